@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -16,6 +15,7 @@
 #include <ff/ff.hpp>
 
 #include <amalgam/core/detail/function.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/flow/detail/fastflow_in.hpp>
 #include <amalgam/flow/detail/fastflow_out.hpp>
 #include <amalgam/flow/fastflow_options.hpp>

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -11,6 +10,7 @@
 #include <amalgam/bulk/segments.hpp>
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/detail/function.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/fabric/region.hpp>
 #include <amalgam/rpc/peer.hpp>

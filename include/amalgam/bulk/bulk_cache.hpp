@@ -2,11 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/rpc/engine.hpp>
 
 namespace amalgam {

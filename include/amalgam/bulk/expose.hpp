@@ -1,12 +1,12 @@
 #pragma once
 
-#include <memory>
 #include <type_traits>
 #include <utility>
 
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/bulk/segments.hpp>
 #include <amalgam/core/buffer.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/rpc/engine.hpp>
 
 namespace amalgam {

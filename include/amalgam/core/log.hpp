@@ -5,13 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/detail/function.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/status.hpp>
 
 namespace amalgam {

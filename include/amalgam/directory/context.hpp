@@ -3,7 +3,6 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/detail/function.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/directory/attributes.hpp>

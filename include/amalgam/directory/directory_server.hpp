@@ -2,12 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/detail/function.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/fabric/broadcast_medium.hpp>
 #include <amalgam/rpc/engine.hpp>
 

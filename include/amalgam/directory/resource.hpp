@@ -1,13 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/directory/attributes.hpp>
 #include <amalgam/directory/resource_id.hpp>
 #include <amalgam/directory/resource_message.hpp>

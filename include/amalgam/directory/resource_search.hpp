@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <utility>
 
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/directory/found_resource.hpp>
 
 namespace amalgam {

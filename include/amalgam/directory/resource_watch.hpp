@@ -1,8 +1,8 @@
 #pragma once
 
-#include <memory>
 #include <utility>
 
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/directory/found_resource.hpp>
 
 namespace amalgam {

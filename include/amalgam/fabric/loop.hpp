@@ -2,13 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/detail/function.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/fabric/broadcast_medium.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/transport.hpp>

@@ -2,12 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/fabric/completion.hpp>
 #include <amalgam/fabric/port.hpp>

@@ -2,7 +2,6 @@
 
 #include <concepts>
 #include <cstddef>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include <amalgam/core/detail/function.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/flow/detail/graph_core.hpp>
 #include <amalgam/flow/detail/node_body.hpp>
 #include <amalgam/flow/detail/ordered.hpp>

@@ -2,9 +2,9 @@
 
 #include <atomic>
 #include <cstddef>
-#include <memory>
 #include <utility>
 
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/rpc/codec.hpp>
 
 namespace amalgam {

@@ -3,12 +3,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include <amalgam/core/detail/function.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/hash.hpp>
 
 /// How items are distributed over the workers of the next block: an argument of farm() and

@@ -2,11 +2,11 @@
 
 #include <cstddef>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/flow/graph.hpp>
 #include <amalgam/flow/report.hpp>
 

@@ -3,13 +3,13 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/result.hpp>
 
 namespace amalgam {

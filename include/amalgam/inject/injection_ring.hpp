@@ -2,9 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 
 #include <amalgam/bulk/bulk.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/inject/injection_target.hpp>
 #include <amalgam/inject/injector.hpp>
 

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/inject/code_image.hpp>
 #include <amalgam/rpc/engine.hpp>
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -12,6 +11,7 @@
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/inject/code_image.hpp>
 #include <amalgam/inject/detail/decoded.hpp>

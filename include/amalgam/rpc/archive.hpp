@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/rpc/body.hpp>
 #include <amalgam/rpc/detail/view_room.hpp>
 #include <amalgam/rpc/detail/wire_types.hpp>

@@ -4,7 +4,6 @@
 #include <concepts>
 #include <cstddef>
 #include <iterator>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -208,12 +207,13 @@ struct codec<T> {
 
     template <typename Archive>
     static void save(Archive& a, const T& x) {
-        a.block(std::to_address(begin(x)), x.size());
+        a.block(x.size() == 0 ? nullptr : &x[0], x.size());
     }
     template <typename Archive>
     static void load(Archive& a, T& x) {
-        x.resize(a.template block<value_type>());
-        a.elements(std::to_address(begin(x)), x.size());
+        const std::size_t size = a.template block<value_type>();
+        x.resize(size);
+        if (size != 0) a.elements(&x[0], size);
         if (!a.ok()) x.resize(0);
     }
 };

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <initializer_list>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +13,7 @@
 #include <amalgam/core/counter.hpp>
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/detail/function.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/transport.hpp>
 #include <amalgam/rpc/call_context.hpp>
@@ -36,13 +36,16 @@ class interceptor;
 /// The ports of an engine: one URI, several URIs, or ports that are already open.
 ///     engine one{"tcp://127.0.0.1:0"};  engine two{{"shm://", "tcp://"}};
 struct endpoints {
-    endpoints(const char* one) : uris{one} {}
-    endpoints(std::string_view one) : uris{std::string(one)} {}
-    endpoints(const std::string& one) : uris{one} {}
-    endpoints(std::initializer_list<const char*> several) : uris(several.begin(), several.end()) {}
-    endpoints(std::vector<std::string> several) : uris(std::move(several)) {}
-    endpoints(std::unique_ptr<port> one) { ports.push_back(std::move(one)); }
-    endpoints(std::vector<std::unique_ptr<port>> several) : ports(std::move(several)) {}
+    endpoints(const char* one);
+    endpoints(std::string_view one);
+    endpoints(const std::string& one);
+    endpoints(std::initializer_list<const char*> several);
+    endpoints(std::vector<std::string> several);
+    endpoints(std::unique_ptr<port> one);
+    endpoints(std::vector<std::unique_ptr<port>> several);
+    endpoints(endpoints&&) noexcept;
+    endpoints& operator=(endpoints&&) noexcept;
+    ~endpoints();
 
     std::vector<std::string> uris;
     std::vector<std::unique_ptr<port>> ports;
@@ -158,7 +161,8 @@ struct peer_way {
 /// Cost:    uses no CPU while idle.
 class engine {
 public:
-    explicit engine(endpoints where, engine_options options = {});
+    explicit engine(endpoints where);
+    explicit engine(endpoints where, engine_options options);
     /// From the result of parse_engine_config() or load_engine_config().
     explicit engine(const engine_config& config);
     engine(const engine&) = delete;

@@ -47,9 +47,9 @@ struct stream_options {
 /// The streams of an engine: a count, or the setup of each.
 ///     engine_options{.streams = 2};   engine_options{.streams = {{.cpu = 0}, {.cpu = 1}}};
 struct stream_set {
-    stream_set(unsigned count = 1) : each(count == 0 ? 1 : count) {}
-    stream_set(std::initializer_list<stream_options> all) : each(all) {}
-    stream_set(std::vector<stream_options> all) : each(std::move(all)) {}
+    stream_set(unsigned count = 1);
+    stream_set(std::initializer_list<stream_options> all);
+    stream_set(std::vector<stream_options> all);
 
     std::vector<stream_options> each;
 

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <memory>
 #include <utility>
+
+#include <amalgam/core/detail/memory.hpp>
 
 namespace amalgam {
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -11,6 +10,7 @@
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/rpc/detail/rest_of_message.hpp>

@@ -2,10 +2,10 @@
 
 #include <cstddef>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <utility>
 
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/rpc/detail/stream_call.hpp>
 #include <amalgam/rpc/type_name.hpp>
 

@@ -2,16 +2,15 @@
 
 #include <cstddef>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/tasks/poller.hpp>
 #include <amalgam/tasks/pool.hpp>
-#include <amalgam/tasks/scheduler.hpp>
 
 namespace amalgam {
 
@@ -37,6 +36,7 @@ struct execution_stream_options {
     bool primary = false;
 };
 
+class scheduler;
 class timer;
 
 /// Runs work from pools in the order its scheduler chooses, on an OS thread or, if driven, on the

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/pool.hpp>

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <utility>
 
 #include <amalgam/core/detail/function.hpp>
+#include <amalgam/core/detail/memory.hpp>
 
 namespace amalgam {
 

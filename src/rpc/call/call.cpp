@@ -80,6 +80,8 @@ call_record::call_record(const call_target& target)
     urgent = target.urgent;
 }
 
+call_record::~call_record() = default;
+
 void call_record::submit_in_turn() noexcept {
     try {
         if (to && to.owner() == core_) core_->admit(to);

@@ -48,6 +48,7 @@ engine::engine(endpoints where, engine_options options)
     }
 }
 
+engine::engine(endpoints where) : engine(std::move(where), engine_options()) {}
 engine::engine(const engine_config& config) : engine(config.endpoints, config.options) {}
 
 engine::~engine() {

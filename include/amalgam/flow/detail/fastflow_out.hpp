@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include <amalgam/core/buffer.hpp>
 #include <amalgam/core/clock.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/flow/detail/fastflow_end.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/tasks/ult.hpp>

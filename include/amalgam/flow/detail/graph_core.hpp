@@ -2,13 +2,13 @@
 
 #include <atomic>
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/flow/config.hpp>
 #include <amalgam/flow/routing.hpp>

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <memory>
 #include <string>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
 
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/flow/detail/in_port.hpp>
 #include <amalgam/flow/detail/node_ends.hpp>
 #include <amalgam/flow/detail/out_port.hpp>

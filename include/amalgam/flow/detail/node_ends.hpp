@@ -3,9 +3,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/flow/detail/channel.hpp>
 #include <amalgam/flow/detail/doorbell.hpp>
 #include <amalgam/flow/detail/loop_count.hpp>

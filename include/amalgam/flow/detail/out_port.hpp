@@ -4,12 +4,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <amalgam/core/detail/function.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/flow/detail/node_ends.hpp>
 #include <amalgam/flow/place.hpp>

@@ -3,9 +3,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <utility>
 
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/flow/detail/doorbell.hpp>
 #include <amalgam/flow/detail/tidy.hpp>
 

@@ -2,10 +2,10 @@
 
 #include <atomic>
 #include <exception>
-#include <memory>
 #include <type_traits>
 #include <utility>
 
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/ult.hpp>

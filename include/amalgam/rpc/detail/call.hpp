@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -10,6 +9,7 @@
 #include <variant>
 
 #include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/fabric/completion.hpp>
 #include <amalgam/fabric/message.hpp>
@@ -99,7 +99,7 @@ struct drop_extras {
 class call_record : public outgoing {
 public:
     explicit call_record(const call_target& target);
-    virtual ~call_record() = default;
+    virtual ~call_record();
 
     template <typename... T>
     void write(const T&... values) {

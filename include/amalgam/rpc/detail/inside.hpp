@@ -2,13 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/detail/function.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/rpc/peer.hpp>
 

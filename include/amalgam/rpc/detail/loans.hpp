@@ -2,9 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/rpc/detail/origin.hpp>
 
 /// Borrowed buffers: memory of a message's sender that the receiver may use until it releases it.

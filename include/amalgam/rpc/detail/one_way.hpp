@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <string_view>
 #include <vector>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/rest_of_message.hpp>
 

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <new>
 #include <type_traits>
 #include <utility>
 
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/tasks/pool.hpp>
 #include <amalgam/tasks/ult_options.hpp>
 
