@@ -9,9 +9,9 @@
 
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/core/detail/in_words.hpp>
-#include <amalgam/rpc/detail/inside.hpp>
-#include <amalgam/rpc/detail/routed_transfer.hpp>
-#include <amalgam/rpc/detail/transfer.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
+#include <amalgam/rpc/extension/routed_transfer.hpp>
+#include <amalgam/rpc/extension/transfer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "bulk/bulk_source.hpp"

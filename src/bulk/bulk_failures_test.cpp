@@ -17,7 +17,7 @@
 #include <amalgam/bulk/bulk_cache.hpp>
 #include <amalgam/bulk/expose.hpp>
 #include <amalgam/fabric/loop.hpp>
-#include <amalgam/rpc/detail/origin.hpp>
+#include <amalgam/rpc/extension/origin.hpp>
 
 #include "bulk/bulk_testing.hpp"
 #include "fabric/memory/truncated_file.hpp"

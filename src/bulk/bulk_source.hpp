@@ -7,10 +7,10 @@
 #include <vector>
 
 #include <amalgam/bulk/bulk.hpp>
-#include <amalgam/rpc/detail/call.hpp>
-#include <amalgam/rpc/detail/exposure.hpp>
-#include <amalgam/rpc/detail/loans.hpp>
-#include <amalgam/rpc/detail/transfer.hpp>
+#include <amalgam/rpc/extension/core_reference.hpp>
+#include <amalgam/rpc/extension/exposure.hpp>
+#include <amalgam/rpc/extension/loans.hpp>
+#include <amalgam/rpc/extension/transfer.hpp>
 #include <amalgam/rpc/peer.hpp>
 
 namespace amalgam::detail {

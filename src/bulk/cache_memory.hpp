@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <mutex>
 
-#include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 
 namespace amalgam::detail {
 

@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 
 #include <amalgam/bulk/bulk.hpp>
-#include <amalgam/rpc/detail/inside.hpp>
-#include <amalgam/rpc/detail/loans.hpp>
-#include <amalgam/rpc/detail/origin.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
+#include <amalgam/rpc/extension/loans.hpp>
+#include <amalgam/rpc/extension/origin.hpp>
 
 #include "bulk/bulk_source.hpp"
 

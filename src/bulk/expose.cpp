@@ -3,7 +3,7 @@
 
 #include <amalgam/bulk/bulk_cache.hpp>
 #include <amalgam/bulk/expose.hpp>
-#include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 
 #include "bulk/bulk_source.hpp"
 

@@ -8,7 +8,7 @@
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/bulk/bulk_cache.hpp>
 #include <amalgam/core/clock.hpp>
-#include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 
 #include "bulk/bulk_source.hpp"
 

@@ -6,8 +6,8 @@
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/bulk/expose.hpp>
 #include <amalgam/fabric/loop.hpp>
-#include <amalgam/rpc/detail/origin.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/extension/origin.hpp>
 
 #include "fuzz/fuzz.hpp"
 

@@ -24,8 +24,8 @@
 #include <amalgam/rpc/peer_lost.hpp>
 #include <amalgam/rpc/procedure.hpp>
 #include <amalgam/rpc/type_name.hpp>
-#include <amalgam/tasks/detail/exit_ult.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/extension/exit_ult.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/ult.hpp>
 

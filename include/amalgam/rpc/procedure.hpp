@@ -13,7 +13,7 @@
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
-#include <amalgam/rpc/detail/rest_of_message.hpp>
+#include <amalgam/rpc/extension/rest_of_message.hpp>
 #include <amalgam/rpc/streamed.hpp>
 #include <amalgam/rpc/type_name.hpp>
 

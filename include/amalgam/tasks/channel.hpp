@@ -9,7 +9,7 @@
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/detail/channel_core.hpp>
 #include <amalgam/tasks/detail/channel_operations.hpp>
-#include <amalgam/tasks/detail/deadline.hpp>
+#include <amalgam/tasks/extension/deadline.hpp>
 
 namespace amalgam {
 

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include <amalgam/core/detail/chrono.hpp>
-#include <amalgam/tasks/detail/deadline.hpp>
+#include <amalgam/tasks/extension/deadline.hpp>
 #include <amalgam/tasks/mutex.hpp>
 
 namespace amalgam {

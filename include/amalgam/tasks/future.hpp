@@ -5,8 +5,8 @@
 #include <utility>
 
 #include <amalgam/core/detail/chrono.hpp>
-#include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/detail/future_state.hpp>
+#include <amalgam/tasks/extension/deadline.hpp>
 
 namespace amalgam {
 

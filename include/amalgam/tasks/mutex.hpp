@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include <amalgam/core/detail/chrono.hpp>
-#include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/detail/wait_list.hpp>
 #include <amalgam/tasks/detail/wait_operation.hpp>
+#include <amalgam/tasks/extension/deadline.hpp>
 
 namespace amalgam {
 

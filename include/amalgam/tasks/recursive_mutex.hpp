@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include <amalgam/core/detail/chrono.hpp>
-#include <amalgam/tasks/detail/local.hpp>
+#include <amalgam/tasks/extension/local.hpp>
 #include <amalgam/tasks/mutex.hpp>
 
 namespace amalgam {

@@ -4,7 +4,7 @@
 
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/detail/coroutine_unit.hpp>
-#include <amalgam/tasks/detail/deadline.hpp>
+#include <amalgam/tasks/extension/deadline.hpp>
 #include <amalgam/tasks/timer.hpp>
 
 namespace amalgam {

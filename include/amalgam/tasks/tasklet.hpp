@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include <amalgam/tasks/detail/closure.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/extension/closure.hpp>
 
 namespace amalgam {
 

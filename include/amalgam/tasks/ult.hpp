@@ -3,9 +3,9 @@
 #include <utility>
 
 #include <amalgam/core/detail/chrono.hpp>
-#include <amalgam/tasks/detail/closure.hpp>
-#include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/extension/closure.hpp>
+#include <amalgam/tasks/extension/deadline.hpp>
 #include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/ult_options.hpp>
 

@@ -9,7 +9,7 @@
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/directory/host_directory.hpp>
-#include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/server/start_directory.hpp"

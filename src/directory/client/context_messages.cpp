@@ -5,8 +5,8 @@
 
 #include <amalgam/bulk/expose.hpp>
 #include <amalgam/core/log.hpp>
-#include <amalgam/rpc/detail/inside.hpp>
-#include <amalgam/tasks/detail/deadline.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
+#include <amalgam/tasks/extension/deadline.hpp>
 
 #include "directory/client/context_core.hpp"
 

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/log.hpp>
-#include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 namespace amalgam::detail {

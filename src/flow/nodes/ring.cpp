@@ -3,7 +3,7 @@
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/flow/detail/ring.hpp>
-#include <amalgam/tasks/detail/cpu_relax.hpp>
+#include <amalgam/tasks/extension/cpu_relax.hpp>
 
 namespace amalgam::detail {
 

@@ -11,7 +11,7 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/inject/code_image.hpp>
 #include <amalgam/rpc/codec_std.hpp>
-#include <amalgam/rpc/detail/rest_of_message.hpp>
+#include <amalgam/rpc/extension/rest_of_message.hpp>
 #include <amalgam/rpc/type_name.hpp>
 
 #include "inject/image/contents.hpp"

@@ -9,8 +9,8 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/inject/detail/services.hpp>
 #include <amalgam/inject/image.h>
-#include <amalgam/rpc/detail/encoded_call.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/extension/encoded_call.hpp>
 
 using namespace amalgam;
 using amalgam::detail::running_code;

@@ -10,7 +10,7 @@
 
 #include <amalgam/inject/detail/started_call.hpp>
 #include <amalgam/inject/image.h>
-#include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 
 #include "inject/image/contents.hpp"
 #include "inject/link/library_symbols.hpp"

@@ -11,7 +11,7 @@
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
-#include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 
 #include "inject/image/contents.hpp"
 #include "inject/link/library_symbols.hpp"

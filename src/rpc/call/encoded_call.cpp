@@ -1,7 +1,7 @@
 #include <utility>
 
 #include <amalgam/rpc/detail/call.hpp>
-#include <amalgam/rpc/detail/encoded_call.hpp>
+#include <amalgam/rpc/extension/encoded_call.hpp>
 
 #include "rpc/engine/core.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/interceptor.hpp>
-#include <amalgam/tasks/detail/local.hpp>
+#include <amalgam/tasks/extension/local.hpp>
 
 #include "rpc/call/answer_record.hpp"
 #include "rpc/call/item_sender.hpp"

@@ -11,8 +11,8 @@
 #include <amalgam/core/buffer.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/answers.hpp>
-#include <amalgam/rpc/detail/loans.hpp>
-#include <amalgam/tasks/detail/closure.hpp>
+#include <amalgam/rpc/extension/loans.hpp>
+#include <amalgam/tasks/extension/closure.hpp>
 
 #include "rpc/call/procedure_table.hpp"
 #include "rpc/memory/elsewhere.hpp"

@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include <amalgam/rpc/detail/origin.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/extension/origin.hpp>
 #include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/rpc/responder.hpp>
 #include <amalgam/tasks/event.hpp>

@@ -6,7 +6,7 @@
 
 #include <amalgam/core/detail/printable.hpp>
 #include <amalgam/rpc/engine.hpp>
-#include <amalgam/tasks/detail/local.hpp>
+#include <amalgam/tasks/extension/local.hpp>
 
 #include "rpc/engine/core.hpp"
 #include "rpc/wire/wire.hpp"

@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include <amalgam/rpc/detail/inside.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 
 #include "rpc/loop_pair.hpp"
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/rpc/detail/call.hpp>
-#include <amalgam/rpc/detail/inside.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/tasks/parking.hpp>
 
 #include "rpc/engine/core.hpp"

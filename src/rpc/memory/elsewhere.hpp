@@ -11,9 +11,9 @@
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/fabric/region.hpp>
 #include <amalgam/rpc/body.hpp>
-#include <amalgam/rpc/detail/exposure.hpp>
-#include <amalgam/rpc/detail/loans.hpp>
-#include <amalgam/rpc/detail/transfer.hpp>
+#include <amalgam/rpc/extension/exposure.hpp>
+#include <amalgam/rpc/extension/loans.hpp>
+#include <amalgam/rpc/extension/transfer.hpp>
 #include <amalgam/tasks/event.hpp>
 
 /// Rendezvous: values above the transport's eager limit stay in the sender's memory, and the

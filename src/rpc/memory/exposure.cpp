@@ -5,7 +5,7 @@
 
 #include <amalgam/core/detail/returned_child.hpp>
 #include <amalgam/core/random.hpp>
-#include <amalgam/rpc/detail/exposure.hpp>
+#include <amalgam/rpc/extension/exposure.hpp>
 
 #include "rpc/engine/core.hpp"
 #include "rpc/memory/exposure_table.hpp"

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include <amalgam/fabric/port.hpp>
-#include <amalgam/rpc/detail/exposure.hpp>
+#include <amalgam/rpc/extension/exposure.hpp>
 
 namespace amalgam::detail {
 

@@ -7,7 +7,7 @@
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/counter.hpp>
-#include <amalgam/rpc/detail/loans.hpp>
+#include <amalgam/rpc/extension/loans.hpp>
 
 #include "rpc/peers/known_peers.hpp"
 #include "rpc/peers/outbox.hpp"

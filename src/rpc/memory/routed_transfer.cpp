@@ -6,7 +6,7 @@
 
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/call_context.hpp>
-#include <amalgam/rpc/detail/routed_transfer.hpp>
+#include <amalgam/rpc/extension/routed_transfer.hpp>
 #include <amalgam/rpc/procedure.hpp>
 
 #include "rpc/engine/core.hpp"

@@ -1,6 +1,6 @@
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/call_context.hpp>
-#include <amalgam/rpc/detail/transfer.hpp>
+#include <amalgam/rpc/extension/transfer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "rpc/engine/core.hpp"

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include <amalgam/core/random.hpp>
-#include <amalgam/rpc/detail/exposure.hpp>
-#include <amalgam/rpc/detail/transfer.hpp>
+#include <amalgam/rpc/extension/exposure.hpp>
+#include <amalgam/rpc/extension/transfer.hpp>
 
 #include "conformance/random_segments.hpp"
 #include "rpc/engine/core.hpp"

@@ -10,7 +10,7 @@
 
 #include <amalgam/core/counter.hpp>
 #include <amalgam/fabric/port.hpp>
-#include <amalgam/rpc/detail/transfer.hpp>
+#include <amalgam/rpc/extension/transfer.hpp>
 
 #include "rpc/memory/exposure_table.hpp"
 #include "rpc/peers/known_peers.hpp"

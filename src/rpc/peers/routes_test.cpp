@@ -8,8 +8,8 @@
 
 #include <gtest/gtest.h>
 
-#include <amalgam/rpc/detail/exposure.hpp>
-#include <amalgam/rpc/detail/routed_transfer.hpp>
+#include <amalgam/rpc/extension/exposure.hpp>
+#include <amalgam/rpc/extension/routed_transfer.hpp>
 #include <amalgam/tasks/event.hpp>
 
 #include "conformance/random_segments.hpp"

@@ -1,7 +1,7 @@
 #include <utility>
 
-#include <amalgam/tasks/detail/deadline.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/extension/deadline.hpp>
 #include <amalgam/tasks/timer.hpp>
 
 #include "tasks/streams/stream.hpp"

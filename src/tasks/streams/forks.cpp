@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include <amalgam/tasks/detail/local.hpp>
+#include <amalgam/tasks/extension/local.hpp>
 
 #include "tasks/streams/bell.hpp"
 #include "tasks/streams/stream.hpp"

@@ -9,7 +9,7 @@
 #include <amalgam/core/detail/pinned_library.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
-#include <amalgam/tasks/detail/cpu_relax.hpp>
+#include <amalgam/tasks/extension/cpu_relax.hpp>
 
 #include "tasks/streams/forks.hpp"
 #include "tasks/streams/primary.hpp"

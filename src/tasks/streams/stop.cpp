@@ -4,7 +4,7 @@
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
-#include <amalgam/tasks/detail/deadline.hpp>
+#include <amalgam/tasks/extension/deadline.hpp>
 
 #include "tasks/streams/stream.hpp"
 #include "tasks/streams/turn.hpp"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/status.hpp>
-#include <amalgam/tasks/detail/cpu_relax.hpp>
+#include <amalgam/tasks/extension/cpu_relax.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/timer.hpp>
 

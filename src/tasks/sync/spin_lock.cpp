@@ -1,7 +1,7 @@
 #include <thread>
 
-#include <amalgam/tasks/detail/cpu_relax.hpp>
 #include <amalgam/tasks/detail/spin_lock.hpp>
+#include <amalgam/tasks/extension/cpu_relax.hpp>
 
 namespace amalgam::detail {
 

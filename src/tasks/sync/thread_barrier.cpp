@@ -2,7 +2,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <amalgam/tasks/detail/thread_barrier.hpp>
+#include <amalgam/tasks/extension/thread_barrier.hpp>
 
 namespace amalgam::detail {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include <amalgam/tasks/detail/closure.hpp>
-#include <amalgam/tasks/detail/exit_ult.hpp>
+#include <amalgam/tasks/extension/closure.hpp>
+#include <amalgam/tasks/extension/exit_ult.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/pool.hpp>
 #include <amalgam/tasks/work_unit.hpp>

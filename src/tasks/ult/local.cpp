@@ -1,4 +1,4 @@
-#include <amalgam/tasks/detail/local.hpp>
+#include <amalgam/tasks/extension/local.hpp>
 
 #include "tasks/streams/stream.hpp"
 

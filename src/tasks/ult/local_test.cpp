@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <amalgam/tasks/detail/local.hpp>
+#include <amalgam/tasks/extension/local.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 namespace amalgam {

@@ -9,7 +9,7 @@
 #include <sched.h>
 
 #include <amalgam/core/clock.hpp>
-#include <amalgam/tasks/detail/thread_barrier.hpp>
+#include <amalgam/tasks/extension/thread_barrier.hpp>
 
 #include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"

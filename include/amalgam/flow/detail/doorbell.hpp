@@ -3,7 +3,7 @@
 #include <atomic>
 
 #include <amalgam/flow/detail/wait_clock.hpp>
-#include <amalgam/tasks/detail/thread_barrier.hpp>
+#include <amalgam/tasks/extension/thread_barrier.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/ult.hpp>
 

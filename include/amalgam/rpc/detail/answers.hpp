@@ -6,7 +6,7 @@
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/body.hpp>
 #include <amalgam/rpc/call_context.hpp>
-#include <amalgam/rpc/detail/loans.hpp>
+#include <amalgam/rpc/extension/loans.hpp>
 
 /// Type-erased parts of answering other than by returning.
 namespace amalgam::detail {

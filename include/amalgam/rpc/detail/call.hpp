@@ -15,8 +15,9 @@
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/body.hpp>
-#include <amalgam/rpc/detail/loans.hpp>
 #include <amalgam/rpc/detail/thrown.hpp>
+#include <amalgam/rpc/extension/core_reference.hpp>
+#include <amalgam/rpc/extension/loans.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/rpc/trace_context.hpp>
 #include <amalgam/tasks/future.hpp>
@@ -251,18 +252,6 @@ private:
 
     Function then_;
     std::optional<stored<R>> value_;
-};
-
-/// Keeps the engine's core alive while a future may still request cancellation.
-class core_reference {
-public:
-    explicit core_reference(engine_core& core) noexcept;
-    core_reference(const core_reference&) = delete;
-    core_reference& operator=(const core_reference&) = delete;
-    ~core_reference();
-
-private:
-    engine_core& kept_alive_;
 };
 
 /// A call behind a future. The future's state and the call are one object, from the pool of future

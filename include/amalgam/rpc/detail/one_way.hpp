@@ -7,7 +7,7 @@
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/rpc/detail/call.hpp>
-#include <amalgam/rpc/detail/rest_of_message.hpp>
+#include <amalgam/rpc/extension/rest_of_message.hpp>
 
 namespace amalgam::detail {
 

@@ -11,7 +11,7 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/region.hpp>
-#include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/rpc/extension/core_reference.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/parking.hpp>

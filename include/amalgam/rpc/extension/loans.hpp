@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <amalgam/core/detail/memory.hpp>
-#include <amalgam/rpc/detail/origin.hpp>
+#include <amalgam/rpc/extension/origin.hpp>
 
 /// Borrowed buffers: memory of a message's sender that the receiver may use until it releases it.
 /// See docs/wire/rpc.md. Values refer to them by id; the message header lists the ids.

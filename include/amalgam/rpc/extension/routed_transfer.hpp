@@ -10,8 +10,8 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/region.hpp>
-#include <amalgam/rpc/detail/call.hpp>
-#include <amalgam/rpc/detail/transfer.hpp>
+#include <amalgam/rpc/extension/core_reference.hpp>
+#include <amalgam/rpc/extension/transfer.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/work_unit.hpp>
