@@ -6,10 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include <amalgam/flow/graph.hpp>
-#include <amalgam/flow/run.hpp>
-
-namespace am = amalgam;
+#include <amalgam/flow.hpp>
 
 int main(int argc, char** argv) {
     const std::string what = argc == 2 ? argv[1] : "";

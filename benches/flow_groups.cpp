@@ -11,10 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <amalgam/flow/graph.hpp>
-#include <amalgam/flow/run.hpp>
-
-namespace am = amalgam;
+#include <amalgam/flow.hpp>
 
 namespace {
 

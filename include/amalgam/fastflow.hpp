@@ -14,6 +14,7 @@
 
 #include <ff/ff.hpp>
 
+#include <amalgam/core/alias.hpp>
 #include <amalgam/core/detail/function.hpp>
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/flow/detail/fastflow_in.hpp>

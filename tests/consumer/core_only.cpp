@@ -1,6 +1,6 @@
 #include <iostream>
 
-#include <amalgam/core/uri.hpp>
+#include <amalgam/core.hpp>
 
 int main() {
     amalgam::uri u = amalgam::uri::parse("tcp://[0:0::1]:7000");

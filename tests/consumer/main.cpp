@@ -1,9 +1,7 @@
 #include <iostream>
 #include <string>
 
-#include <amalgam/rpc/engine.hpp>
-
-namespace am = amalgam;
+#include <amalgam/rpc.hpp>
 
 /// Calls a procedure over the transport of the URI given; exit code 0 when the answer is right.
 int main(int count, char** words) {

@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include <amalgam/bulk/expose.hpp>
-#include <amalgam/core/uri.hpp>
+#include <amalgam/bulk.hpp>
+#include <amalgam/core.hpp>
 
 #include "local_file.hpp"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include <amalgam/amalgam.hpp>
+#include <amalgam/rpc.hpp>
 
 #include "protocol.hpp"
 

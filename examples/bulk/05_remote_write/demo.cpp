@@ -17,8 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <amalgam/core/hash.hpp>
-#include <amalgam/core/unique_fd.hpp>
+#include <amalgam/core.hpp>
 
 #include "client.hpp"
 #include "local_file.hpp"

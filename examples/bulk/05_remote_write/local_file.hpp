@@ -6,8 +6,7 @@
 
 #include <sys/stat.h>
 
-#include <amalgam/core/bytes.hpp>
-#include <amalgam/core/unique_fd.hpp>
+#include <amalgam/core.hpp>
 
 #include "protocol.hpp"
 

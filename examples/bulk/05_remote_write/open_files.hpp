@@ -7,9 +7,9 @@
 #include <string_view>
 #include <unordered_map>
 
-#include <amalgam/core/unique_fd.hpp>
-#include <amalgam/rpc/peer.hpp>
-#include <amalgam/tasks/mutex.hpp>
+#include <amalgam/core.hpp>
+#include <amalgam/rpc.hpp>
+#include <amalgam/tasks.hpp>
 
 #include "local_file.hpp"
 #include "protocol.hpp"

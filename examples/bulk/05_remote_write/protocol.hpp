@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include <amalgam/bulk/bulk.hpp>
+#include <amalgam/bulk.hpp>
 
 /// Requests of a client to a server: the procedures of an I/O forwarder. The bytes of files do not
 /// travel in the calls: a call carries a bulk of the client's memory, and the server pulls from it

@@ -10,10 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include <amalgam/amalgam.hpp>
-#include <amalgam/bulk/bulk.hpp>
-#include <amalgam/bulk/bulk_cache.hpp>
-#include <amalgam/tasks/semaphore.hpp>
+#include <amalgam/bulk.hpp>
+#include <amalgam/rpc.hpp>
+#include <amalgam/tasks.hpp>
 
 #include "open_files.hpp"
 #include "protocol.hpp"

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include <amalgam/amalgam.hpp>
-#include <amalgam/directory/context.hpp>
-#include <amalgam/tasks/channel.hpp>
+#include <amalgam/directory.hpp>
+#include <amalgam/rpc.hpp>
+#include <amalgam/tasks.hpp>
 
 namespace {
 

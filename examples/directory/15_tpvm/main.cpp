@@ -20,7 +20,7 @@
 
 #include <png.h>
 
-#include <amalgam/directory/directory_server.hpp>
+#include <amalgam/directory.hpp>
 
 #include "tpvm.hpp"
 

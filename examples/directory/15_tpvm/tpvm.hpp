@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
-#include <amalgam/amalgam.hpp>
-#include <amalgam/directory/context.hpp>
+#include <amalgam/directory.hpp>
+#include <amalgam/rpc.hpp>
 
 /// TPVM, "Distributed Concurrent Computing with Lightweight Processes", as built in section 5.1 of
 /// the RoCL paper: tasks are processes and threads are ULTs, both are resources, and a TID is a

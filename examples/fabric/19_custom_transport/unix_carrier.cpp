@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <amalgam/core/uri.hpp>
+#include <amalgam/core.hpp>
 
 using namespace amalgam;
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <amalgam/core/unique_fd.hpp>
-#include <amalgam/fabric/packets.hpp>
+#include <amalgam/core.hpp>
+#include <amalgam/fabric.hpp>
 
 class unix_carrier;
 

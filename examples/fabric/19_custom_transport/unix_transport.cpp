@@ -1,5 +1,5 @@
 // unix://PATH: Unix-domain sockets between processes of one host.
-#include <amalgam/fabric/plugin.hpp>
+#include <amalgam/fabric.hpp>
 
 #include "unix_carrier.hpp"
 

@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <amalgam/core/status.hpp>
+#include <amalgam/core.hpp>
 
 namespace wordcount {
 namespace {

@@ -9,8 +9,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <amalgam/core/random.hpp>
-#include <amalgam/core/status.hpp>
+#include <amalgam/core.hpp>
 
 #include "options.hpp"
 

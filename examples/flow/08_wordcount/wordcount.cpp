@@ -12,13 +12,10 @@
 
 #include <unistd.h>
 
-#include <amalgam/flow/graph.hpp>
-#include <amalgam/flow/run.hpp>
+#include <amalgam/flow.hpp>
 
 #include "options.hpp"
 #include "text.hpp"
-
-namespace am = amalgam;
 
 namespace wordcount {
 namespace {

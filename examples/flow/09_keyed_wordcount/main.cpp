@@ -17,10 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include <amalgam/flow/graph.hpp>
-#include <amalgam/flow/run.hpp>
-
-namespace am = amalgam;
+#include <amalgam/flow.hpp>
 
 namespace {
 

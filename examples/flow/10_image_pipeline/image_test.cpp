@@ -8,8 +8,7 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
-#include <amalgam/core/hash.hpp>
-#include <amalgam/core/random.hpp>
+#include <amalgam/core.hpp>
 
 #include "filter.hpp"
 #include "options.hpp"

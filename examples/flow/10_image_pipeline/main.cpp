@@ -18,15 +18,12 @@
 #include <string>
 #include <utility>
 
-#include <amalgam/flow/graph.hpp>
-#include <amalgam/flow/run.hpp>
+#include <amalgam/flow.hpp>
 
 #include "files.hpp"
 #include "filter.hpp"
 #include "options.hpp"
 #include "sample.hpp"
-
-namespace am = amalgam;
 
 namespace image_pipeline {
 namespace {

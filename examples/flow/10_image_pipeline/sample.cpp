@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include <amalgam/core/random.hpp>
+#include <amalgam/core.hpp>
 
 namespace image_pipeline {
 namespace {

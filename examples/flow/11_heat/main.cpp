@@ -32,13 +32,10 @@
 #include <utility>
 #include <vector>
 
-#include <amalgam/flow/graph.hpp>
-#include <amalgam/flow/run.hpp>
+#include <amalgam/flow.hpp>
 
 #include "options.hpp"
 #include "plate.hpp"
-
-namespace am = amalgam;
 
 namespace heat {
 namespace {

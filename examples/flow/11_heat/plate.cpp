@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include <amalgam/core/hash.hpp>
+#include <amalgam/core.hpp>
 
 namespace heat {
 namespace {

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <amalgam/fastflow.hpp>
-#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks.hpp>
 
 namespace amalgam {
 namespace {

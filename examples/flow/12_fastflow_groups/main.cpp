@@ -16,8 +16,6 @@
 
 #include <amalgam/fastflow.hpp>
 
-namespace am = amalgam;
-
 namespace {
 
 struct job {

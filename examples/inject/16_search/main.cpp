@@ -10,11 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <amalgam/bulk/expose.hpp>
-#include <amalgam/inject/injection_target.hpp>
-#include <amalgam/inject/injector.hpp>
-
-namespace am = amalgam;
+#include <amalgam/bulk.hpp>
+#include <amalgam/inject.hpp>
 
 namespace {
 

@@ -7,8 +7,6 @@
 
 #include <amalgam/inject/injected.hpp>
 
-namespace am = amalgam;
-
 /// The number of matching lines, and how many bytes of them were written to the caller's memory.
 std::pair<std::uint64_t, std::uint64_t> search(const std::vector<std::string>& lines,
                                                const std::string& pattern,

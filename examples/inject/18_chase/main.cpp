@@ -11,11 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <amalgam/core/random.hpp>
-#include <amalgam/inject/injection_target.hpp>
-#include <amalgam/inject/injector.hpp>
-
-namespace am = amalgam;
+#include <amalgam/core.hpp>
+#include <amalgam/inject.hpp>
 
 namespace {
 

@@ -1,6 +1,6 @@
-#include <iostream>
+#include <cstdio>
 
-#include <amalgam/amalgam.hpp>
+#include <amalgam/rpc.hpp>
 
 int main() {
     am::engine server{"tcp://127.0.0.1:0"};                    // or "shm://"
@@ -8,5 +8,5 @@ int main() {
 
     am::engine client{"tcp://"};  // can call, does not listen
     auto sum = client.procedure<int(int, int)>("sum");
-    std::cout << sum.on(client.lookup(server.address()))(2, 3) << '\n';
+    std::printf("%d\n", sum.on(client.lookup(server.address()))(2, 3));
 }

@@ -11,11 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include <amalgam/amalgam.hpp>
-#include <amalgam/bulk/bulk.hpp>
-#include <amalgam/bulk/expose.hpp>
-#include <amalgam/rpc/interceptor.hpp>
-#include <amalgam/tasks/eventual.hpp>
+#include <amalgam/bulk.hpp>
+#include <amalgam/rpc.hpp>
+#include <amalgam/tasks.hpp>
 
 using namespace std::chrono_literals;
 

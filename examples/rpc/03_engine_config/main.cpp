@@ -4,8 +4,7 @@
 #include <exception>
 #include <string>
 
-#include <amalgam/amalgam.hpp>
-#include <amalgam/rpc/engine_config.hpp>
+#include <amalgam/rpc.hpp>
 
 int main(int count, char** arguments) {
     try {

@@ -16,8 +16,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include <amalgam/amalgam.hpp>
-#include <amalgam/core/unique_fd.hpp>
+#include <amalgam/core.hpp>
+#include <amalgam/rpc.hpp>
 
 namespace {
 

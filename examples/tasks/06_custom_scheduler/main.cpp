@@ -5,11 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <amalgam/tasks/fifo_pool.hpp>
-#include <amalgam/tasks/scheduler.hpp>
-#include <amalgam/tasks/ult.hpp>
-
-namespace am = amalgam;
+#include <amalgam/tasks.hpp>
 
 namespace {
 

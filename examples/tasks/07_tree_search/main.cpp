@@ -11,10 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include <amalgam/tasks/ult.hpp>
-#include <amalgam/tasks/work_stealing_team.hpp>
-
-namespace am = amalgam;
+#include <amalgam/tasks.hpp>
 
 namespace {
 

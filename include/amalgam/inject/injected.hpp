@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <amalgam/core/alias.hpp>
 #include <amalgam/inject/detail/decoded.hpp>
 #include <amalgam/inject/detail/growing_bytes.hpp>
 #include <amalgam/inject/detail/services.hpp>

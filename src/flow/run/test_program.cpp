@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <amalgam/core/alias.hpp>
 #include <amalgam/flow/graph.hpp>
 #include <amalgam/flow/run.hpp>
 #include <amalgam/tasks/event.hpp>
@@ -20,8 +21,6 @@
 
 #include "flow/graph/random_graph.hpp"
 #include "flow/graph/random_pipeline.hpp"
-
-namespace am = amalgam;
 
 namespace {
 
