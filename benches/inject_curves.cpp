@@ -2,6 +2,7 @@
 // OUT.svg [SECONDS]` measures latency and rate over shm and tcp of one-way calls, of injected code
 // that is cached, that is in every message, and that is put into a ring of the target, and of UCX's
 // active messages, if amalgam-peer-ucx is present. Prints one JSON object for each.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

@@ -5,6 +5,7 @@
 //   computing       computation during communication, relative to computation alone
 //   communicating   the shortest of all round trips without computing, relative to this one with it
 //   both            their geometric mean
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>

@@ -1,5 +1,6 @@
 // Images with every defect a generator knows, run confined in a target whose threads throw all the
 // time; and attacks by confined code, none of which succeed.
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>

@@ -1,5 +1,6 @@
 #include "tpvm.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <csignal>

@@ -8,6 +8,7 @@
 //
 // in any order. G2 and G3 listen at every address of a list, as "shm://G2,tcp://127.0.0.1:7002",
 // and expect one sending group each.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <exception>

@@ -1,4 +1,5 @@
 // Messages between resources, what outlives a context, and limits of a directory.
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <memory>

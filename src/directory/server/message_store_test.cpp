@@ -1,5 +1,6 @@
 #include "directory/server/message_store.hpp"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 

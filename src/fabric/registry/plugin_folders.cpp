@@ -1,5 +1,6 @@
 #include "fabric/registry/plugin_folders.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <new>

@@ -1,4 +1,5 @@
 // run_main(): its result, and what it prints and writes.
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bitset>
 #include <chrono>
@@ -8,6 +9,7 @@
 #include <deque>
 #include <filesystem>
 #include <forward_list>
+#include <functional>
 #include <limits>
 #include <list>
 #include <map>

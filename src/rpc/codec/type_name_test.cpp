@@ -1,3 +1,5 @@
+#include <array>
+#include <bitset>
 #include <complex>
 #include <deque>
 #include <filesystem>
@@ -8,6 +10,7 @@
 #include <string>
 #include <unordered_map>
 #include <valarray>
+#include <variant>
 #include <vector>
 
 #include <gtest/gtest.h>

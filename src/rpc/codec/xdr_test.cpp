@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 

@@ -15,6 +15,7 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/inspect.hpp>
+#include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "rpc/loop_pair.hpp"

@@ -18,6 +18,7 @@
 #include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/parking.hpp>
+#include <amalgam/tasks/scheduler.hpp>
 
 #include "tasks/streams/poller_set.hpp"
 #include "tasks/streams/sleeper.hpp"

@@ -1,6 +1,7 @@
 #include "fabric/transports/mpi/outbox.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <new>
 #include <utility>
 
