@@ -48,7 +48,7 @@ private:
 /// on one machine, not for telling time. Cost: about 20 cycles, no system call.
 inline std::uint64_t cycles() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
-    return __builtin_ia32_rdtsc();  // <x86intrin.h> would be half of what users compile.
+    return __builtin_ia32_rdtsc();  // Not <x86intrin.h>, which would double what users compile.
 #elif defined(__aarch64__)
     std::uint64_t ticks;
     asm volatile("mrs %0, cntvct_el0" : "=r"(ticks));
