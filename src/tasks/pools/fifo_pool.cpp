@@ -1,6 +1,6 @@
 #include <amalgam/tasks/fifo_pool.hpp>
 
-#include "tasks/streams/bell.hpp"
+#include "tasks/idle/bell.hpp"
 
 namespace amalgam {
 

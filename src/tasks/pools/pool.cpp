@@ -2,7 +2,7 @@
 
 #include <amalgam/tasks/pool.hpp>
 
-#include "tasks/streams/bell.hpp"
+#include "tasks/idle/bell.hpp"
 #include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"
 #include "tasks/ult/left_behind.hpp"

@@ -20,7 +20,7 @@
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "tasks/streams/spin_policy.hpp"
+#include "tasks/idle/spin_policy.hpp"
 
 namespace amalgam {
 namespace {

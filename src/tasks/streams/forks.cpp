@@ -6,7 +6,7 @@
 
 #include <amalgam/tasks/extension/local.hpp>
 
-#include "tasks/streams/bell.hpp"
+#include "tasks/idle/bell.hpp"
 #include "tasks/streams/stream.hpp"
 #include "tasks/streams/timer_heap.hpp"
 #include "tasks/ult/block_cache.hpp"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tasks/streams/held_mutexes.hpp"
+#include "tasks/ult/held_mutexes.hpp"
 
 // Switching; the loop is in run_loop.cpp.
 

@@ -21,10 +21,9 @@
 #include <amalgam/tasks/scheduler.hpp>
 
 #include "tasks/streams/poller_set.hpp"
-#include "tasks/streams/sleeper.hpp"
-#include "tasks/streams/spin_policy.hpp"
+#include "tasks/idle/sleeper.hpp"
+#include "tasks/idle/spin_policy.hpp"
 #include "tasks/streams/timer_heap.hpp"
-#include "tasks/streams/wake_up_call.hpp"
 #include "tasks/ult/block_cache.hpp"
 #include "tasks/ult/call_stack.hpp"
 #include "tasks/ult/core.hpp"

@@ -1,6 +1,8 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/coroutine.hpp>
+#include <amalgam/tasks/detail/coroutine_unit.hpp>
 
+#include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"
 
 namespace amalgam::detail {
@@ -17,6 +19,22 @@ void refuse_empty_task() {
 
 void check_served(const pool& where) {
     if (!where.served()) refuse_unserved(where);
+}
+
+void coroutine_unit::prepare(std::coroutine_handle<> who) noexcept {
+    who_ = who;
+    if (stream* const here = stream::current()) move_to(here->main_pool());
+}
+
+void coroutine_unit::prepare_in(pool& where, std::coroutine_handle<> who) noexcept {
+    who_ = who;
+    move_to(where);
+}
+
+void coroutine_unit::run_unit(work_unit& self) noexcept {
+    const bool on_stream = stream::current_in_line() != nullptr;  // else on a plain thread
+    static_cast<coroutine_unit&>(self).who_.resume();
+    if (on_stream) stream::stay_in_parent();
 }
 
 }  // namespace amalgam::detail

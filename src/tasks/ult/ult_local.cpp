@@ -2,6 +2,7 @@
 #include <memory>
 #include <new>
 
+#include <amalgam/tasks/extension/local.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 
 #include "tasks/streams/stream.hpp"
@@ -46,6 +47,8 @@ void local_values::add(std::uint64_t key, void* value, void (*destroy)(void*) no
 
 namespace {
 
+[[gnu::tls_model("initial-exec")]] constinit thread_local void* pointer_of_thread = nullptr;
+
 /// Null: the thread has already destroyed its own.
 local_values* of_thread() noexcept {
     thread_store* const own = thread_store::own::get();
@@ -58,6 +61,14 @@ ult_core* running_ult() noexcept {
 }
 
 }  // namespace
+
+// Not inlined: see stream::current().
+[[gnu::noinline]] void*& task_local() noexcept {
+    asm volatile("");
+    stream* const here = stream::current();
+    if (here == nullptr || here->running() == nullptr) return pointer_of_thread;
+    return here->running()->local;
+}
 
 std::uint64_t new_local_key() noexcept {
     static std::atomic<std::uint64_t> next{1};

@@ -1,6 +1,6 @@
 // Linked with a stream.cpp that checks, see CMakeLists.txt.
 
-#include "tasks/streams/held_mutexes.hpp"
+#include "tasks/ult/held_mutexes.hpp"
 
 #include <chrono>
 #include <condition_variable>

@@ -1,4 +1,4 @@
-#include "tasks/streams/bell.hpp"
+#include "tasks/idle/bell.hpp"
 
 #include <cerrno>
 #include <cstdint>

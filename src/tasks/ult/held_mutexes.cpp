@@ -1,7 +1,7 @@
 // Only in builds with AMALGAM_CHECK_HELD_MUTEXES. Interposes the C library's lock and unlock
 // functions to count what each thread holds.
 
-#include "tasks/streams/held_mutexes.hpp"
+#include "tasks/ult/held_mutexes.hpp"
 
 #include <algorithm>
 #include <array>
