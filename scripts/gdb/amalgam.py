@@ -15,7 +15,7 @@ SAVED = {"rbp": 0x00, "rip": 0x08}
 FRAME_BYTES = 0x10
 PARKED = 2  # waiter::parked
 LEFT_FOR_GOOD = 8  # ult_core::left_for_good
-OUTERMOST = ("amalgam_begin_stack", "amalgam::detail::stream::ult_main")
+OUTERMOST = ("amalgam_begin_stack", "amalgam::detail::dispatcher::ult_main")
 
 
 def global_value(name):

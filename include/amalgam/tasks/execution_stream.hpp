@@ -14,6 +14,10 @@
 
 namespace amalgam {
 
+namespace detail {
+class stream;
+}  // namespace detail
+
 /// Adaptive: spin while spinning has paid off lately, at most 50 us, then sleep.
 inline constexpr std::chrono::nanoseconds adaptive_spin{-1};
 /// Never sleep: lowest latency, one core at 100 %.

@@ -25,7 +25,7 @@ public:
     std::size_t size() const noexcept override;
 
 private:
-    friend class detail::stream;
+    friend class detail::ready_work;  // works without virtual calls
 
     /// `turn` changes by one with each pop. Other threads write the inbox, so it is checked only
     /// every few pops, or when they ask. Checking it only when own_ is empty would let ULTs that

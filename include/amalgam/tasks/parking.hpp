@@ -10,10 +10,10 @@ namespace amalgam {
 class work_unit;
 class ult;
 namespace detail {
+class dispatcher;
 class left_behind;
-class stream;
+class switcher;
 class ult_registry;
-class wait_list;
 class ult_core;
 void cancel_ult(ult_core& core) noexcept;
 }  // namespace detail
@@ -63,11 +63,11 @@ public:
     bool park_unit() noexcept { return commit(); }
 
 private:
-    friend class detail::left_behind;
-    friend class detail::stream;
-    friend class detail::ult_registry;
-    friend class detail::wait_list;
-    friend void detail::cancel_ult(detail::ult_core& core) noexcept;
+    friend class detail::switcher;      // parks the ULT once its context is saved
+    friend class detail::dispatcher;    // joins without an exchange
+    friend class detail::left_behind;   // takes the permit of what never runs again
+    friend class detail::ult_registry;  // shows what is waited for
+    friend void detail::cancel_ult(detail::ult_core& core) noexcept;  // expires it
     enum : std::uint32_t { empty, permit, parked, expired };
 
     void expire() noexcept;

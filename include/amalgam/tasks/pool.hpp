@@ -7,6 +7,14 @@
 
 namespace amalgam {
 
+namespace detail {
+class dispatcher;
+class left_behind;
+class ready_work;
+class served_pools;
+struct bell;
+}  // namespace detail
+
 /// How many streams may serve a pool. Any thread may push to either kind.
 enum class pool_access {
     one_stream,  ///< Pops without a lock; a ULT stays on its stream.
@@ -85,34 +93,36 @@ protected:
     static void wake(detail::bell* claimed) noexcept;
 
 private:
-    friend class detail::left_behind;
-    friend class detail::stream;
-    friend class work_unit;
-    friend class fifo_pool;
+    friend class detail::ready_work;    // counts ULTs, asks who serves it
+    friend class detail::served_pools;  // attaches and detaches a stream
+    friend class detail::left_behind;   // ends what is left in it
+    friend class work_unit;             // counts ULTs that move
+    friend class fifo_pool;             // reads the bell of its server
 
     /// A stream that serves the pool. Freed only with the pool, because pushers walk the list.
     struct server {
-        std::atomic<detail::stream*> who{nullptr};
+        std::atomic<detail::dispatcher*> who{nullptr};
         std::atomic<detail::bell*> bell{nullptr};
         std::atomic<server*> next{nullptr};
         std::atomic<bool> stays{false};  // runs on its own thread and is not about to stop
     };
-    bool attach(detail::stream& who, detail::bell& bell, bool as_main);  // false: taken
+    /// `stays`: it will not be driven or stop. False: taken by another.
+    bool attach(detail::dispatcher& who, detail::bell& bell, bool stays, bool as_main);
     /// `who` is about to stop serving the pool.
-    void prepare_to_detach(const detail::stream& who) noexcept;
+    void prepare_to_detach(const detail::dispatcher& who) noexcept;
     /// Whether a stream other than `who`, which is about to stop, will run what is ready here.
-    bool served_on_after(const detail::stream& who) const noexcept;
-    bool served_by(const detail::stream& who) const noexcept;
+    bool served_on_after(const detail::dispatcher& who) const noexcept;
+    bool served_by(const detail::dispatcher& who) const noexcept;
     /// Called when another stream, or none, now serves the pool.
     virtual void server_changed() noexcept {}
-    void detach(const detail::stream& who) noexcept;
+    void detach(const detail::dispatcher& who) noexcept;
     /// In a fork() child: `who` is a stream of the parent.
-    void detach_in_child(const detail::stream& who) noexcept;
+    void detach_in_child(const detail::dispatcher& who) noexcept;
     /// Work here can only be run by streams of the parent process that forked this one.
     bool left_to_parent() const noexcept {
         return in_parent_.load(std::memory_order_relaxed) && !served();
     }
-    bool served_only_by(const detail::stream& who) const noexcept {
+    bool served_only_by(const detail::dispatcher& who) const noexcept {
         return access_ == pool_access::one_stream &&
                own_.who.load(std::memory_order_relaxed) == &who;
     }

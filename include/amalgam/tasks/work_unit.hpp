@@ -7,12 +7,6 @@ namespace amalgam {
 
 class execution_stream;
 class pool;
-namespace detail {
-class left_behind;
-class stream;
-struct bell;
-}  // namespace detail
-
 /// Something a stream can run: a ready ULT, a tasklet, a scheduler. Pools link units intrusively,
 /// so queueing never allocates.
 ///
@@ -29,6 +23,8 @@ public:
     work_unit& operator=(const work_unit&) = delete;
 
     void run() noexcept { run_(*this); }
+    /// Tells one kind of unit from others.
+    bool runs_by(run_function how) const noexcept { return run_ == how; }
 
     /// The pool it goes to when ready. Null: none; the stream or plain thread that makes
     /// it ready runs it.
@@ -53,8 +49,6 @@ protected:
     void set_home(pool* where) noexcept { home_.store(where, std::memory_order_relaxed); }
 
 private:
-    friend class detail::left_behind;
-    friend class detail::stream;
     run_function run_;
     std::atomic<pool*> home_{nullptr};
 };

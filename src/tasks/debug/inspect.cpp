@@ -22,6 +22,7 @@
 #include "tasks/debug/stack_trace.hpp"
 #include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"
+#include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/registry.hpp"
 
 namespace amalgam {
@@ -64,12 +65,13 @@ void detail::ult_registry::look(std::span<ult_core* const> at, bool with_traces,
         one.home = each->home();
         if (one.home == nullptr) continue;  // it has just ended
         one.name = each->name_seen();
-        if (const stream* where = still.running(*each)) {
+        if (const dispatcher* where = still.running(*each)) {
             one.state = ult_state::running;
-            one.stream = where->options().name;
+            one.stream = where->of().options().name;
             into.running.push_back({into.all.size(), {where, where->thread_seen(), each}});
         } else {
-            if (const stream* of = still.stream_of(*one.home)) one.stream = of->options().name;
+            if (const dispatcher* of = still.stream_of(*one.home))
+                one.stream = of->of().options().name;
             const waiter* const what = each->waiting_on.load(std::memory_order_relaxed);
             if (what != nullptr && what->state_.load(std::memory_order_acquire) == waiter::parked) {
                 one.state = ult_state::parked;

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "tasks/debug/stack_trace.hpp"
-#include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"
+#include "tasks/ult/dispatcher.hpp"
 
 namespace amalgam::detail {
 
@@ -36,7 +36,7 @@ struct question {
     enum : std::uint32_t { asked = 0, being_answered = 1, over = 2, states = 4 };
     std::atomic<std::uint32_t> state{over};
     std::atomic<pid_t> thread{0};
-    const stream* on = nullptr;
+    const dispatcher* on = nullptr;
     const ult_core* who = nullptr;
     std::array<std::uintptr_t, 64> frames{};
     std::size_t count = 0;
@@ -58,8 +58,8 @@ std::size_t trace_own(const ult_core& who, const void* stack_pointer,
     return trace_caller(stack_pointer, its.top(), into);
 }
 
-bool is_run_here(const stream* on, const ult_core* who) noexcept {
-    const stream* const here = stream::current();
+bool is_run_here(const dispatcher* on, const ult_core* who) noexcept {
+    const dispatcher* const here = dispatcher::current();
     return here != nullptr && here == on && here->running() == who;
 }
 

@@ -8,13 +8,13 @@
 
 namespace amalgam::detail {
 
-class stream;
+class dispatcher;
 class ult_core;
 
 /// A ULT that was running when inspected. Stream and ULT are used for comparison only: they may be
 /// gone.
 struct running_ult {
-    const stream* on = nullptr;
+    const dispatcher* on = nullptr;
     pid_t thread = 0;  ///< The stream's.
     const ult_core* who = nullptr;
 };

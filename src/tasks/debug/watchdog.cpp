@@ -16,8 +16,8 @@
 
 #include "tasks/debug/running_trace.hpp"
 #include "tasks/debug/stack_trace.hpp"
+#include "tasks/debug/stream_list.hpp"
 #include "tasks/ult/core.hpp"
-#include "tasks/ult/registry.hpp"
 
 namespace amalgam {
 
@@ -32,7 +32,7 @@ std::string name_or_id(const std::string& name, const void* id) {
 }
 
 /// For example ", in f (program+0x12) < g (program+0x34)", innermost call first; empty if unknown.
-std::string place_of(const detail::ult_registry::stream_seen& of) {
+std::string place_of(const detail::stream_seen& of) {
     std::array<std::uintptr_t, 16> calls;
     const std::size_t count = detail::trace_running({of.who, of.thread, of.running}, calls);
     std::string text;
@@ -41,8 +41,7 @@ std::string place_of(const detail::ult_registry::stream_seen& of) {
     return text;
 }
 
-std::string about_holder(const detail::ult_registry::stream_seen& of,
-                         std::chrono::nanoseconds time) {
+std::string about_holder(const detail::stream_seen& of, std::chrono::nanoseconds time) {
     return fmt::format(
         "ULT {} has occupied stream '{}' for {:.3f} s without yielding{}: it computes, or blocks "
         "in a system call; let it yield, or give it a stream of its own",
@@ -56,7 +55,7 @@ std::string about_wait(const ult_info& who) {
         name_or_id(who.name, who.id), who.waits_for, seconds(who.waited));
 }
 
-bool can_be_woken(const detail::ult_registry::stream_seen& each) {
+bool can_be_woken(const detail::stream_seen& each) {
     return each.running != nullptr || each.has_timers || each.has_pollers ||
            (!each.asleep && !each.driven);
 }
@@ -128,7 +127,7 @@ void watchdog::tell(std::string_view sentence) const {
 std::vector<std::string> watchdog::what_is_new() {
     std::vector<std::string> news;
     const std::lock_guard hold(look_lock_);
-    const auto streams = detail::ult_registry::list_streams();
+    const auto streams = detail::list_streams();
     const auto now = options_.clock->now();
     const auto before = std::exchange(records_, {});
     auto quiet_since = std::chrono::steady_clock::time_point::min();

@@ -33,6 +33,9 @@ struct bell {
     /// Failure: throws error{no_memory} if the OS grants no eventfd, or std::bad_alloc.
     static bell& take(bool can_sleep);
     static void give_back(bell& used) noexcept;
+    struct giver {
+        void operator()(bell* used) const noexcept { give_back(*used); }
+    };
     static std::mutex& shelf_lock() noexcept;  ///< See forks.hpp.
 };
 

@@ -21,7 +21,7 @@
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "tasks/ult/registry.hpp"
+#include "tasks/debug/stream_list.hpp"
 #include "tasks/ult/sanitizer.hpp"
 
 namespace amalgam {
@@ -214,7 +214,7 @@ struct stepper {
 };
 
 bool is_asleep(const execution_stream& which) {
-    const auto all = detail::ult_registry::list_streams();
+    const auto all = detail::list_streams();
     return std::any_of(all.begin(), all.end(),
                        [&](const auto& each) { return each.name == which.name() && each.asleep; });
 }

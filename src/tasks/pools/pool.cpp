@@ -5,6 +5,7 @@
 #include "tasks/idle/bell.hpp"
 #include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"
+#include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/left_behind.hpp"
 
 namespace amalgam {
@@ -12,7 +13,7 @@ namespace amalgam {
 void work_unit::move_to(pool& where) noexcept {
     pool* const before = home();
     if (before == &where) return;
-    if (run_ == &detail::ult_core::run_unit) {
+    if (detail::ult_core::is_ult(*this)) {
         where.count_ults(1);
         if (before != nullptr) before->count_ults(-1);
     }
@@ -22,9 +23,9 @@ void work_unit::move_to(pool& where) noexcept {
 void work_unit::make_ready() noexcept {
     pool* where = home();
     if (where == nullptr) {
-        detail::stream* const here = detail::stream::current();
+        detail::dispatcher* const here = detail::dispatcher::current();
         if (here == nullptr) return run();
-        where = &here->main_pool();
+        where = &here->work().main_pool();
     }
     where->push(*this);
 }
@@ -45,8 +46,19 @@ bool pool::served() const noexcept {
     return false;
 }
 
+void pool::cancel_waiting() noexcept {
+    detail::left_behind::cancel_waiting(*this);
+}
+
+void pool::drop_left() noexcept {
+    for (server* each = &own_; each != nullptr; each = each->next.load()) {
+        if (detail::dispatcher* const who = each->who.load()) who->of().lose_pool();
+    }
+    detail::left_behind::end_all(*this, {});
+}
+
 [[gnu::noinline]] bool pool::on_own_stream() const noexcept {
-    return detail::stream::calls_for(*this);
+    return detail::dispatcher::calls_for(*this);
 }
 
 void pool::notify() noexcept {
@@ -65,12 +77,12 @@ void pool::wake(detail::bell* claimed) noexcept {
     if (claimed != nullptr) claimed->strike();
 }
 
-bool pool::attach(detail::stream& who, detail::bell& bell, bool as_main) {
+bool pool::attach(detail::dispatcher& who, detail::bell& bell, bool stays, bool as_main) {
     const auto take = [&](server& slot) {
-        detail::stream* expected = nullptr;
+        detail::dispatcher* expected = nullptr;
         if (!slot.who.compare_exchange_strong(expected, &who)) return false;
         slot.bell.store(&bell);
-        slot.stays.store(who.stays());
+        slot.stays.store(stays);
         return true;
     };
     if ((as_main || access_ == pool_access::one_stream) && take(own_)) {
@@ -94,28 +106,28 @@ bool pool::attach(detail::stream& who, detail::bell& bell, bool as_main) {
     return true;
 }
 
-void pool::prepare_to_detach(const detail::stream& who) noexcept {
+void pool::prepare_to_detach(const detail::dispatcher& who) noexcept {
     for (server* each = &own_; each != nullptr; each = each->next.load()) {
         if (each->who.load() == &who) each->stays.store(false);
     }
 }
 
-bool pool::served_on_after(const detail::stream& who) const noexcept {
+bool pool::served_on_after(const detail::dispatcher& who) const noexcept {
     for (const server* each = &own_; each != nullptr; each = each->next.load()) {
-        const detail::stream* const other = each->who.load();
+        const detail::dispatcher* const other = each->who.load();
         if (other != nullptr && other != &who && each->stays.load()) return true;
     }
     return false;
 }
 
-bool pool::served_by(const detail::stream& who) const noexcept {
+bool pool::served_by(const detail::dispatcher& who) const noexcept {
     for (const server* each = &own_; each != nullptr; each = each->next.load()) {
         if (each->who.load() == &who) return true;
     }
     return false;
 }
 
-void pool::detach(const detail::stream& who) noexcept {
+void pool::detach(const detail::dispatcher& who) noexcept {
     for (server* each = &own_; each != nullptr; each = each->next.load()) {
         if (each->who.load() != &who) continue;
         each->bell.store(nullptr);  // a thread that has just read it may ring it: harmless
@@ -126,13 +138,13 @@ void pool::detach(const detail::stream& who) noexcept {
     }
 }
 
-void pool::detach_in_child(const detail::stream& who) noexcept {
+void pool::detach_in_child(const detail::dispatcher& who) noexcept {
     in_parent_.store(true, std::memory_order_relaxed);
     detach(who);
 }
 
 void pool::count_ults(std::ptrdiff_t more) noexcept {
-    detail::stream::count_ults(*this, more, detail::stream::current());
+    detail::ready_work::count_ults(*this, more, detail::dispatcher::current());
 }
 
 }  // namespace amalgam

@@ -72,7 +72,8 @@ struct stacked_unit final : work_unit {
 
     static void run_unit(work_unit& unit) noexcept {
         const std::unique_ptr<stacked_unit> self(static_cast<stacked_unit*>(&unit));
-        detail::stream::current()->stack(std::move(self->order), std::move(self->ended));
+        detail::stream::current()->schedulers().stack(std::move(self->order),
+                                                      std::move(self->ended));
     }
 
     std::unique_ptr<scheduler> order;

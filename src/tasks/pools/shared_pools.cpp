@@ -6,11 +6,11 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
 
-#include "tasks/streams/stream.hpp"
+#include "tasks/ult/dispatcher.hpp"
 
 namespace amalgam {
 
-using detail::stream;
+using detail::dispatcher;
 
 namespace {
 
@@ -110,13 +110,13 @@ bool priority_pool::unlink(work_unit& unit) noexcept {
 }
 
 void work_stealing_pool::link(work_unit& unit, bool yielded) noexcept {
-    !yielded&& stream::calls_for(*this) ? made_.push_front(unit) : queue_.push_back(unit);
+    !yielded&& dispatcher::calls_for(*this) ? made_.push_front(unit) : queue_.push_back(unit);
 }
 
 work_unit* work_stealing_pool::unlink() noexcept {
     constexpr unsigned fairness = 16;
     if (!first_.empty()) return first_.pop_front();
-    const bool own = stream::calls_for(*this);
+    const bool own = dispatcher::calls_for(*this);
     const bool queue_first = !own || ++turn_ % fairness == 0;
     if (queue_first && !queue_.empty()) return queue_.pop_front();
     work_unit* const made = own ? made_.pop_front() : made_.pop_back();

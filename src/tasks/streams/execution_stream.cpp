@@ -32,7 +32,7 @@ execution_stream* execution_stream::current() noexcept {
 }
 
 pool& execution_stream::main_pool() noexcept {
-    return impl_->main_pool();
+    return impl_->runs().work().main_pool();
 }
 std::string_view execution_stream::name() const noexcept {
     return impl_->options().name;
@@ -41,28 +41,29 @@ bool execution_stream::driven() const noexcept {
     return impl_->options().driven;
 }
 execution_stream::time_point execution_stream::now() const noexcept {
-    return impl_->now();
+    return impl_->loop().now();
 }
 void execution_stream::set_scheduler(std::unique_ptr<scheduler> order) {
     impl_->replace_scheduler(std::move(order));
 }
 void execution_stream::add_poller(poller& what) {
-    impl_->add_poller(what);
+    impl_->refuse_forked();
+    impl_->loop().add_poller(what);
 }
 void execution_stream::remove_poller(poller& what) {
-    impl_->remove_poller(what);
+    if (!impl_->forked()) impl_->loop().remove_poller(what);
 }
 void execution_stream::wake() noexcept {
-    impl_->wake();
+    impl_->loop().wake();
 }
 std::size_t execution_stream::run_ready(std::size_t most) {
     return impl_->run_ready(most);
 }
 int execution_stream::wait_handle() const {
-    return impl_->wait_handle();
+    return impl_->loop().wait_handle();
 }
 void execution_stream::set_spin(std::chrono::nanoseconds time) noexcept {
-    impl_->set_spin(time);
+    impl_->loop().set_spin(time);
 }
 void execution_stream::stop() {
     impl_->stop();
@@ -75,7 +76,7 @@ std::chrono::nanoseconds execution_stream::cpu_time() const noexcept {
 }
 
 std::optional<execution_stream::time_point> execution_stream::next_timer() const noexcept {
-    const time_point when = impl_->timers().earliest();
+    const time_point when = impl_->loop().timers().earliest();
     if (when == time_point::max()) return std::nullopt;
     return when;
 }
@@ -83,11 +84,11 @@ std::optional<execution_stream::time_point> execution_stream::next_timer() const
 timer::timer(execution_stream& where, callback on_time) noexcept : timer(where, on_time, nullptr) {}
 
 timer::timer(execution_stream& where, callback on_time, pool_of wakes_in) noexcept
-    : timer(where.impl_->timers(), on_time, wakes_in) {}
+    : timer(where.impl_->loop().timers(), on_time, wakes_in) {}
 
 std::chrono::steady_clock::time_point detail::task_now() noexcept {
-    const stream* const here = stream::current();
-    return here == nullptr ? std::chrono::steady_clock::now() : here->now();
+    stream* const here = stream::current();
+    return here == nullptr ? std::chrono::steady_clock::now() : here->loop().now();
 }
 
 }  // namespace amalgam

@@ -11,6 +11,7 @@
 #include "tasks/streams/timer_heap.hpp"
 #include "tasks/ult/block_cache.hpp"
 #include "tasks/ult/core.hpp"
+#include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/registry.hpp"
 #include "tasks/ult/stack_memory.hpp"
 
@@ -18,11 +19,9 @@ namespace amalgam::detail {
 
 namespace {
 
-constinit std::mutex served_pools;
-
 template <typename What>
 void for_each_lock(What what) {
-    what(served_pools);
+    what(served_pools::lock());
     ult_registry::for_each_lock(what);
     timer_heap::for_each_lock(what);
     what(bell::shelf_lock());
@@ -41,19 +40,15 @@ void in_parent() noexcept {
 
 void in_child() noexcept {
     void* const local = task_local();  // Keeps a ULT's value, as it continues as the thread.
-    stream* const here = stream::set_current(nullptr);
+    dispatcher* const here = dispatcher::set_current(nullptr);
     task_local() = local;
     if (here != nullptr && here->running() != nullptr) here->running()->end_with_child();
-    for (stream* each : ult_registry::streams_locked())
-        each->is_forked();
+    for (dispatcher* each : ult_registry::streams_locked())
+        each->of().is_forked();
     in_parent();
 }
 
 }  // namespace
-
-std::mutex& lock_of_served() noexcept {
-    return served_pools;
-}
 
 void watch_forks() {
     static const bool watching = [] {

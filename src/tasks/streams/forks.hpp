@@ -1,7 +1,5 @@
 #pragma once
 
-#include <mutex>
-
 namespace amalgam::detail {
 
 /// Handling of fork() children. The only thread of the child is a plain thread, whatever it was
@@ -11,9 +9,5 @@ namespace amalgam::detail {
 /// A process-wide lock of this layer is either the only one held, or taken in the order of
 /// forks.cpp.
 void watch_forks();  ///< Called for the first stream. Failure: throws std::bad_alloc.
-
-/// Guards the lists of pools that streams serve. Only changes take it, as only a fork() child reads
-/// them from another thread.
-std::mutex& lock_of_served() noexcept;
 
 }  // namespace amalgam::detail

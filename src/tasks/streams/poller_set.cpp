@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tasks/streams/stream.hpp"
+#include "tasks/streams/stream_loop.hpp"
 
 namespace amalgam::detail {
 
@@ -32,8 +32,8 @@ void poller_set::blank(poller& what) noexcept {
     std::replace(current_.begin(), current_.end(), &what, static_cast<poller*>(nullptr));
 }
 
-bool poller_set::remove(poller& what, stream& of) {
-    if (stream::current() == &of) {
+bool poller_set::remove(poller& what, stream_loop& of) {
+    if (of.runs_caller()) {
         const std::lock_guard hold(lock_);
         blank(what);
         return erase(what);
@@ -74,7 +74,7 @@ std::size_t poller_set::poll() noexcept {
     for (std::size_t i = 0; i < current_.size(); ++i) {
         if (current_[i] == nullptr) continue;
         happened += current_[i]->poll();
-        stream::stay_in_parent();
+        dispatcher::stay_in_parent();
     }
     return happened;
 }

@@ -11,7 +11,7 @@
 
 namespace amalgam::detail {
 
-class stream;
+class stream_loop;
 
 /// The pollers of a stream: a list that any thread changes under a lock, and the stream's own copy,
 /// renewed when its version is outdated.
@@ -21,7 +21,7 @@ class poller_set {
 public:
     void add(poller& what);
     /// False: not found. Returns once the stream's copy no longer contains it.
-    bool remove(poller& what, stream& of);
+    bool remove(poller& what, stream_loop& of);
 
     bool any();  // from any thread
 

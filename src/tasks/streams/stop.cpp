@@ -1,26 +1,21 @@
-#include <utility>
-
 #include <fmt/format.h>
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
-#include <amalgam/tasks/extension/deadline.hpp>
 
 #include "tasks/streams/stream.hpp"
-#include "tasks/streams/turn.hpp"
 
 // How a stream ends.
 
 namespace amalgam::detail {
 
+using stage = stop_state::stage;
+
 void stream::is_forked() noexcept {
     forked_.store(true, std::memory_order_relaxed);
-    // Nobody is in the middle of these any more.
-    left_.store(nullptr, std::memory_order_relaxed);
-    ending_.store(nullptr, std::memory_order_relaxed);
-    timers_->end_in_child();
-    for (const served& each : served_)
-        each.what->detach_in_child(*this);
+    runs_.forget_in_child();
+    loop_.timers().end_in_child();
+    schedulers_.pools().detach_in_child();
 }
 
 void stream::refuse_forked() const {
@@ -40,13 +35,13 @@ void stream::stop() {
                                 "its own end; stop it from another thread or stream",
                                 options_.name));
     }
-    bool first = false;
-    {
-        const std::lock_guard hold(stop_lock_);
-        first = stage_ == stage::open;
-        if (first) stage_ = stage::stopping;
-    }
-    first ? stop_now() : wait_for(stage::stopped);
+    stop_.begin() ? stop_now() : stop_.wait_for(stage::stopped);
+}
+
+bool stream::stop_within(std::chrono::nanoseconds limit) {
+    stop_.limit_to(limit);
+    stop();
+    return !stop_.gave_up();
 }
 
 void stream::stay() noexcept {
@@ -56,125 +51,67 @@ void stream::stay() noexcept {
         {{"stream", options_.name}});
 }
 
-bool stream::stop_within(std::chrono::nanoseconds limit) {
-    const auto by =
-        deadline_after(limit, std::chrono::steady_clock::now()).time_since_epoch().count();
-    time_point::rep was = stop_by_.load(std::memory_order_relaxed);
-    while (by < was && !stop_by_.compare_exchange_weak(was, by, std::memory_order_relaxed))
-        continue;
-    stop();
-    return !gave_up_.load(std::memory_order_relaxed);
-}
-
 void stream::stop_now() {
+    stop_.ask();
     if (thread_.joinable()) {
-        stopping_.store(true, std::memory_order_seq_cst);
-        bell_.ring();
-        wait_for(stage::thread_ended);
+        loop_.ring();
+        stop_.wait_for(stage::thread_ended);
         thread_.join();
     } else {
-        stopping_.store(true, std::memory_order_seq_cst);
-        const turn mine(*this);
+        const stream_loop::turn mine(loop_);
         finish_ready();
     }
-    if (wake_up_call_) lie_down();
-    replace_if_asked();  // notifies late requesters
-    end_stacked();
-    detach_all();
-    timers_->close();
-    reach(stage::stopped);
+    loop_.be_quiet();
+    end_schedulers();
+    loop_.timers().close();
+    stop_.reach(stage::stopped);
 }
 
-void stream::wait_for(stage what) {
-    const stream* const here = current();
-    std::unique_lock hold(stop_lock_);
-    if (here != nullptr && here->running() == nullptr) {
-        // A tasklet or callback, which blocks its stream.
-        return stage_reached_.wait(hold, [&] { return stage_ >= what; });
+void stream::stop_primary() {
+    if (primary_ == nullptr) return;
+    if (current() != this || !primary_->runs()) {
+        throw error(errc::invalid,
+                    fmt::format("the primary stream '{}' can only be stopped or destroyed by the "
+                                "thread that created it, outside of other ULTs",
+                                options_.name));
     }
-    if (stage_ >= what) return;
-    stop_waiter me{what, stop_waiters_, {}};
-    me.who.waits_for("stream to stop");
-    stop_waiters_ = &me;
-    hold.unlock();
-    me.who.park();
-}
-
-// A waiter for the last stage may destroy this stream as soon as it knows.
-void stream::reach(stage what) noexcept {
-    stop_waiter* told = nullptr;
-    {
-        const std::lock_guard hold(stop_lock_);
-        stage_ = what;
-        for (stop_waiter** at = &stop_waiters_; *at != nullptr;) {
-            stop_waiter& each = **at;
-            if (each.until > what) {
-                at = &each.next;
-            } else {
-                *at = each.next;
-                each.next = std::exchange(told, &each);
-            }
-        }
-        stage_reached_.notify_all();
+    stop_.ask();
+    served_pools& pools = schedulers_.pools();
+    pools.prepare_to_detach();
+    // The own pool always regains this ULT, so the loop never finds a stacked scheduler without
+    // work. A unit from one of the schedulers goes to the own pool, from which each of them runs it
+    // next.
+    while (pools.has_work_of_its_own() && schedulers_.bring_one()) {
+        runs_.leave_to_yield();
+        if (!may_go_on_stopping()) break;
     }
-    while (told != nullptr)
-        std::exchange(told, told->next)->who.unpark();
-}
-
-void stream::prepare_to_detach() noexcept {
-    for (const served& each : served_)
-        each.what->prepare_to_detach(*this);
-}
-
-// Of two streams that stop at once, the later one to say so runs what both serve.
-bool stream::has_work_of_its_own() const noexcept {
-    for (const served& each : served_) {
-        if (!each.what->empty() && !each.what->served_on_after(*this)) return true;
-    }
-    return false;
+    pools.hand_over();
+    end_schedulers();
+    primary_.reset();
+    loop_.timers().close();
 }
 
 bool stream::may_go_on_stopping() noexcept {
-    const time_point by{time_point::duration(stop_by_.load(std::memory_order_relaxed))};
-    if (by == time_point::max() || std::chrono::steady_clock::now() < by) return true;
-    if (has_work_of_its_own()) {
-        gave_up_.store(true, std::memory_order_relaxed);
+    if (!stop_.is_late()) return true;
+    if (schedulers_.pools().has_work_of_its_own()) {
+        stop_.give_up();
         log(log_level::warn, "tasks", "a stopped stream left work behind that is still ready",
             {{"stream", options_.name}});
     }
     return false;
 }
 
-// Also runs schedulers below the top: they must leave nothing behind, and their work may wake what
-// the top waits for.
-std::size_t stream::round_of_all() noexcept {
-    pollers_.poll();
-    fire_timers();
-    if (replacing_.load(std::memory_order_relaxed) != nullptr) replace_if_asked();
-    std::size_t ran = 0;
-    if (stashed_ != nullptr || has_work_of_its_own()) {
-        for (std::size_t i = orders_.size(); ran == 0 && i-- > 0;) {
-            use(*orders_[i].order);
-            ran = run_batch(batch_);
-        }
-        use_top();
-    }
-    if (ran == 0 && orders_.size() > 1 && unstack()) ran = 1;
-    return ran;
-}
-
 void stream::finish_ready() noexcept {
-    prepare_to_detach();
-    while (round_of_all() != 0 && may_go_on_stopping())
+    schedulers_.pools().prepare_to_detach();
+    while (loop_.round_of_all() != 0 && may_go_on_stopping())
         continue;
-    hand_over();
+    schedulers_.pools().hand_over();
 }
 
-// A push may have woken this stream in place of another one.
-void stream::hand_over() noexcept {
-    for (const served& each : served_) {
-        if (!each.what->empty()) each.what->notify();
-    }
+void stream::end_schedulers() noexcept {
+    schedulers_.replace_if_asked(true);  // notifies late requesters
+    schedulers_.end_stacked();
+    schedulers_.pools().detach_all();
 }
 
 }  // namespace amalgam::detail

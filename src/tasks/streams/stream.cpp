@@ -1,314 +1,207 @@
 #include "tasks/streams/stream.hpp"
 
+#include <system_error>
 #include <utility>
 
-#include "tasks/ult/held_mutexes.hpp"
+#include <fmt/format.h>
+#include <pthread.h>
 
-// Switching; the loop is in run_loop.cpp.
+#include <amalgam/core/blocked_signals.hpp>
+#include <amalgam/core/detail/pinned_library.hpp>
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/status.hpp>
+
+#include "tasks/streams/forks.hpp"
+#include "tasks/ult/left_behind.hpp"
+#include "tasks/ult/registry.hpp"
 
 namespace amalgam::detail {
 
-// A function that switches may continue on another thread. If this were inlined into it, the
-// compiler could keep the first thread's address across the switch.
-[[gnu::noinline]] stream* stream::current() noexcept {
-    asm volatile("");
-    return current_;
-}
+namespace {
 
-[[gnu::noinline]] stream* stream::set_current(stream* now) noexcept {
-    asm volatile("");
-    return std::exchange(current_, now);
-}
-
-// Everything between a public leave_…() and the switch is inlined, and everything after it too: the
-// processor's return stack mispredicts each return that follows a switch.
-
-[[gnu::always_inline]] inline work_unit* stream::pick_inline() noexcept {
-    if (budget_ == 0) return nullptr;
-    work_unit* const next = own_order_     ? own_pool_.pop_in_turn(budget_)
-                            : known_order_ ? order_->next()
-                                           : next_of_others();
-    if (next != nullptr) --budget_;
-    return next;
-}
-
-[[gnu::always_inline]] inline void stream::requeue(ult_core& who) noexcept {
-    pool* const home = who.home();
-    if (home == &own_pool_) {
-        own_pool_.push_own(who);
-    } else {
-        home->requeue(who);
+void check_primary(const execution_stream_options& options) {
+    if (!options.primary) return;
+    if (options.driven) {
+        throw error(errc::invalid,
+                    fmt::format("stream '{}' cannot be both primary and driven: a primary stream "
+                                "owns the calling thread, a driven one runs only in run_ready()",
+                                options.name));
+    }
+    if (const stream* const here = stream::current()) {
+        throw error(errc::invalid,
+                    fmt::format("stream '{}' cannot be primary: the calling thread already runs "
+                                "stream '{}'; create it on a plain thread, such as main()",
+                                options.name, here->options().name));
     }
 }
 
-// Canceled before it parked: as if its deadline had passed.
-void stream::settle_parked(ult_core& who) noexcept {
-    std::uint32_t was = waiter::empty;
-    const bool cancel = left_until_->cancelable_ && who.may_be_canceled() &&
-                        (who.requests.load(std::memory_order_relaxed) & ult_core::asked_to_end);
-    if (cancel) left_until_->state_.compare_exchange_strong(was, waiter::expired);
-    if (cancel || !left_until_->commit()) requeue(who);
+void check_wakeable(const execution_stream_options& options) {
+    if (!options.wakeable || (options.driven && options.clock == nullptr)) return;
+    throw error(errc::invalid,
+                fmt::format("stream '{}' cannot be wakeable, as only streams driven by the steady "
+                            "clock can: set .driven = true, and leave .clock unset",
+                            options.name));
 }
 
-[[gnu::always_inline]] inline void stream::settle() noexcept {
-    ult_core* const who = left_.load(std::memory_order_relaxed);
-    if (left_for_ == fate::resumed) [[likely]]
-        return left_.store(nullptr, std::memory_order_release);
-    switch (left_for_) {
-        case fate::resumed:
-            break;
-        case fate::yielded:
-            requeue(*who);
-            break;
-        case fate::moved:
-            who->home()->push(*who);
-            break;
-        case fate::parked:
-            if (who->requests.load(std::memory_order_relaxed) != 0) {
-                settle_parked(*who);
-            } else if (!left_until_->commit()) {
-                requeue(*who);  // the permit came before the park: back to the pool at once
-            }
-            break;
-        case fate::finished:
-            // First: give_back() may take a lock whose holder, ult_registry::hold, waits for this.
-            left_.store(nullptr, std::memory_order_release);
-            if (end(*who)) ult_core::give_back(*who, stock_);
-            return;
-    }
-    left_.store(nullptr, std::memory_order_release);
+void check_core(const execution_stream_options& options) {
+    if (options.cpu < 0) return;
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    ::pthread_getaffinity_np(::pthread_self(), sizeof allowed, &allowed);
+    if (options.cpu < CPU_SETSIZE && CPU_ISSET(options.cpu, &allowed)) return;
+    throw error(errc::invalid,
+                fmt::format("stream '{}' cannot be bound to core {}: it is not among the {} cores "
+                            "that this thread may use; see `taskset -p $$`, or use -1 for any core",
+                            options.name, options.cpu, CPU_COUNT(&allowed)));
 }
 
-[[gnu::always_inline]] inline stream::resumed stream::arrived(arrival at) noexcept {
-    call_stack& now = call_stack::of(at);
-    auto* const here = static_cast<stream*>(at.data);
-    if constexpr (sanitized) now.sanitizer.after_switch_from(here->from_->sanitizer);
-    here->settle();
-    return {now.owner, here};
+/// First of all: nothing is made yet.
+execution_stream_options checked(execution_stream_options options) {
+    pin_library();
+    watch_forks();
+    check_primary(options);
+    check_wakeable(options);
+    return options;
 }
 
-[[gnu::always_inline]] inline stream::resumed stream::jump(call_stack& from,
-                                                           call_stack& to) noexcept {
-    // The ULT that left has taken its caught exceptions along.
-    if (thread_exceptions_->any()) [[unlikely]]
-        return jump_from_catch(from, to);
-    return jump_plain(from, to);
-}
+}  // namespace
 
-// From inside a catch block, or a destructor run by an exception.
-[[gnu::noinline]] stream::resumed stream::jump_from_catch(call_stack& from,
-                                                          call_stack& to) noexcept {
-    const exception_state mine = std::exchange(*thread_exceptions_, {});
-    // A second exception, from a wait in a destructor, would terminate the program.
-    const bool unwinds = from.owner != nullptr && mine.uncaught != 0;
-    if (unwinds) ++from.owner->cancels_later;
-    const resumed now = jump_plain(from, to);
-    if (unwinds) --from.owner->cancels_later;
-    *now.here->thread_exceptions_ = mine;
-    return now;
-}
-
-[[gnu::always_inline]] inline stream::resumed stream::jump_plain(call_stack& from,
-                                                                 call_stack& to) noexcept {
-    if constexpr (sanitized) from_ = &from;
-    from.sanitizer.before_switch_to(to.sanitizer);
-    return arrived(switch_stack(from.stack, to.stack, this));
-}
-
-// Here rather than beside the loop, for pick_inline().
-std::size_t stream::run_batch(std::size_t most) noexcept {
-    budget_ = most;
-    while (work_unit* next = stashed_ != nullptr ? std::exchange(stashed_, nullptr) : pick_inline())
-        next->run();
-    const std::size_t happened = most - budget_;
-    if (happened != 0) {
-        const std::uint64_t ticks = cycles();
-        if (happened == batch_) adapt_batch(ticks - coarse_now_);
-        coarse_now_ = ticks;
-    }
-    return happened;
-}
-
-// Handles requests to a ULT that was about to run. True: it went elsewhere instead.
-bool stream::heed(ult_core& who) noexcept {
-    const auto asked = who.requests.load(std::memory_order_acquire);
-    if ((asked & ult_core::left_for_good) != 0) return true;
-    if ((asked & ult_core::held) != 0) {
-        who.home()->requeue(who);
-        return true;
-    }
-    if ((asked & ult_core::asked_to_move) == 0) return false;
-    const auto had = who.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::asked_to_move),
-                                            std::memory_order_acquire);
-    if ((had & ult_core::asked_to_move) == 0) return false;  // that pool is gone: see left_behind
-    pool& wanted = *who.wanted_home.load(std::memory_order_relaxed);
-    if (&wanted == who.home()) return false;
-    who.move_to(wanted);
-    wanted.push(who);
-    return true;
-}
-
-// False: it must not run now. The order matters for ult_registry::hold(); acquire, because what a
-// hold reads must be read before the ULT continues.
-[[gnu::always_inline]] inline bool stream::run_next(ult_core& next) noexcept {
-    running_.store(&next, std::memory_order_release);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    return next.requests.load(std::memory_order_acquire) == 0 || !heed(next);
-}
-
-void stream::enter(ult_core& next) noexcept {
-    if (!run_next(next)) return running_.store(nullptr, std::memory_order_release);
-    [[maybe_unused]] const held_mutexes_aside of_loop;
-    left_for_ = fate::resumed;
-    jump(loop_, next.saved);
-}
-
-[[gnu::always_inline]] inline stream::resumed stream::leave(ult_core& self, fate what) noexcept {
-    left_.store(&self, std::memory_order_relaxed);
-    left_for_ = what;
-    for (;;) {
-        work_unit* const next = pick_inline();
-        if (next != nullptr && next->run_ == &ult_core::run_unit) {
-            auto& to = static_cast<ult_core&>(*next);
-            if (run_next(to)) return jump(self.saved, to.saved);
-        } else {
-            stashed_ = next;
-            running_.store(nullptr, std::memory_order_release);
-            return jump(self.saved, loop_);
+stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
+               execution_stream_options options)
+    : owner_(owner),
+      options_(checked(std::move(options))),
+      bell_(&bell::take(!options_.driven || options_.wakeable)),
+      runs_(*this, options_.primary),
+      schedulers_(runs_, *bell_, options_.name, !options_.driven),
+      loop_(runs_, schedulers_, stop_, *bell_, options_) {
+    try {
+        schedulers_.begin(std::move(order));
+        if (options_.primary) schedulers_.pools().attach_own();
+        ult_registry::add(runs_);
+        loop_.timers().open(runs_, *bell_);
+        check_core(options_);
+        if (options_.primary) {
+            primary_ = std::make_unique<primary>(runs_, loop_, options_.name, options_.cpu);
+        } else if (!options_.driven) {
+            start();
         }
+    } catch (...) {
+        schedulers_.pools().detach_all();
+        loop_.timers().close();
+        ult_registry::remove(runs_);
+        throw;
     }
 }
 
-void stream::leave_to_yield() noexcept {
-    ult_core& self = *running();
-    [[maybe_unused]] const held_mutexes_aside held(self, "yield");
-    if (!own_order_ || budget_ == 0 || self.home() != &own_pool_) {
-        leave(self, fate::yielded);
-        return;
+stream::~stream() {
+    stop();
+    ult_registry::remove(runs_);
+    left_behind::end_all(runs_.work().own_pool(), options_.name);
+}
+
+class stream::driver {
+public:
+    explicit driver(stream& self) : self_(self) {
+        if (!self_.driving_.exchange(true, std::memory_order_acquire)) return;
+        throw error(errc::invalid,
+                    fmt::format("stream '{}' is already running: call run_ready() from one thread "
+                                "at a time, and not from the stream's own work",
+                                self_.options_.name));
     }
-    // Only this stream pops its own pool, so a yielding ULT may be in it before its context is
-    // saved.
-    --budget_;
-    work_unit* const next = own_pool_.rotate(self, budget_);
-    if (next == &self) return;
-    left_.store(&self, std::memory_order_relaxed);
-    left_for_ = fate::resumed;
-    if (next->run_ == &ult_core::run_unit) {
-        auto& to = static_cast<ult_core&>(*next);
-        if (run_next(to)) {
-            jump(self.saved, to.saved);
-            return;
-        }
-        stashed_ = nullptr;
+    ~driver() { self_.driving_.store(false, std::memory_order_release); }
+    driver(const driver&) = delete;
+    driver& operator=(const driver&) = delete;
+
+private:
+    stream& self_;
+};
+
+void stream::start() {
+    try {
+        const amalgam::detail::blocked_signals not_ours;
+        thread_ = std::thread([this] { thread_main(); });
+    } catch (const std::system_error& why) {
+        throw error(status{errc::no_memory, why.code().value()},
+                    fmt::format("cannot create a thread for stream '{}': {}; raise the limit on "
+                                "processes (ulimit -u) or use fewer streams",
+                                options_.name, why.what()));
+    }
+}
+
+void stream::thread_main() {
+    ::pthread_setname_np(::pthread_self(), options_.name.substr(0, 15).c_str());
+    bind_to_core(options_.cpu);
+    {
+        const stream_loop::turn mine(loop_);
+        while (!stop_.asked())
+            loop_.turn_once();
+        finish_ready();
+    }
+    stop_.reach(stop_state::stage::thread_ended);
+}
+
+std::size_t stream::run_ready(std::size_t most) {
+    refuse_forked();
+    if (!options_.driven) {
+        throw error(errc::invalid,
+                    fmt::format("stream '{}' has its own thread: run_ready() is only for streams "
+                                "created with .driven = true",
+                                options_.name));
+    }
+    const driver only(*this);
+    return loop_.run_ready(most);
+}
+
+void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
+    if (order == nullptr) {
+        throw error(errc::invalid,
+                    "the new scheduler is null; example: "
+                    "std::make_unique<priority_scheduler>(std::vector<pool*>{&mine})");
+    }
+    refuse_forked();
+    if (current() == this) return schedulers_.replace(std::move(order));
+    if (options_.driven) {
+        const driver mine(*this);
+        return schedulers_.replace(std::move(order));
+    }
+    scheduler_stack::request mine{std::move(order), {}, nullptr};
+    schedulers_.ask(mine);
+    // Of this and stop(), the later one sees the other.
+    if (stop_.asked_before_sleep()) {
+        schedulers_.replace_if_asked(true);
     } else {
-        stashed_ = next;
+        loop_.wake();
     }
-    running_.store(nullptr, std::memory_order_release);
-    jump(self.saved, loop_);
+    mine.who.waits_for("scheduler to be replaced");
+    mine.who.park();
+    if (mine.refused) std::rethrow_exception(mine.refused);
 }
 
-void stream::leave_to_move(pool& where) noexcept {
-    ult_core& self = *running();
-    [[maybe_unused]] const held_mutexes_aside held(self, "migrate");
-    self.move_to(where);
-    leave(self, fate::moved);
-}
-
-bool stream::leave_to(ult_core& next) noexcept {
-    pool* const home = next.home();
-    if (budget_ == 0 || !serves(home) || !home->remove(next)) return false;
-    ult_core& self = *running();
-    left_.store(&self, std::memory_order_relaxed);
-    left_for_ = fate::yielded;
-    if (!run_next(next)) {
-        running_.store(&self, std::memory_order_release);
-        left_.store(nullptr, std::memory_order_relaxed);
-        return false;
+// Schedulers know the pool and would pop it.
+void stream::lose_pool() noexcept {
+    log(log_level::error, "tasks",
+        "a pool was destroyed while a stream served it, so the stream was stopped: destroy the "
+        "stream first, or give it another scheduler",
+        {{"stream", options_.name}});
+    try {
+        stop_within(std::chrono::seconds(1));
+    } catch (const error&) {
+        if (current() != this) return;     // a primary stream's: nobody else can stop it
+        schedulers_.pools().detach_all();  // by the stream's own work
     }
-    --budget_;
-    [[maybe_unused]] const held_mutexes_aside held(self, "yield");
-    jump(self.saved, next.saved);
-    return true;
+    schedulers_.lose_all();
+    if (primary_) schedulers_.pools().attach_own();
 }
 
-void stream::leave_to_park(waiter& until) noexcept {
-    ult_core& self = *running();
-    [[maybe_unused]] const held_mutexes_aside held(self, "wait");
-    left_until_ = &until;
-    self.waiting_on.store(&until, std::memory_order_relaxed);
-    self.parked_at = coarse_now_;
-    leave(self, fate::parked);
-    self.waiting_on.store(nullptr, std::memory_order_relaxed);
-}
-
-stream* stream::join_here(ult_core& other) noexcept {
-    ult_core* const self = running();
-    pool* const home = other.home();  // null: it has just ended
-    if (self == nullptr || home == nullptr ||
-        (home != &own_pool_ && !home->served_only_by(*this))) {
-        return nullptr;
+std::chrono::nanoseconds stream::cpu_time() const noexcept {
+    clockid_t id;
+    timespec used{};
+    if (!thread_.joinable() ||
+        ::pthread_getcpuclockid(const_cast<std::thread&>(thread_).native_handle(), &id) != 0 ||
+        ::clock_gettime(id, &used) != 0) {
+        return {};
     }
-    [[maybe_unused]] const held_mutexes_aside held(*self, "join");
-    // Only this stream ends `other`, and nobody else unparks the waiter, so there is no race: no
-    // exchange, and parked before the switch.
-    waiter me(*self);
-    me.state_.store(waiter::parked, std::memory_order_relaxed);
-    me.waits_for("join");
-    self->waiting_on.store(&me, std::memory_order_relaxed);
-    self->parked_at = coarse_now_;
-    other.joiner.store(reinterpret_cast<std::uintptr_t>(&me), std::memory_order_relaxed);
-    const resumed now = leave(*self, fate::resumed);
-    now.who->waiting_on.store(nullptr, std::memory_order_relaxed);
-    return now.here;
-}
-
-// Inlined into ult_main(): a return after a switch to anywhere but its call site is mispredicted.
-[[gnu::always_inline]] inline stream::resumed stream::leave_finished(ult_core& self) noexcept {
-    check_held_mutexes_at_end(self);
-    pool* const home = self.home();
-    self.leave_home();
-    if (home == &own_pool_) {
-        own_pool_.add_own_ults(-1);
-    } else {
-        count_ults(*home, -1, this);
-    }
-    const std::uintptr_t told = self.joiner.load(std::memory_order_acquire);
-    if (told > ult_core::finished_alone_mark) {
-        // Joined by a ULT of this stream, which is therefore parked by now: switch directly to it,
-        // bypassing the pool. It frees this stack, but only once it runs.
-        auto& joined = *reinterpret_cast<waiter*>(told);
-        work_unit* const unit = joined.unit_;
-        if (unit != nullptr &&
-            (unit->home() == &own_pool_ || unit->home()->served_only_by(*this))) {
-            auto& next = static_cast<ult_core&>(*unit);
-            left_.store(&self, std::memory_order_relaxed);
-            running_.store(&next, std::memory_order_release);  // as in run_next()
-            std::atomic_signal_fence(std::memory_order_seq_cst);
-            if (next.requests.load(std::memory_order_acquire) == 0) {
-                self.joiner.store(ult_core::finished_mark, std::memory_order_relaxed);
-                joined.state_.store(waiter::permit, std::memory_order_relaxed);
-                left_for_ = fate::resumed;
-                return jump(self.saved, next.saved);
-            }
-        }
-    }
-    return leave(self, fate::finished);
-}
-
-// The loop is never left: a pooled stack is suspended inside leave_finished(), and its next body
-// starts by resuming there. No setup per ULT, and ThreadSanitizer's frame counts stay balanced.
-void stream::ult_main(arrival first) {
-    ult_core* self = arrived(first).who;
-    for (;;) {
-        self->run_body();
-        self = current()->leave_finished(*self).who;
-    }
-}
-
-void stream::loop_main(arrival first) {
-    stream& here = *arrived(first).here;
-    for (;;)
-        here.turn_once();
+    return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
 }  // namespace amalgam::detail

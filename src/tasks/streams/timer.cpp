@@ -11,6 +11,7 @@
 
 #include "tasks/streams/stream.hpp"
 #include "tasks/streams/timer_heap.hpp"
+#include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/left_behind.hpp"
 #include "tasks/ult/registry.hpp"
 
@@ -40,8 +41,8 @@ static_assert(std::is_trivially_destructible_v<heap_shelf> &&
               "streams and timers may end after main() returned");
 
 /// How well `each` suits a wait that makes something ready in `home`; 0: not at all.
-int fitness(const stream& each, const pool& home) noexcept {
-    const int serves = each.serves_seen(home) ? 2 : 0;
+int fitness(stream& each, const pool& home) noexcept {
+    const int serves = each.schedulers().pools().serves_seen(home) ? 2 : 0;
     return each.options().driven ? serves : serves + 1;
 }
 
@@ -82,22 +83,22 @@ spin_lock& timer_heap::homeless_lock() noexcept {
     return homeless.lock_;
 }
 
-void timer_heap::open(stream& of, bell& rings) noexcept {
+void timer_heap::open(dispatcher& of, bell& rings) noexcept {
     of_.store(&of, std::memory_order_relaxed);
     rings_.store(&rings, std::memory_order_relaxed);
-    ult_registry::with_streams([this](std::span<stream* const>) { closed_ = false; });
+    ult_registry::with_streams([this](std::span<dispatcher* const>) { closed_ = false; });
     if (homeless.earliest() != time_point::max()) homeless.move_waits();
 }
 
 void timer_heap::close() noexcept {
-    ult_registry::with_streams([this](std::span<stream* const>) { closed_ = true; });
+    ult_registry::with_streams([this](std::span<dispatcher* const>) { closed_ = true; });
     move_waits();
 }
 
 // The registry's lock keeps all streams and the pools of waiting ULTs: see left_behind. All movers
 // of timers hold it, so two heaps may be locked in either order.
 void timer_heap::move_waits() noexcept {
-    ult_registry::with_streams([this](std::span<stream* const> all) {
+    ult_registry::with_streams([this](std::span<dispatcher* const> all) {
         const std::lock_guard hold(lock_);
         timer* next = take_all();
         while (next != nullptr) {
@@ -108,11 +109,13 @@ void timer_heap::move_waits() noexcept {
                 continue;
             }
             if (home != nullptr && left_behind::keeps(*home)) continue;  // nobody waits any more
-            stream* best = nullptr;
+            dispatcher* best = nullptr;
             int most = 0;
-            for (stream* one : all) {
-                if (one->timers().closed_) continue;
-                const int fit = home == nullptr ? !one->options().driven : fitness(*one, *home);
+            for (dispatcher* one : all) {
+                stream& candidate = one->of();
+                if (candidate.loop().timers().closed_) continue;
+                const int fit =
+                    home == nullptr ? !candidate.options().driven : fitness(candidate, *home);
                 if (fit > most) {
                     most = fit;
                     best = one;
@@ -124,12 +127,12 @@ void timer_heap::move_waits() noexcept {
     });
 }
 
-void timer_heap::move(timer& what, stream* to) noexcept {
-    timer_heap& target = to == nullptr ? homeless : to->timers();
+void timer_heap::move(timer& what, dispatcher* to) noexcept {
+    timer_heap& target = to == nullptr ? homeless : to->of().loop().timers();
     if (&target == this) return insert(what);
-    const stream* const from = of_.load(std::memory_order_relaxed);
-    const clock& old_clock = from == nullptr ? clock::steady() : from->time();
-    const clock& new_clock = to == nullptr ? clock::steady() : to->time();
+    const dispatcher* const from = of_.load(std::memory_order_relaxed);
+    const clock& old_clock = from == nullptr ? clock::steady() : from->of().loop().time();
+    const clock& new_clock = to == nullptr ? clock::steady() : to->of().loop().time();
     if (&old_clock != &new_clock) what.when_ = moved(what.when_, old_clock.now(), new_clock.now());
     {
         const std::lock_guard hold(target.lock_);
@@ -237,7 +240,7 @@ void timer_heap::arm(timer& what, time_point when) noexcept {
     heap.lock_.unlock();
     // `what` may be gone by now.
     if (must_move) return heap.move_waits();
-    if (!is_first || stream::current() == heap.of_.load(std::memory_order_relaxed)) return;
+    if (!is_first || dispatcher::current() == heap.of_.load(std::memory_order_relaxed)) return;
     bell* const rings = heap.rings_.load(std::memory_order_relaxed);
     if (rings != nullptr) rings->ring();
 }
@@ -251,7 +254,7 @@ bool timer_heap::cancel(timer& what) noexcept {
         return true;
     }
     heap.lock_.unlock();
-    if (stream::current() != heap.of_.load(std::memory_order_relaxed)) {
+    if (dispatcher::current() != heap.of_.load(std::memory_order_relaxed)) {
         while (heap.firing_.load(std::memory_order_acquire) == &what)
             std::this_thread::yield();
     }
@@ -269,7 +272,7 @@ std::size_t timer_heap::fire(time_point now) noexcept {
         firing_.store(&due, std::memory_order_relaxed);
         lock_.unlock();
         due.call_(due);
-        stream::stay_in_parent();
+        dispatcher::stay_in_parent();
         lock_.lock();
         firing_.store(nullptr, std::memory_order_release);
         ++fired;

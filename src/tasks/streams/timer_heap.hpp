@@ -10,7 +10,7 @@
 
 namespace amalgam::detail {
 
-class stream;
+class dispatcher;
 struct bell;
 
 /// The armed timers of one stream, earliest first: an intrusive pairing heap, so arming cannot
@@ -36,7 +36,7 @@ public:
     };
 
     /// `of` fires it from now on. Takes over waits whose stream has stopped without a successor.
-    void open(stream& of, bell& rings) noexcept;
+    void open(dispatcher& of, bell& rings) noexcept;
     /// `of` has stopped: waits move to other streams, or stay until one starts; other timers stay
     /// and never fire.
     void close() noexcept;
@@ -71,7 +71,7 @@ private:
     timer* take_all() noexcept;
     void note_earliest() noexcept;
     void move_waits() noexcept;
-    void move(timer& what, stream* to) noexcept;
+    void move(timer& what, dispatcher* to) noexcept;
 
     static std::mutex& shelf_lock() noexcept;
     static spin_lock& homeless_lock() noexcept;
@@ -82,7 +82,7 @@ private:
     std::atomic<bool> closed_{true};  // changed under the lock of the registry
     std::atomic<timer*> firing_{nullptr};
     std::atomic<time_point::rep> earliest_{time_point::max().time_since_epoch().count()};
-    std::atomic<stream*> of_{nullptr};  // null: none fires it
+    std::atomic<dispatcher*> of_{nullptr};  // null: none fires it
     std::atomic<bell*> rings_{nullptr};
     timer_heap* next_ = nullptr;  // on the shelf
 };

@@ -3,7 +3,7 @@
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/tasks/detail/future_state.hpp>
 
-#include "tasks/streams/stream.hpp"
+#include "tasks/ult/core.hpp"
 
 namespace amalgam::detail {
 

@@ -11,6 +11,7 @@
 #include <amalgam/tasks/timer.hpp>
 
 #include "tasks/streams/stream.hpp"
+#include "tasks/ult/dispatcher.hpp"
 
 namespace amalgam {
 
@@ -38,7 +39,7 @@ timespec to_timespec(waiter::time_point when) noexcept {
 }  // namespace
 
 waiter::waiter() : unit_(nullptr) {
-    detail::stream* const here = detail::stream::current();
+    detail::dispatcher* const here = detail::dispatcher::current();
     if (here == nullptr) return;
     unit_ = here->running();
     if (unit_ == nullptr) {
@@ -55,7 +56,7 @@ void waiter::park() noexcept {
     } else {
         if (state_.load(std::memory_order_relaxed) == empty) {
             cancelable_ = false;  // nothing but the permit ends this wait
-            detail::stream::current()->leave_to_park(*this);
+            detail::dispatcher::current()->leave_to_park(*this);
         }
         // An exchange, not a store: a second permit given meanwhile is consumed too, so what its
         // giver wrote must be visible.
@@ -80,7 +81,7 @@ bool waiter::park_once_until(time_point deadline) noexcept {
 [[gnu::always_inline]] inline void waiter::wait_unit(time_point deadline) noexcept {
     if (state_.load(std::memory_order_relaxed) != empty) return;
     if (deadline != time_point::max()) return wait_unit_until(deadline);
-    detail::stream::current()->leave_to_park(*this);
+    detail::dispatcher::current()->leave_to_park(*this);
 }
 
 [[gnu::noinline]] void waiter::wait_unit_until(time_point deadline) noexcept {
@@ -94,8 +95,8 @@ bool waiter::park_once_until(time_point deadline) noexcept {
               who(whom) {}
         waiter& who;
     };
-    detail::stream& here = *detail::stream::current();
-    alarm at_deadline(here.timers(), *this);
+    detail::dispatcher& here = *detail::dispatcher::current();
+    alarm at_deadline(here.of().loop().timers(), *this);
     at_deadline.arm(deadline);
     here.leave_to_park(*this);
 }
@@ -115,8 +116,8 @@ void waiter::unpark() noexcept {
     if (unit == nullptr) {
         futex_wake(state_);  // only the address; waking someone else there is harmless
     } else {
-        detail::stream* const here = detail::stream::current();
-        if (here == nullptr || !here->push_own(*unit)) unit->make_ready();
+        detail::dispatcher* const here = detail::dispatcher::current();
+        if (here == nullptr || !here->work().push_own(*unit)) unit->make_ready();
     }
 }
 
@@ -152,7 +153,7 @@ bool waiter::park_thread(const time_point* deadline) noexcept {
 namespace detail {
 
 void throw_if_canceled() {
-    stream* const here = stream::current();
+    dispatcher* const here = dispatcher::current();
     ult_core* const self = here == nullptr ? nullptr : here->running();
     if (self == nullptr || self->cancels_later != 0 || std::uncaught_exceptions() != 0) return;
     if (!self->take_cancel()) return;
@@ -160,7 +161,7 @@ void throw_if_canceled() {
 }
 
 cancel_later::cancel_later() noexcept {
-    stream* const here = stream::current();
+    dispatcher* const here = dispatcher::current();
     who_ = here == nullptr ? nullptr : here->running();
     if (who_ != nullptr) ++who_->cancels_later;
 }

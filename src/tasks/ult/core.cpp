@@ -11,7 +11,8 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
-#include "tasks/streams/stream.hpp"
+#include "tasks/ult/dispatcher.hpp"
+#include "tasks/ult/left_behind.hpp"
 #include "tasks/ult/registry.hpp"
 #include "tasks/ult/thread_store.hpp"
 
@@ -49,7 +50,7 @@ ult_core::ult_core(stack_memory memory, std::size_t stack_bytes) noexcept
     auto* const top = static_cast<std::byte*>(closure());
     const auto usable = static_cast<std::size_t>(top - memory.bottom());
     saved.owner = this;
-    saved.stack = make_stack<&stream::ult_main>(top, usable);
+    saved.stack = make_stack<&dispatcher::ult_main>(top, usable);
     saved.sanitizer.create(memory.bottom(), usable);
 }
 
@@ -135,7 +136,7 @@ std::string ult_core::name_seen() const {
 }
 
 void ult_core::run_unit(work_unit& self) noexcept {
-    stream::current()->enter(static_cast<ult_core&>(self));
+    dispatcher::current()->enter(static_cast<ult_core&>(self));
 }
 
 void ult_core::log_lost_exception() noexcept {
@@ -184,7 +185,7 @@ std::string describe(const std::exception_ptr& what) noexcept {
 }
 
 void refuse_unserved(const pool& where) {
-    if (stream::is_left_to_parent(&where)) {
+    if (left_behind::is_left_to_parent(&where)) {
         throw error(errc::closed,
                     "the streams of this pool belong to the parent process and do not run after "
                     "fork(): create a new execution_stream in the child");
@@ -196,7 +197,7 @@ void refuse_unserved(const pool& where) {
 }
 
 void refuse_to_join(const pool* home) {
-    if (!stream::is_left_to_parent(home)) return;
+    if (!left_behind::is_left_to_parent(home)) return;
     throw error(errc::closed,
                 "this ULT or tasklet belongs to the parent process: after fork(), join only ULTs "
                 "and tasklets created in the child");
@@ -210,9 +211,9 @@ void refuse_pinned() {
 
 ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable,
                             std::size_t stack_bytes) {
-    stream* const here = stream::current_in_line();
-    if ((here == nullptr || !here->owns(&where)) && !where.served()) refuse_unserved(where);
-    ult_core& core = take(stack_bytes, stream::stock_of(here));
+    dispatcher* const here = dispatcher::current_in_line();
+    if ((here == nullptr || !here->work().owns(&where)) && !where.served()) refuse_unserved(where);
+    ult_core& core = take(stack_bytes, stock_of(here));
     // A hold may exist that meant the previous ULT on this stack.
     if (core.requests.load(std::memory_order_relaxed) != 0) core.requests.fetch_and(held);
     core.saved.stack.floats.make_usual();
@@ -220,10 +221,10 @@ ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable
     return core;
 }
 
-ult_core* ult_core::prepare_quickly(stream& here, pool& where, const closure_type& type,
+ult_core* ult_core::prepare_quickly(dispatcher& here, pool& where, const closure_type& type,
                                     bool joinable) noexcept {
-    if (!here.owns(&where) && stream::main_server_of(where) == nullptr) return nullptr;
-    free_stock* const stock = stream::stock_of(&here);  // null while the thread ends
+    if (!here.work().owns(&where) && ready_work::main_server_of(where) == nullptr) return nullptr;
+    free_stock* const stock = stock_of(&here);  // null while the thread ends
     auto* const core = stock == nullptr ? nullptr : static_cast<ult_core*>(stock->first());
     if (core == nullptr || core->requests.load(std::memory_order_relaxed) != 0 ||
         !core->saved.stack.floats.is_usual() || core->name[0] != '\0') {
@@ -236,7 +237,7 @@ ult_core* ult_core::prepare_quickly(stream& here, pool& where, const closure_typ
 
 // Rare paths are separate and tail-called, so that common ones save no registers.
 [[gnu::noinline]] ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable) {
-    if (stream* const here = stream::current_in_line()) {
+    if (dispatcher* const here = dispatcher::current_in_line()) {
         ult_core* const core = ult_core::prepare_quickly(*here, where, type, joinable);
         if (core != nullptr) return *core;
     }
@@ -259,21 +260,21 @@ ult_core* ult_core::prepare_quickly(stream& here, pool& where, const closure_typ
 
 void drop_ult(ult_core& core) noexcept {
     core.leave_home();
-    ult_core::give_back(core, stream::stock_of(stream::current()));
+    ult_core::give_back(core, stock_of(dispatcher::current()));
 }
 
 [[gnu::noinline]] void start_ult(ult_core& core) noexcept {
-    stream* const here = stream::current_in_line();
-    if (here != nullptr && here->start_own(core)) return;
+    dispatcher* const here = dispatcher::current_in_line();
+    if (here != nullptr && here->work().start_own(core)) return;
     core.made_at_home = false;
-    stream::count_ults(*core.home(), 1, here);
+    ready_work::count_ults(*core.home(), 1, here);
     core.home()->push(core);
 }
 
 void start_ult_first(ult_core& core) noexcept {
     core.priority = std::numeric_limits<decltype(core.priority)>::max();
     core.made_at_home = false;
-    stream::count_ults(*core.home(), 1, stream::current());
+    ready_work::count_ults(*core.home(), 1, dispatcher::current());
     core.home()->push_by_priority(core);
 }
 

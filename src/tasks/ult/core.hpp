@@ -23,7 +23,7 @@
 
 namespace amalgam::detail {
 
-class stream;
+class dispatcher;
 
 /// Default usable stack size of a ULT. Address space only: pages are committed as they are touched.
 inline constexpr std::size_t default_stack_bytes = sanitized ? 1024 * 1024 : 256 * 1024;
@@ -32,13 +32,13 @@ inline constexpr std::size_t smallest_stack_bytes = 16 * 1024;
 inline constexpr std::size_t largest_stack_bytes = SIZE_MAX / 4;
 
 /// A ULT, stored at the top of its own stack. It outlives its body: finished ULTs wait in a pool,
-/// suspended in the loop of stream::ult_main(), ready for the next body.
+/// suspended in the loop of dispatcher::ult_main(), ready for the next body.
 ///
 /// From high to low addresses: this object, the closure, the stack, the guard.
 class ult_core final : public work_unit, public free_node, public join_state {
 public:
     struct of_thread {};
-    /// For a thread whose own stack becomes a ULT's; see stream::primary.
+    /// For a thread whose own stack becomes a ULT's; see primary.
     ult_core(of_thread, std::string_view what) noexcept;
     /// Maps a stack. Throws error{no_memory}.
     static ult_core& map(std::size_t stack_bytes);
@@ -54,13 +54,14 @@ public:
     }
 
     static void run_unit(work_unit& self) noexcept;  // from the stream's loop
+    static bool is_ult(const work_unit& unit) noexcept { return unit.runs_by(&run_unit); }
 
     /// Returns a ULT with a body that is not in a pool yet. Throws error{invalid} if no stream
     /// serves `where`.
     static ult_core& prepare(pool& where, const closure_type& type, bool joinable,
                              std::size_t stack_bytes);
     /// Without options, in a stream's main pool. Null: use the general path.
-    static ult_core* prepare_quickly(stream& here, pool& where, const closure_type& type,
+    static ult_core* prepare_quickly(dispatcher& here, pool& where, const closure_type& type,
                                      bool joinable) noexcept;
     void begin(pool& where, const closure_type& what, bool joinable) noexcept {
         type = &what;
@@ -95,7 +96,7 @@ public:
     void end_locals() noexcept;
     void log_lost_exception() noexcept;
 
-    // requests: flags for the stream that runs it next, see stream::heed().
+    // requests: flags for the stream that runs it next, see dispatcher::heed().
     static constexpr std::uint8_t asked_to_move = 1;
     static constexpr std::uint8_t asked_to_end = 2;   ///< cancel(): for the ULT itself
     static constexpr std::uint8_t held = 4;           ///< See ult_registry::hold().
@@ -118,7 +119,7 @@ public:
     std::string name_seen() const;
 
     std::atomic<waiter*> waiting_on{nullptr};  ///< while it parks
-    std::uint64_t parked_at = 0;               ///< with waiting_on; stream::coarse_now_
+    std::uint64_t parked_at = 0;               ///< with waiting_on; dispatcher::batch_seen()
     std::atomic<pool*> wanted_home{nullptr};   ///< with asked_to_move
     void* local = nullptr;                     ///< task_local()
     unsigned cancels_later = 0;                ///< live objects that forbid it; see cancel_later

@@ -2,8 +2,8 @@
 #include <amalgam/tasks/coroutine.hpp>
 #include <amalgam/tasks/detail/coroutine_unit.hpp>
 
-#include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"
+#include "tasks/ult/dispatcher.hpp"
 
 namespace amalgam::detail {
 
@@ -23,7 +23,7 @@ void check_served(const pool& where) {
 
 void coroutine_unit::prepare(std::coroutine_handle<> who) noexcept {
     who_ = who;
-    if (stream* const here = stream::current()) move_to(here->main_pool());
+    if (dispatcher* const here = dispatcher::current()) move_to(here->work().main_pool());
 }
 
 void coroutine_unit::prepare_in(pool& where, std::coroutine_handle<> who) noexcept {
@@ -32,9 +32,9 @@ void coroutine_unit::prepare_in(pool& where, std::coroutine_handle<> who) noexce
 }
 
 void coroutine_unit::run_unit(work_unit& self) noexcept {
-    const bool on_stream = stream::current_in_line() != nullptr;  // else on a plain thread
+    const bool on_stream = dispatcher::current_in_line() != nullptr;  // else on a plain thread
     static_cast<coroutine_unit&>(self).who_.resume();
-    if (on_stream) stream::stay_in_parent();
+    if (on_stream) dispatcher::stay_in_parent();
 }
 
 }  // namespace amalgam::detail

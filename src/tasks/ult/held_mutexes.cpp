@@ -32,7 +32,7 @@ namespace {
 [[gnu::tls_model("initial-exec")]] constinit thread_local int held = 0;
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool searching = false;
 
-// Not inlined, see stream.cpp.
+// Not inlined, see dispatcher.cpp.
 [[gnu::noinline]] int& held_here() noexcept {
     asm volatile("");
     return held;

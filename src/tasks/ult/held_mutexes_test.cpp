@@ -1,4 +1,4 @@
-// Linked with a stream.cpp that checks, see CMakeLists.txt.
+// Linked with a dispatcher.cpp that checks, see CMakeLists.txt.
 
 #include "tasks/ult/held_mutexes.hpp"
 

@@ -11,7 +11,7 @@ namespace amalgam::detail {
 /// How a ULT or tasklet reports its end to the joiner, whose identity is kept in one word.
 ///
 /// Units that a stream creates in its own pool usually also end there before anybody joins, and an
-/// atomic exchange would cost as much as the rest of a tasklet. So stream::end() reads and writes
+/// atomic exchange would cost as much as the rest of a tasklet. So switcher::end() reads and writes
 /// the word in two separate steps, which it announces. Any other thread that writes the word then
 /// checks that no stream was between those steps: overwritten().
 struct join_state {
@@ -20,11 +20,11 @@ struct join_state {
     static constexpr std::uintptr_t detached_mark = 1;
     static constexpr std::uintptr_t detaching_mark = 2;  // the detacher may still free it
     static constexpr std::uintptr_t finished_mark = 3;
-    static constexpr std::uintptr_t finished_alone_mark = 4;  // in stream::end(): notified nobody
+    static constexpr std::uintptr_t finished_alone_mark = 4;  // in switcher::end(): notified nobody
 
     std::atomic<std::uintptr_t> joiner{nobody};
     std::exception_ptr failed;
-    bool made_at_home = false;  ///< Created by the stream it was created for; see stream::end().
+    bool made_at_home = false;  ///< Created by the stream it was created for; see switcher::end().
 
     bool is_finished() const noexcept {
         const std::uintptr_t now = joiner.load(std::memory_order_acquire);

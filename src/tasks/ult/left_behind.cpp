@@ -11,13 +11,10 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/parking.hpp>
 
-#include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"
 #include "tasks/ult/registry.hpp"
 
-namespace amalgam {
-
-namespace detail {
+namespace amalgam::detail {
 
 namespace {
 
@@ -105,12 +102,8 @@ void left_behind::cancel_waiting(const pool& of) noexcept {
     });
 }
 
-bool left_behind::is_ult(const work_unit& unit) noexcept {
-    return unit.run_ == &ult_core::run_unit;
-}
-
 join_state& left_behind::state_of(work_unit& unit) noexcept {
-    if (is_ult(unit)) return static_cast<ult_core&>(unit);
+    if (ult_core::is_ult(unit)) return static_cast<ult_core&>(unit);
     return state_of_tasklet(unit);
 }
 
@@ -118,11 +111,11 @@ bool left_behind::take_queued() noexcept {
     bool any = false;
     while (work_unit* const unit = of_.pop()) {
         any = true;
-        if (is_ult(*unit)) {
+        if (ult_core::is_ult(*unit)) {
             auto& who = static_cast<ult_core&>(*unit);
             pool* const home = who.home();
             home == &of_ ? take(who) : home->push(who);
-        } else if (runs_tasklets(unit->run_)) {
+        } else if (is_tasklet(*unit)) {
             ++tasklets_;
             append(*unit);
         } else {
@@ -208,7 +201,7 @@ void left_behind::end_taken() noexcept {
 }
 
 void left_behind::end(work_unit& unit) noexcept {
-    if (!is_ult(unit)) return end_left_tasklet(unit);
+    if (!ult_core::is_ult(unit)) return end_left_tasklet(unit);
     auto& who = static_cast<ult_core&>(unit);
     who.leave_behind();
     if (!who.is_detached()) who.failed = pool_destroyed("ULT");
@@ -252,17 +245,4 @@ left_behind::~left_behind() {
     }
 }
 
-}  // namespace detail
-
-void pool::cancel_waiting() noexcept {
-    detail::left_behind::cancel_waiting(*this);
-}
-
-void pool::drop_left() noexcept {
-    for (server* each = &own_; each != nullptr; each = each->next.load()) {
-        if (detail::stream* const who = each->who.load()) who->lose_pool();
-    }
-    detail::left_behind::end_all(*this, {});
-}
-
-}  // namespace amalgam
+}  // namespace amalgam::detail

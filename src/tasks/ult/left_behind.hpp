@@ -33,6 +33,11 @@ public:
     static void cancel_waiting(const pool& of) noexcept;
     /// Records that some ULT has `in` as its wanted_home.
     static void expect_ult(pool& in) noexcept { in.wanted_.store(true, std::memory_order_relaxed); }
+    /// Whether only streams of the process that forked this one could run what is in `home`. Null
+    /// means no pool.
+    static bool is_left_to_parent(const pool* home) noexcept {
+        return home != nullptr && home->left_to_parent();
+    }
     /// Whether `home` is the pool of ULTs that never run again.
     static bool keeps(const pool& home) noexcept;
     /// A ULT that was running when its pool was destroyed has left its stream.
@@ -54,7 +59,6 @@ private:
     void take(ult_core& who) noexcept;
     void append(work_unit& unit) noexcept;
     void end_taken() noexcept;
-    static bool is_ult(const work_unit& unit) noexcept;
     static join_state& state_of(work_unit& unit) noexcept;
     static void end(work_unit& unit) noexcept;
     void add_name(const ult_core& who) noexcept;
@@ -74,7 +78,7 @@ private:
 std::exception_ptr pool_destroyed(const char* what) noexcept;
 
 // In tasklet.cpp, which knows their type.
-bool runs_tasklets(work_unit::run_function how) noexcept;
+bool is_tasklet(const work_unit& unit) noexcept;
 join_state& state_of_tasklet(work_unit& unit) noexcept;
 void end_left_tasklet(work_unit& unit) noexcept;
 

@@ -10,8 +10,8 @@
 
 #include <unistd.h>
 
-#include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"
+#include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/stack_memory.hpp"
 #include "tasks/ult/thread_store.hpp"
 
@@ -161,7 +161,7 @@ alternate_stack::~alternate_stack() {
     unmap_stack(memory_);
 }
 
-overflow_watch::overflow_watch(const stream& which) noexcept : of(which), outer(innermost) {
+overflow_watch::overflow_watch(const dispatcher& which) noexcept : of(which), outer(innermost) {
     prepare_thread();
     innermost = this;
 }

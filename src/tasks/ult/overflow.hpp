@@ -2,7 +2,7 @@
 
 namespace amalgam::detail {
 
-class stream;
+class dispatcher;
 
 /// While it exists, the calling thread is stream `of`. If the ULT it runs touches its stack guard,
 /// one sentence on standard error says so before the process ends as usual.
@@ -14,12 +14,12 @@ class stream;
 /// Threads: created and destroyed on one thread; nested like the streams that a thread runs.
 class overflow_watch {
 public:
-    explicit overflow_watch(const stream& of) noexcept;
+    explicit overflow_watch(const dispatcher& of) noexcept;
     ~overflow_watch();
     overflow_watch(const overflow_watch&) = delete;
     overflow_watch& operator=(const overflow_watch&) = delete;
 
-    const stream& of;
+    const dispatcher& of;
     const overflow_watch* const outer;
 };
 

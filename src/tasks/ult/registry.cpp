@@ -11,8 +11,8 @@
 #include <amalgam/core/clock.hpp>
 #include <amalgam/tasks/extension/thread_barrier.hpp>
 
-#include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"
+#include "tasks/ult/dispatcher.hpp"
 
 namespace amalgam::detail {
 
@@ -21,7 +21,7 @@ namespace {
 // Never destroyed: streams may end after main() returned.
 struct all_streams {
     std::mutex lock;
-    std::vector<stream*> known;
+    std::vector<dispatcher*> known;
 };
 all_streams& streams() noexcept {
     alignas(all_streams) static std::byte memory[sizeof(all_streams)];
@@ -72,26 +72,32 @@ void ult_registry::for_each(const std::function<void(ult_core&)>& look) {
         look(*each);
 }
 
-void ult_registry::add(stream& started) {
+void ult_registry::add(dispatcher& started) {
     reference_time();
     const std::lock_guard hold_list(streams().lock);
     streams().known.push_back(&started);
 }
 
-void ult_registry::with_streams(const std::function<void(std::span<stream* const>)>& look) {
+void ult_registry::with_streams(const std::function<void(std::span<dispatcher* const>)>& look) {
     const std::lock_guard hold_list(streams().lock);
     look(streams().known);
+}
+
+void ult_registry::with_streams_and_stacks(
+    const std::function<void(std::span<dispatcher* const>)>& look) {
+    const std::lock_guard hold_list(lock_);
+    with_streams(look);
 }
 
 std::mutex& ult_registry::lock_of_streams() noexcept {
     return streams().lock;
 }
 
-std::span<stream* const> ult_registry::streams_locked() noexcept {
+std::span<dispatcher* const> ult_registry::streams_locked() noexcept {
     return streams().known;
 }
 
-void ult_registry::remove(stream& stopped) noexcept {
+void ult_registry::remove(dispatcher& stopped) noexcept {
     const std::lock_guard hold_list(streams().lock);
     auto& known = streams().known;
     known.erase(std::remove(known.begin(), known.end(), &stopped), known.end());
@@ -116,8 +122,8 @@ void ult_registry::hold::let_go(ult_core& one) noexcept {
     one.requests.fetch_and(static_cast<std::uint8_t>(~ult_core::held), std::memory_order_release);
 }
 
-const stream* ult_registry::hold::running(const ult_core& one) const noexcept {
-    for (const stream* each : streams().known) {
+const dispatcher* ult_registry::hold::running(const ult_core& one) const noexcept {
+    for (const dispatcher* each : streams().known) {
         if (each->running_seen() == &one) return each;
         // It has left, but its context is not saved yet.
         while (each->leaving_seen() == &one)
@@ -129,34 +135,18 @@ const stream* ult_registry::hold::running(const ult_core& one) const noexcept {
 void ult_registry::let_end(const join_state& what) noexcept {
     barrier_on_all_threads();
     const std::lock_guard hold_streams(streams().lock);
-    for (const stream* each : streams().known) {
+    for (const dispatcher* each : streams().known) {
         while (each->ending_seen() == &what)
             ::sched_yield();
     }
 }
 
-const stream* ult_registry::hold::stream_of(const pool& home) const noexcept {
+const dispatcher* ult_registry::hold::stream_of(const pool& home) const noexcept {
     const auto& known = streams().known;
-    const auto found = std::find_if(known.begin(), known.end(),
-                                    [&](stream* each) { return &each->main_pool() == &home; });
+    const auto found = std::find_if(known.begin(), known.end(), [&](dispatcher* each) {
+        return &each->work().main_pool() == &home;
+    });
     return found == known.end() ? nullptr : *found;
-}
-
-std::vector<ult_registry::stream_seen> ult_registry::list_streams() {
-    std::vector<stream_seen> all;
-    // Holding this lock, no stack is unmapped, so the running ULT's stack exists.
-    const std::lock_guard hold_list(lock_);
-    const std::lock_guard hold_streams(streams().lock);
-    for (stream* each : streams().known) {
-        const auto [batch, budget] = each->progress_seen();
-        const ult_core* const running = each->running_seen();
-        all.push_back({each, each->options().name, each->thread_seen(), running,
-                       running == nullptr ? std::string() : running->name_seen(), batch, budget,
-                       each->options().driven, each->asleep_seen(),
-                       each->timers().earliest() != stream::time_point::max(),
-                       each->has_pollers()});
-    }
-    return all;
 }
 
 }  // namespace amalgam::detail

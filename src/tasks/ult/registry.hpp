@@ -6,16 +6,13 @@
 #include <functional>
 #include <mutex>
 #include <span>
-#include <string>
 #include <vector>
-
-#include <sys/types.h>
 
 #include <amalgam/tasks/inspect.hpp>
 
 namespace amalgam::detail {
 
-class stream;
+class dispatcher;
 class ult_core;
 struct join_state;
 
@@ -26,31 +23,19 @@ class ult_registry {
 public:
     static void add(ult_core& made) noexcept;
     static void remove(ult_core& unmapped) noexcept;
-    static void add(stream& started);
-    static void remove(stream& stopped) noexcept;
+    static void add(dispatcher& started);
+    static void remove(dispatcher& stopped) noexcept;
     /// Visits all ULTs with a stack, running a body or waiting for one. `look` must not map or
     /// unmap.
     static void for_each(const std::function<void(ult_core&)>& look);
     /// Result of list_ults(), with traces as raw addresses.
     static std::vector<ult_info> list(bool with_traces);
-    /// Snapshot of a stream.
-    struct stream_seen {
-        const stream* who;
-        std::string name;
-        pid_t thread;
-        const ult_core* running;  ///< May be null.
-        std::string running_name;
-        std::uint64_t batch;  ///< This and `budget`
-        std::size_t budget;   ///< change with every switch: see stream::progress.
-        bool driven;
-        bool asleep;
-        bool has_timers;
-        bool has_pollers;
-    };
-    static std::vector<stream_seen> list_streams();
     /// Calls `look` with all streams. Meanwhile none starts or ends, and no ULT loses its pool.
-    static void with_streams(const std::function<void(std::span<stream* const>)>& look);
-    /// Returns once no stream is inside stream::end() for `what`. A stream that enters it later
+    static void with_streams(const std::function<void(std::span<dispatcher* const>)>& look);
+    /// The same, and meanwhile no stack is mapped or unmapped.
+    static void with_streams_and_stacks(
+        const std::function<void(std::span<dispatcher* const>)>& look);
+    /// Returns once no stream is inside switcher::end() for `what`. A stream that enters it later
     /// sees what the caller has written.
     static void let_end(const join_state& what) noexcept;
     /// See forks.hpp. In locking order.
@@ -60,7 +45,7 @@ public:
         what(lock_of_streams());
     }
     /// All streams, for callers that hold the locks.
-    static std::span<stream* const> streams_locked() noexcept;
+    static std::span<dispatcher* const> streams_locked() noexcept;
     /// Time since a stream read cycles().
     static std::chrono::nanoseconds time_since(std::uint64_t ticks) noexcept;
 
@@ -76,9 +61,9 @@ public:
         hold& operator=(const hold&) = delete;
 
         /// The stream that is running one of them. Null: it is suspended, and stays so.
-        const stream* running(const ult_core& one) const noexcept;
+        const dispatcher* running(const ult_core& one) const noexcept;
         /// The stream whose main pool `home` is, or null. It cannot end during the hold.
-        const stream* stream_of(const pool& home) const noexcept;
+        const dispatcher* stream_of(const pool& home) const noexcept;
         /// Lets it run again.
         static void let_go(ult_core& one) noexcept;
 

@@ -5,8 +5,8 @@
 #include <amalgam/tasks/detail/future_state.hpp>
 #include <amalgam/tasks/tasklet.hpp>
 
-#include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"
+#include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/join_state.hpp"
 #include "tasks/ult/left_behind.hpp"
 
@@ -24,10 +24,10 @@ public:
     }
 
     void* closure() noexcept { return this + 1; }
-    static void free(tasklet_core& self, stream* here) noexcept {
+    static void free(tasklet_core& self, dispatcher* here) noexcept {
         const std::size_t bytes = sizeof(tasklet_core) + self.type->bytes;
         std::destroy_at(&self);
-        block_cache::free(&self, bytes, stream::blocks_of(here));
+        block_cache::free(&self, bytes, blocks_of(here));
     }
     void log_lost() noexcept {
         log(log_level::error, "tasks", "an exception escaped from a tasklet",
@@ -42,7 +42,7 @@ public:
     [[noreturn]] static void rethrow(tasklet_core& self) {
         const std::exception_ptr why = std::exchange(self.failed, nullptr);
         self.destroy_body_left();
-        free(self, stream::current());
+        free(self, dispatcher::current());
         std::rethrow_exception(why);
     }
 
@@ -53,11 +53,11 @@ public:
         } catch (...) {
             self.failed = std::current_exception();
         }
-        stream::stay_in_parent();
-        stream& here = *stream::current_in_line();
+        dispatcher::stay_in_parent();
+        dispatcher& here = *dispatcher::current_in_line();
         if (here.end(self)) end_detached(self, &here);
     }
-    [[gnu::noinline]] static void end_detached(tasklet_core& self, stream* here) noexcept {
+    [[gnu::noinline]] static void end_detached(tasklet_core& self, dispatcher* here) noexcept {
         if (self.failed) self.log_lost();
         free(self, here);
     }
@@ -65,8 +65,8 @@ public:
     const closure_type* type;
 };
 
-bool runs_tasklets(work_unit::run_function how) noexcept {
-    return how == &tasklet_core::run_unit;
+bool is_tasklet(const work_unit& unit) noexcept {
+    return unit.runs_by(&tasklet_core::run_unit);
 }
 
 join_state& state_of_tasklet(work_unit& unit) noexcept {
@@ -79,7 +79,7 @@ void end_left_tasklet(work_unit& unit) noexcept {
     if (!self.is_detached()) self.failed = pool_destroyed("tasklet");
     if (!self.finish()) return;
     self.destroy_body_left();
-    tasklet_core::free(self, stream::current());
+    tasklet_core::free(self, dispatcher::current());
 }
 
 // Rare paths are separate and tail-called, so that common ones save no registers.
@@ -93,30 +93,29 @@ static prepared_tasklet make_tasklet(void* block, pool& where, const closure_typ
 [[gnu::noinline]] static prepared_tasklet prepare_tasklet_slowly(pool& where,
                                                                  const closure_type& type,
                                                                  bool joinable) {
-    if (stream::is_left_to_parent(&where)) refuse_unserved(where);
+    if (left_behind::is_left_to_parent(&where)) refuse_unserved(where);
     void* const block = block_cache::allocate(sizeof(tasklet_core) + type.bytes,
-                                              stream::blocks_of(stream::current_in_line()));
+                                              blocks_of(dispatcher::current_in_line()));
     return make_tasklet(block, where, type, joinable);
 }
 
 [[gnu::noinline]] prepared_tasklet prepare_tasklet(pool& where, const closure_type& type,
                                                    bool joinable) {
-    stream* const here = stream::current_in_line();
-    void* const block = here == nullptr
-                            ? nullptr
-                            : block_cache::allocate_quickly(sizeof(tasklet_core) + type.bytes,
-                                                            stream::blocks_of(here));
+    dispatcher* const here = dispatcher::current_in_line();
+    void* const block = here == nullptr ? nullptr
+                                        : block_cache::allocate_quickly(
+                                              sizeof(tasklet_core) + type.bytes, blocks_of(here));
     if (block == nullptr) return prepare_tasklet_slowly(where, type, joinable);
     return make_tasklet(block, where, type, joinable);
 }
 
 void drop_tasklet(tasklet_core& made) noexcept {
-    tasklet_core::free(made, stream::current());
+    tasklet_core::free(made, dispatcher::current());
 }
 
 [[gnu::noinline]] void start_tasklet(tasklet_core& made) noexcept {
-    stream* const here = stream::current_in_line();
-    if (here != nullptr && here->push_own(made)) {
+    dispatcher* const here = dispatcher::current_in_line();
+    if (here != nullptr && here->work().push_own(made)) {
         made.made_at_home = true;  // it cannot run before the caller leaves
     } else {
         made.home()->push(made);
@@ -125,16 +124,16 @@ void drop_tasklet(tasklet_core& made) noexcept {
 
 }  // namespace detail
 
-using detail::stream;
+using detail::dispatcher;
 using detail::tasklet_core;
 
 void tasklet::end() noexcept {
-    if (!core_->is_finished() && stream::is_left_to_parent(core_->home())) return;
+    if (!core_->is_finished() && detail::left_behind::is_left_to_parent(core_->home())) return;
     detail::join_or_detach(*this, "a tasklet's handle was destroyed without join()");
 }
 
 [[gnu::noinline]] void tasklet::join() {
-    stream* const here = stream::current_in_line();
+    dispatcher* const here = dispatcher::current_in_line();
     if (here == nullptr || core_ == nullptr || !core_->is_finished() || core_->failed)
         return join_slowly();
     tasklet_core::free(*std::exchange(core_, nullptr), here);
@@ -143,18 +142,18 @@ void tasklet::end() noexcept {
 [[gnu::noinline]] void tasklet::join_slowly() {
     if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "join");
     if (!core_->is_finished()) detail::refuse_to_join(core_->home());
-    const stream* const here = stream::current();
-    core_->wait(here != nullptr && here->owns(core_->home()));
+    dispatcher* const here = dispatcher::current();
+    core_->wait(here != nullptr && here->work().owns(core_->home()));
     tasklet_core& core = *std::exchange(core_, nullptr);
     if (core.failed) tasklet_core::rethrow(core);
-    tasklet_core::free(core, stream::current());
+    tasklet_core::free(core, dispatcher::current());
 }
 
 void tasklet::detach() {
     if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "detach");
     tasklet_core& core = *std::exchange(core_, nullptr);
-    stream* const here = stream::current();
-    if (!core.detach(here != nullptr && here->owns(core.home()))) return;
+    dispatcher* const here = dispatcher::current();
+    if (!core.detach(here != nullptr && here->work().owns(core.home()))) return;
     if (core.failed) {
         core.log_lost();
         core.destroy_body_left();

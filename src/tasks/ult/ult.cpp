@@ -7,32 +7,32 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"
+#include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/left_behind.hpp"
 #include "tasks/ult/registry.hpp"
 
 namespace amalgam {
 
-using detail::stream;
+using detail::dispatcher;
 using detail::ult_core;
 
 void ult::end() noexcept {
     // Belongs to the parent of a fork: it never ends here.
-    if (!core_->is_finished() && stream::is_left_to_parent(core_->home())) return;
+    if (!core_->is_finished() && detail::left_behind::is_left_to_parent(core_->home())) return;
     detail::join_or_detach(*this, "a ULT's handle was destroyed without join()");
 }
 
 [[gnu::noinline]] void ult::join() {
-    stream* const here = stream::current_in_line();
+    dispatcher* const here = dispatcher::current_in_line();
     if (here == nullptr || core_ == nullptr || !core_->is_finished() || core_->failed)
         return join_slowly();
-    ult_core::give_back(*std::exchange(core_, nullptr), stream::stock_of(here));
+    ult_core::give_back(*std::exchange(core_, nullptr), detail::stock_of(here));
 }
 
 [[gnu::noinline]] void ult::join_slowly() {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "join");
-    stream* here = stream::current();
+    dispatcher* here = dispatcher::current();
     if (here != nullptr && here->running() == core_) {
         throw error(errc::invalid, "a ULT cannot join itself: let another ULT or thread join it");
     }
@@ -41,23 +41,23 @@ void ult::end() noexcept {
         if (here != nullptr) here = here->join_here(*core_);
         if (here == nullptr) {
             core_->wait(false);
-            here = stream::current();
+            here = dispatcher::current();
         }
     }
     ult_core& core = *std::exchange(core_, nullptr);
-    if (!core.failed) return ult_core::give_back(core, stream::stock_of(here));
+    if (!core.failed) return ult_core::give_back(core, detail::stock_of(here));
     const std::exception_ptr failed = std::exchange(core.failed, nullptr);
-    ult_core::give_back(core, stream::stock_of(here));
+    ult_core::give_back(core, detail::stock_of(here));
     std::rethrow_exception(failed);
 }
 
 void ult::detach() {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "detach");
     ult_core& core = *std::exchange(core_, nullptr);
-    stream* const here = stream::current();
-    if (!core.detach(here != nullptr && here->owns(core.home()))) return;
+    dispatcher* const here = dispatcher::current();
+    if (!core.detach(here != nullptr && here->work().owns(core.home()))) return;
     if (core.failed) core.log_lost_exception();
-    ult_core::give_back(core, stream::stock_of(here));
+    ult_core::give_back(core, detail::stock_of(here));
 }
 
 void ult::migrate(pool& where) {
@@ -88,8 +88,8 @@ namespace this_task {
 namespace {
 
 /// The stream that runs the calling ULT.
-stream& stream_of_ult(const char* what) {
-    stream* const here = stream::current();
+dispatcher& stream_of_ult(const char* what) {
+    dispatcher* const here = dispatcher::current();
     if (here != nullptr && here->running() != nullptr) return *here;
     throw error(
         errc::invalid,
@@ -103,12 +103,12 @@ stream& stream_of_ult(const char* what) {
 }  // namespace
 
 bool in_ult() noexcept {
-    const stream* here = stream::current();
+    const dispatcher* here = dispatcher::current();
     return here != nullptr && here->running() != nullptr;
 }
 
 void yield() {
-    stream* const here = stream::current();
+    dispatcher* const here = dispatcher::current();
     if (here == nullptr) return std::this_thread::yield();
     ult_core* const self = here->running();
     if (self == nullptr) stream_of_ult("yield");
@@ -118,7 +118,7 @@ void yield() {
 
 bool yield_to(ult& next) {
     if (next.core_ == nullptr) detail::refuse_empty_handle("ult", "yield to it");
-    stream& here = stream_of_ult("yield to another ULT");
+    dispatcher& here = stream_of_ult("yield to another ULT");
     ult_core& self = *here.running();
     const bool was_ready = here.leave_to(*next.core_);
     if (!was_ready) here.leave_to_yield();
@@ -127,8 +127,8 @@ bool yield_to(ult& next) {
 }
 
 void migrate(pool& where) {
-    stream& here = stream_of_ult("migrate");
-    if (here.is_primary(*here.running())) {
+    dispatcher& here = stream_of_ult("migrate");
+    if (here.is_thread(*here.running())) {
         throw error(errc::invalid,
                     "the ULT of a primary stream cannot leave its thread: spawn another ULT in the "
                     "pool where the work should run");
@@ -139,12 +139,12 @@ void migrate(pool& where) {
 }
 
 [[gnu::noinline]] pool& home() {
-    stream* const calling = stream::current_in_line();
-    stream& here = calling != nullptr && calling->running() != nullptr
-                       ? *calling
-                       : stream_of_ult("have a home pool");
+    dispatcher* const calling = dispatcher::current_in_line();
+    dispatcher& here = calling != nullptr && calling->running() != nullptr
+                           ? *calling
+                           : stream_of_ult("have a home pool");
     // The primary ULT's own home is reserved for it.
-    return here.is_primary(*here.running()) ? here.main_pool() : *here.running()->home();
+    return here.is_thread(*here.running()) ? here.work().main_pool() : *here.running()->home();
 }
 
 // Not inlined, so that the address of errno is computed anew.
@@ -166,8 +166,8 @@ void sleep_until(std::chrono::steady_clock::time_point when) {
 }
 
 void exit() {
-    const stream& here = stream_of_ult("exit");
-    if (here.is_primary(*here.running())) {
+    const dispatcher& here = stream_of_ult("exit");
+    if (here.is_thread(*here.running())) {
         throw error(errc::invalid,
                     "the ULT of a primary stream is the thread itself: return from the thread's "
                     "function instead");

@@ -5,7 +5,7 @@
 #include <amalgam/tasks/extension/local.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 
-#include "tasks/streams/stream.hpp"
+#include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/local_values.hpp"
 #include "tasks/ult/thread_store.hpp"
 
@@ -13,11 +13,11 @@ namespace amalgam::detail {
 
 // They stay reachable meanwhile: a destructor may use, and so create, others.
 void ult_core::end_locals() noexcept {
-    if (stream::current() == nullptr) end_returned_child();
+    if (dispatcher::current() == nullptr) end_returned_child();
     const cancel_later destructors_wait_in_peace;
     delete locals;
     locals = nullptr;
-    if (stream::current() == nullptr) end_returned_child();
+    if (dispatcher::current() == nullptr) end_returned_child();
 }
 
 // Without `locals`, the check at the end of the body would be skipped.
@@ -56,16 +56,16 @@ local_values* of_thread() noexcept {
 }
 
 ult_core* running_ult() noexcept {
-    stream* const here = stream::current();
+    dispatcher* const here = dispatcher::current();
     return here == nullptr ? nullptr : here->running();
 }
 
 }  // namespace
 
-// Not inlined: see stream::current().
+// Not inlined: see dispatcher::current().
 [[gnu::noinline]] void*& task_local() noexcept {
     asm volatile("");
-    stream* const here = stream::current();
+    dispatcher* const here = dispatcher::current();
     if (here == nullptr || here->running() == nullptr) return pointer_of_thread;
     return here->running()->local;
 }

@@ -1,0 +1,141 @@
+#include "tasks/streams/scheduler_stack.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/core/status.hpp>
+
+namespace amalgam::detail {
+
+void scheduler_stack::make_own() {
+    orders_.push_back(
+        {std::make_unique<priority_scheduler>(std::vector<pool*>{&work_.own_pool()}), {}});
+    own_ = orders_.front().order.get();
+}
+
+void scheduler_stack::begin(std::unique_ptr<scheduler> bottom) {
+    if (bottom == nullptr) {
+        make_own();
+    } else {
+        orders_.push_back({std::move(bottom), {}});
+    }
+    pools_.attach(top());
+    use_top();
+}
+
+void scheduler_stack::use(scheduler& which) noexcept {
+    work_.use(which, &which == own_);
+}
+
+void scheduler_stack::use_top() noexcept {
+    use(top());
+    work_.set_main_pool(*orders_.front().order->pools().front());
+}
+
+void scheduler_stack::stack(std::unique_ptr<scheduler> order, promise<void> ended) noexcept {
+    try {
+        orders_.reserve(orders_.size() + 1);
+        pools_.attach(*order);
+    } catch (...) {
+        return ended.set_exception(std::current_exception());
+    }
+    orders_.push_back({std::move(order), std::move(ended)});
+    use_top();
+}
+
+bool scheduler_stack::unstack() noexcept {
+    if (!top().done()) return false;
+    stacked last = std::move(orders_.back());
+    orders_.pop_back();
+    use_top();
+    pools_.detach(*last.order);
+    last.ended.set_value();
+    return true;
+}
+
+void scheduler_stack::end_stacked() noexcept {
+    for (std::size_t i = 1; i < orders_.size(); ++i) {
+        promise<void> ended = std::move(orders_[i].ended);
+        ended.set_failure(in_words(
+            {errc::closed},
+            "the stream that ran this scheduler was stopped before the scheduler finished"));
+    }
+}
+
+void scheduler_stack::replace(std::unique_ptr<scheduler> order) {
+    std::unique_ptr<scheduler>& bottom = orders_.front().order;
+    for (const pool* old : bottom->pools()) {
+        const auto kept = order->pools();
+        if (std::find(kept.begin(), kept.end(), old) != kept.end()) continue;
+        if (old->access() == pool_access::one_stream && (old->ults() != 0 || !old->empty())) {
+            throw error(errc::invalid,
+                        fmt::format("stream '{}' would abandon {} ULTs in a pool that its new "
+                                    "scheduler does not serve: give the scheduler that pool too, "
+                                    "or migrate or join the ULTs first",
+                                    stream_, old->ults()));
+        }
+    }
+    pools_.attach(*order);
+    std::swap(bottom, order);
+    if (order.get() == own_) own_ = nullptr;
+    use_top();
+    pools_.detach(*order);
+}
+
+void scheduler_stack::ask(request& what) {
+    request* expected = nullptr;
+    if (asked_.compare_exchange_strong(expected, &what, std::memory_order_seq_cst)) return;
+    throw error(errc::invalid,
+                fmt::format("the scheduler of stream '{}' is already being replaced", stream_));
+}
+
+void scheduler_stack::replace_if_asked(bool stopped) noexcept {
+    request* const asked = asked_.exchange(nullptr, std::memory_order_acquire);
+    if (asked == nullptr) return;
+    try {
+        if (stopped) {
+            throw error(errc::closed, fmt::format("stream '{}' was stopped before its scheduler "
+                                                  "was replaced",
+                                                  stream_));
+        }
+        replace(std::move(asked->order));
+    } catch (...) {
+        asked->refused = std::current_exception();
+    }
+    asked->who.unpark();
+}
+
+// They know the pool and would pop it.
+void scheduler_stack::lose_all() {
+    orders_.clear();
+    make_own();
+    use_top();
+}
+
+// Those below the top too: they must leave nothing behind, and their work may wake what the top
+// waits for.
+std::size_t scheduler_stack::run_batch_of_any(dispatcher& here) noexcept {
+    std::size_t ran = 0;
+    for (std::size_t i = orders_.size(); ran == 0 && i-- > 0;) {
+        use(*orders_[i].order);
+        ran = here.run_batch(work_.batch());
+    }
+    use_top();
+    return ran;
+}
+
+bool scheduler_stack::bring_one() noexcept {
+    bool any = !work_.own_pool().empty();
+    for (std::size_t i = orders_.size(); !any && i-- > 0;) {
+        if (work_unit* const unit = orders_[i].order->next()) {
+            work_.take_over(*unit);
+            any = true;
+        }
+    }
+    return any;
+}
+
+}  // namespace amalgam::detail

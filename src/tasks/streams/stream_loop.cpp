@@ -1,0 +1,196 @@
+#include "tasks/streams/stream_loop.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/clock.hpp>
+#include <amalgam/core/status.hpp>
+#include <amalgam/tasks/extension/cpu_relax.hpp>
+
+namespace amalgam::detail {
+
+stream_loop::stream_loop(dispatcher& runs, scheduler_stack& schedulers, const stop_state& stop,
+                         bell& rings, const execution_stream_options& options)
+    : runs_(runs),
+      schedulers_(schedulers),
+      stop_(stop),
+      options_(options),
+      clock_(options.clock != nullptr ? *options.clock : clock::steady()),
+      timers_(&timer_heap::take()),
+      bell_(rings),
+      spin_(options.spin) {
+    if (!options.driven || options.wakeable) sleeper_ = std::make_unique<sleeper>(bell_);
+    if (!options.wakeable) return;
+    wake_up_call_ = std::make_unique<wake_up_call>();
+    sleeper_->watch(wake_up_call_->handle());
+    bell_.strike();  // nothing is armed yet
+}
+
+std::size_t stream_loop::fire_timers() noexcept {
+    const time_point earliest = timers_->earliest();
+    if (earliest == time_point::max()) return 0;
+    if (options_.clock == nullptr) {
+        // About half a microsecond between clock readings is soon enough, and a reading costs as
+        // much as running a unit.
+        const std::uint64_t ticks = cycles();
+        if (ticks - timers_checked_ < 1024) return 0;
+        timers_checked_ = ticks;
+    }
+    const time_point at = now();
+    return at < earliest ? 0 : timers_->fire(at);
+}
+
+// Returns how much happened. Inlined: a driven stream may do one for each unit.
+[[gnu::always_inline]] inline std::size_t stream_loop::round(std::size_t most) noexcept {
+    std::size_t happened = runs_.run_batch(most);
+    happened += pollers_.poll();
+    happened += fire_timers();
+    if (happened == 0 && schedulers_.is_stacked()) happened += schedulers_.unstack();
+    if (schedulers_.asked()) schedulers_.replace_if_asked(stop_.asked());
+    return happened;
+}
+
+void stream_loop::turn_once() noexcept {
+    if (round(runs_.work().batch()) != 0) {
+        idle_rounds_ = 0;
+    } else {
+        idle();
+    }
+}
+
+std::size_t stream_loop::round_of_all() noexcept {
+    pollers_.poll();
+    fire_timers();
+    if (schedulers_.asked()) schedulers_.replace_if_asked(stop_.asked());
+    std::size_t ran = 0;
+    if (runs_.work().has_stashed() || schedulers_.pools().has_work_of_its_own())
+        ran = schedulers_.run_batch_of_any(runs_);
+    if (ran == 0 && schedulers_.is_stacked() && schedulers_.unstack()) ran = 1;
+    return ran;
+}
+
+std::size_t stream_loop::run_ready(std::size_t most) noexcept {
+    if (wake_up_call_) get_up();
+    const turn mine(*this);
+    std::size_t happened = 0;
+    while (happened < most) {
+        const std::size_t now_happened = round(std::min(runs_.work().batch(), most - happened));
+        if (now_happened == 0) break;
+        happened += now_happened;
+    }
+    if (wake_up_call_) lie_down();
+    return happened;
+}
+
+void stream_loop::idle() noexcept {
+    // Reading the clock takes as long as a round, and an idle stream should mainly poll.
+    constexpr unsigned rounds_between_looks = 16;
+    if (++idle_rounds_ % rounds_between_looks == 0) {
+        const time_point at = std::chrono::steady_clock::now();
+        if (idle_rounds_ == rounds_between_looks) idle_since_ = at;
+        runs_.renew_time();
+        if (at - idle_since_ >= spin_.limit()) {
+            sleep();
+            idle_rounds_ = 0;
+            return;
+        }
+    }
+    // Work often comes soon, and a pause takes as long as a round.
+    constexpr unsigned rounds_at_full_speed = 64;
+    if (idle_rounds_ > rounds_at_full_speed) cpu_relax();
+}
+
+bool stream_loop::may_sleep() noexcept {
+    if (stop_.asked_before_sleep()) return false;
+    if (wake_pending_.exchange(false, std::memory_order_seq_cst)) return false;
+    if (schedulers_.asked_before_sleep()) return false;
+    if (options_.primary && !runs_.work().own_pool().empty()) return false;
+    for (const pool* each : schedulers_.top().pools()) {
+        if (!each->empty()) return false;
+    }
+    return pollers_.prepare_to_sleep();
+}
+
+void stream_loop::sleep() noexcept {
+    const time_point lay_down = std::chrono::steady_clock::now();
+    bell_.asleep.store(true, std::memory_order_seq_cst);  // see bell.hpp
+    if (may_sleep()) {
+        const time_point due = timers_->earliest();
+        if (due == time_point::max()) {
+            sleeper_->sleep(std::nullopt);
+        } else if (const auto left = due - now(); left > left.zero()) {
+            sleeper_->sleep(left);
+        }
+        timers_checked_ = 0;
+        runs_.renew_time();
+        spin_.slept(std::chrono::steady_clock::now() - lay_down);
+    }
+    bell_.asleep.store(false, std::memory_order_relaxed);
+}
+
+void stream_loop::wake() noexcept {
+    wake_pending_.store(true, std::memory_order_seq_cst);
+    bell_.ring();
+}
+
+void stream_loop::set_spin(std::chrono::nanoseconds time) noexcept {
+    spin_.set(time);
+    wake();
+}
+
+void stream_loop::add_poller(poller& what) {
+    const int handle = what.wait_handle();
+    if (sleeper_ && handle >= 0) sleeper_->watch(handle);
+    pollers_.add(what);
+    wake();
+}
+
+void stream_loop::remove_poller(poller& what) {
+    const int handle = what.wait_handle();
+    if (!pollers_.remove(what, *this)) {
+        throw error(errc::invalid, fmt::format("stream '{}' does not have this poller: remove only "
+                                               "pollers that were added, once each",
+                                               options_.name));
+    }
+    if (sleeper_ && handle >= 0) sleeper_->forget(handle);
+}
+
+// From here on: driven streams whose caller sleeps for them. Between two run_ready() calls, either
+// `asleep` is set and everything is armed, or the bell's descriptor is readable, or will be once
+// the ringer has written.
+
+int stream_loop::wait_handle() const {
+    if (wake_up_call_ != nullptr) return sleeper_->handle();
+    throw error(errc::invalid,
+                fmt::format("stream '{}' has no wait handle: create it with .driven = true and "
+                            ".wakeable = true",
+                            options_.name));
+}
+
+void stream_loop::get_up() noexcept {
+    // A ringer may not have written yet. Its late write would wake without need, so drain now and
+    // then; not each time, as it is a system call.
+    constexpr unsigned often = 8;
+    const bool rung = !bell_.asleep.exchange(false, std::memory_order_seq_cst);
+    if (rung || ++quiet_nights_ % often == 0) bell_.drain();
+}
+
+void stream_loop::lie_down() noexcept {
+    if (stop_.asked()) return be_quiet();
+    bell_.asleep.store(true, std::memory_order_seq_cst);  // see bell.hpp
+    if (may_sleep()) {
+        // Read with `asleep` set: a thread that arms an earlier timer rings.
+        const time_point due = timers_->earliest();
+        if (due == time_point::max() || due > now()) return wake_up_call_->set(due);
+    }
+    bell_.ring();
+}
+
+void stream_loop::be_quiet() noexcept {
+    if (wake_up_call_ == nullptr) return;
+    wake_up_call_->cancel();
+    bell_.drain();
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include <amalgam/tasks/execution_stream.hpp>
+
+#include "tasks/idle/bell.hpp"
+#include "tasks/idle/sleeper.hpp"
+#include "tasks/idle/spin_policy.hpp"
+#include "tasks/streams/poller_set.hpp"
+#include "tasks/streams/scheduler_stack.hpp"
+#include "tasks/streams/stop_state.hpp"
+#include "tasks/streams/timer_heap.hpp"
+#include "tasks/ult/dispatcher.hpp"
+
+namespace amalgam::detail {
+
+/// The loop of a stream: batches of units, pollers and timers in turn; without work it spins for a
+/// moment, then sleeps.
+///
+/// Owns:    pollers, timers, and what the stream sleeps on.
+/// Threads: the stream's, or whoever drives or stops it; any may change pollers and timers, wake
+///          it, set_spin() and ask for what is "seen".
+class stream_loop {
+public:
+    using time_point = execution_stream::time_point;
+
+    stream_loop(dispatcher& runs, scheduler_stack& schedulers, const stop_state& stop, bell& rings,
+                const execution_stream_options& options);
+
+    /// While it exists, the calling thread acts as the stream.
+    class turn;
+
+    /// Runs a batch of units, and what pollers and timers have; or idles.
+    void turn_once() noexcept;
+    /// For a driven stream: the same until nothing is ready, without idling.
+    std::size_t run_ready(std::size_t most) noexcept;
+    /// For a stream that stops: a round that also runs schedulers below the top. Returns how many
+    /// units it ran, or schedulers it ended.
+    std::size_t round_of_all() noexcept;
+    /// A wakeable stream was stopped: its handle stays quiet.
+    void be_quiet() noexcept;
+
+    void add_poller(poller& what);
+    void remove_poller(poller& what);
+    bool runs_caller() const noexcept { return dispatcher::current() == &runs_; }
+    void wake() noexcept;
+    void ring() noexcept { bell_.ring(); }
+    void set_spin(std::chrono::nanoseconds time) noexcept;
+    int wait_handle() const;
+    timer_heap& timers() noexcept { return *timers_; }
+    const amalgam::clock& time() const noexcept { return clock_; }
+    time_point now() const noexcept { return clock_.now(); }
+    bool asleep_seen() const noexcept { return bell_.asleep.load(std::memory_order_relaxed); }
+    bool has_pollers() { return pollers_.any(); }
+
+private:
+    std::size_t round(std::size_t most) noexcept;
+    std::size_t fire_timers() noexcept;
+    void idle() noexcept;
+    bool may_sleep() noexcept;
+    void sleep() noexcept;
+    // Wakeable: before and after what its caller has it run.
+    void get_up() noexcept;
+    void lie_down() noexcept;
+
+    dispatcher& runs_;
+    scheduler_stack& schedulers_;
+    const stop_state& stop_;
+    const execution_stream_options& options_;
+    const amalgam::clock& clock_;
+    const std::unique_ptr<timer_heap, timer_heap::giver> timers_;
+    std::uint64_t timers_checked_ = 0;  // in cycles()
+    poller_set pollers_;
+
+    bell& bell_;
+    spin_policy spin_;
+    time_point idle_since_{};
+    unsigned idle_rounds_ = 0;  // 0: not idle
+    std::atomic<bool> wake_pending_{false};
+    std::unique_ptr<sleeper> sleeper_;            // null: driven, and not wakeable
+    std::unique_ptr<wake_up_call> wake_up_call_;  // null: not wakeable
+    unsigned quiet_nights_ = 0;
+};
+
+class stream_loop::turn {
+public:
+    explicit turn(stream_loop& self) noexcept : here_(self.runs_), pollers_(self.pollers_) {
+        pollers_.set_running(true);
+    }
+    ~turn() { pollers_.set_running(false); }
+    turn(const turn&) = delete;
+    turn& operator=(const turn&) = delete;
+
+private:
+    dispatcher::on_thread here_;
+    poller_set& pollers_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <amalgam/core/clock.hpp>
+#include <amalgam/core/detail/returned_child.hpp>
+
+#include "tasks/ult/overflow.hpp"
+#include "tasks/ult/switcher.hpp"
+
+namespace amalgam::detail {
+
+class stream;
+
+/// Runs the ULTs of one stream: which one runs now, and where a ULT that yields, waits, joins or
+/// ends goes next. ULTs switch directly to each other; the loop's own context runs tasklets, timers
+/// and pollers, and is what switcher calls the loop.
+///
+/// Owns:    through its bases, the stream's own pool and the loop's context.
+/// Threads: the stream's, but for the static functions and those marked "seen".
+class dispatcher : public switcher {
+public:
+    /// `of` is only kept for those above this layer. `primary`: a thread's ULT lives in the own
+    /// pool, which therefore comes first.
+    dispatcher(stream& of, bool primary) noexcept : switcher(primary), of_(of) {}
+    dispatcher(const dispatcher&) = delete;
+    dispatcher& operator=(const dispatcher&) = delete;
+
+    stream& of() const noexcept { return of_; }
+
+    /// The one running the caller, or null. Never inlined: see dispatcher.cpp.
+    static dispatcher* current() noexcept;
+    /// The same, inlined: for functions that are not inlined themselves and do not switch.
+    static dispatcher* current_in_line() noexcept { return current_; }
+    /// Returns the previous one. For on_thread and fork() children.
+    static dispatcher* set_current(dispatcher* now) noexcept;
+    /// Call after a user's function has returned to a stream. If it forked, the child is terminated
+    /// here, as it must not run its parent's streams. Same restrictions as current_in_line().
+    static void stay_in_parent() noexcept {
+        if (current_ == nullptr) [[unlikely]]
+            end_returned_child();
+    }
+    /// Whether the calling thread is the stream that has it as its main pool, or alone serves it.
+    /// As current_in_line().
+    static bool calls_for(const pool& what) noexcept {
+        const dispatcher* const here = current_in_line();
+        return here != nullptr && here == ready_work::main_server_of(what);
+    }
+    class on_thread;
+
+    /// The thread that runs it, or last did.
+    pid_t thread_seen() const noexcept { return thread_id_; }
+    /// When the last batch ended, in cycles(): changes with each batch.
+    std::uint64_t batch_seen() const noexcept { return coarse_now_; }
+    void renew_time() noexcept { coarse_now_ = cycles(); }
+
+    /// For the loop: runs at most that many units, returns how many it ran.
+    std::size_t run_batch(std::size_t most) noexcept;
+    void enter(ult_core& next) noexcept;
+
+    void leave_to_yield() noexcept;
+    /// Moves the running ULT to another pool.
+    void leave_to_move(pool& where) noexcept;
+    /// Yields directly to `next`. False, without switching: `next` is not ready in a pool of this
+    /// stream that supports removal out of order, the batch is used up, or `next` has a request
+    /// pending.
+    bool leave_to(ult_core& next) noexcept;
+    void leave_to_park(waiter& until) noexcept;
+    /// Joins `other`; returns the dispatcher that then runs the caller. Null, not joined: the
+    /// caller is not a ULT, or `other` has ended or belongs to another stream.
+    dispatcher* join_here(ult_core& other) noexcept;
+
+    /// The first function on every ULT's stack.
+    static void ult_main(arrival first);
+
+    /// The calling thread, on which the stream is from now on, becomes the ULT `main` of the own
+    /// pool. The loop gets the stack `loop`, where it calls `turn` for ever.
+    void become_ult(ult_core& main, const stack_memory& loop, void (*turn)(stream&)) noexcept;
+    /// The end of that, called by `main`. The loop's stack is dropped where it stands.
+    void end_as_ult() noexcept;
+    /// Whether `who` is the ULT that is a thread.
+    bool is_thread(const ult_core& who) const noexcept { return thread_ult_ == &who; }
+
+private:
+    static void loop_main(arrival first);
+    resumed leave(ult_core& self, fate what) noexcept;
+    resumed leave_finished(ult_core& self) noexcept;
+    bool run_next(ult_core& next) noexcept;
+    bool heed(ult_core& who) noexcept;
+
+    // initial-exec: one load instead of a call into the dynamic linker.
+    [[gnu::tls_model("initial-exec"),
+      gnu::visibility("hidden")]] static inline constinit thread_local dispatcher* current_ =
+        nullptr;
+
+    seen_by_others<std::uint64_t> coarse_now_;  // in cycles(), renewed after each batch and sleep
+    seen_by_others<pid_t> thread_id_;
+    stream& of_;
+    const ult_core* thread_ult_ = nullptr;
+    void (*loop_turn_)(stream&) = nullptr;  // with thread_ult_
+};
+
+/// While it exists, the calling thread acts as that stream.
+class dispatcher::on_thread {
+public:
+    explicit on_thread(dispatcher& self) noexcept : before_(set_current(&self)), watched_(self) {
+        self.caches_ = thread_caches::of_thread();
+        self.loop_.stack.floats = float_control::now();
+        self.thread_id_ = own_thread_id();
+        self.loop_.sanitizer.adopt_thread();
+        self.renew_time();
+    }
+    ~on_thread() { set_current(before_); }
+    on_thread(const on_thread&) = delete;
+    on_thread& operator=(const on_thread&) = delete;
+
+private:
+    // Cached: a driven stream may be on a thread for each unit anew.
+    static pid_t own_thread_id() noexcept {
+        [[gnu::tls_model("initial-exec")]] static constinit thread_local pid_t id = 0;
+        if (id == 0) id = ::gettid();
+        return id;
+    }
+
+    dispatcher* before_;
+    overflow_watch watched_;
+};
+
+/// The calling thread's stock of finished stacks, whether or not a stream (`here`) runs it.
+inline free_stock* stock_of(const dispatcher* here) noexcept {
+    return here != nullptr ? here->caches().stock : ult_core::thread_stock();
+}
+inline block_cache* blocks_of(const dispatcher* here) noexcept {
+    return here != nullptr ? here->caches().blocks : block_cache::of_thread();
+}
+
+}  // namespace amalgam::detail
