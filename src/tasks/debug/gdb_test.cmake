@@ -21,7 +21,7 @@ if(said MATCHES "ptrace: Operation not permitted|Couldn't get registers|Cannot i
   return()
 endif()
 foreach(wanted "'waits-for-event' waits for event" "'wants-mutex' waits for mutex"
-               "in wait_for_the_event" "no ULT is called 'nobody'")
+               "in wait_for_the_event" "no ULT has the name or the address 'nobody'")
   if(NOT said MATCHES "${wanted}")
     message(FATAL_ERROR "gdb does not say \"${wanted}\", but:\n${said}")
   endif()

@@ -332,7 +332,7 @@ TEST_F(inspect, a_signal_prints_to_standard_error_and_the_program_goes_on) {
         told.read_until("ULT 'printed'");
         const auto line = told.read_until("\n");
         EXPECT_NE(line.find("parked for"), std::string::npos) << line;
-        EXPECT_NE(line.find("waits for event, stream 'lab'"), std::string::npos) << line;
+        EXPECT_NE(line.find("waiting for event, stream 'lab'"), std::string::npos) << line;
     }
     happens.set();
     stream.run_ready();

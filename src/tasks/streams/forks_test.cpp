@@ -64,7 +64,7 @@ bool refused(Act act) {
         act();
     } catch (const error& why) {
         return why.code() == errc::closed &&
-               std::string(why.what()).find("forked") != std::string::npos;
+               std::string(why.what()).find("parent process") != std::string::npos;
     }
     return false;
 }
