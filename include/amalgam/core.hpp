@@ -1,6 +1,7 @@
 #pragma once
 
-/// The foundations: status and results, URIs, buffers, clocks, counters, the log. All public headers of the layer, and the alias `am`.
+/// The foundations: status and results, URIs, buffers, clocks, counters, the log. All public
+/// headers of the layer, and the alias `am`.
 #include <amalgam/core/alias.hpp>
 #include <amalgam/core/blocked_signals.hpp>
 #include <amalgam/core/buffer.hpp>

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Resources found by attributes, and messages to them. All public headers of the layer, and the alias `am`.
+/// Resources found by attributes, and messages to them. All public headers of the layer, and the
+/// alias `am`.
 #include <amalgam/core/alias.hpp>
 #include <amalgam/directory/attributes.hpp>
 #include <amalgam/directory/context.hpp>

@@ -1,6 +1,7 @@
 #pragma once
 
-/// Ports, peers, messages and memory regions: what transports offer. All public headers of the layer, and the alias `am`.
+/// Ports, peers, messages and memory regions: what transports offer. All public headers of the
+/// layer, and the alias `am`.
 #include <amalgam/core/alias.hpp>
 #include <amalgam/fabric/broadcast_medium.hpp>
 #include <amalgam/fabric/completion.hpp>

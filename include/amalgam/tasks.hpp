@@ -1,6 +1,7 @@
 #pragma once
 
-/// Execution streams, pools, ULTs, tasklets, coroutines, and what they wait with. All public headers of the layer, and the alias `am`.
+/// Execution streams, pools, ULTs, tasklets, coroutines, and what they wait with. All public
+/// headers of the layer, and the alias `am`.
 #include <amalgam/core/alias.hpp>
 #include <amalgam/tasks/and_gate.hpp>
 #include <amalgam/tasks/barrier.hpp>
