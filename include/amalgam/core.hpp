@@ -12,6 +12,7 @@
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
+#include <amalgam/core/next_iterator.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/status.hpp>

@@ -404,4 +404,8 @@ std::string to_string(const uri& u) {
     return out;
 }
 
+std::string client_uri(const uri& there) {
+    return there.scheme + (there.protocol.empty() ? "" : "+" + there.protocol) + "://";
+}
+
 }  // namespace amalgam

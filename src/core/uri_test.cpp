@@ -230,6 +230,12 @@ TEST(uri, length_name_and_option_limits_hold) {
     EXPECT_FALSE(parse_uri(options + "&last=1").ok());
 }
 
+TEST(uri, a_client_of_an_address_does_not_listen) {
+    EXPECT_EQ(client_uri(uri::parse("tcp://node7:7000")), "tcp://");
+    EXPECT_EQ(client_uri(uri::parse("shm://name")), "shm://");
+    EXPECT_EQ(client_uri(uri::parse("ucx+tcp://node7:7000?a=1")), "ucx+tcp://");
+}
+
 TEST(uri, parse_throws_the_sentence) {
     try {
         uri::parse("tcp://h:x");

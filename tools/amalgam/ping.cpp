@@ -24,17 +24,11 @@ struct ping_options {
     unsigned timeout_ms = 1000;
 };
 
-/// URI of a port that can call `there` without listening.
-std::string caller_uri(const uri& there) {
-    return there.protocol.empty() ? there.scheme + "://"
-                                  : there.scheme + "+" + there.protocol + "://";
-}
-
 /// Exit code 0: every call was answered in time; 1: some were not.
 void ping(const ping_options& options) {
     std::vector<std::string> ports;
     for (const std::string& each : options.uris) {
-        const std::string one = caller_uri(of_argument("uri", [&] { return uri::parse(each); }));
+        const std::string one = client_uri(of_argument("uri", [&] { return uri::parse(each); }));
         if (std::find(ports.begin(), ports.end(), one) == ports.end()) ports.push_back(one);
     }
     engine client(ports, {.name = "ping"});

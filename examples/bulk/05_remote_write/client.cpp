@@ -18,12 +18,6 @@ namespace {
 /// fails; with a mapped file it would be SIGBUS on transports that copy it themselves.
 constexpr std::uint64_t client_chunk_bytes = 8 * chunk_bytes;
 
-/// URI of a port that can call there without listening.
-std::string caller_uri(const std::string& address) {
-    const am::uri there = am::uri::parse(address);
-    return there.scheme + (there.protocol.empty() ? "" : "+" + there.protocol) + "://";
-}
-
 /// Memory for one chunk, in several separate pieces.
 class chunk_memory {
 public:
@@ -71,7 +65,8 @@ double transfer::mib_per_second() const noexcept {
 }
 
 client::client(const std::string& address)
-    : engine_(caller_uri(address), {.name = "client"}), server_(engine_.lookup(address)) {}
+    : engine_(am::client_uri(am::uri::parse(address)), {.name = "client"}),
+      server_(engine_.lookup(address)) {}
 
 transfer client::put(const std::string& file, const std::string& name, unsigned pieces, bool sync) {
     const local_file local = local_file::open(file, open_mode::read);

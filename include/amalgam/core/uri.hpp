@@ -66,4 +66,7 @@ result<uri> parse_uri(std::string_view text);
 /// The canonical text. parse_uri(to_string(u)) returns u for every parsed u.
 std::string to_string(const uri& u);
 
+/// The URI of a port that can call `there` and does not listen: tcp:// for tcp://node7:7000.
+std::string client_uri(const uri& there);
+
 }  // namespace amalgam

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <amalgam/core/detail/memory.hpp>
+#include <amalgam/core/next_iterator.hpp>
 #include <amalgam/directory/found_resource.hpp>
 
 namespace amalgam {
@@ -47,29 +48,7 @@ public:
     /// answer. Read it after the last answer: 0 means that the search is complete.
     std::size_t missed() const noexcept { return silent_; }
 
-    class iterator {
-    public:
-        using iterator_category = std::input_iterator_tag;
-        using value_type = found_resource;
-        using difference_type = std::ptrdiff_t;
-
-        iterator() = default;
-        explicit iterator(resource_search& of) : of_(&of) { ++*this; }
-        found_resource& operator*() const { return *value_; }
-        found_resource* operator->() const { return &*value_; }
-        iterator& operator++() {
-            value_ = of_->next();
-            return *this;
-        }
-        void operator++(int) { ++*this; }
-        friend bool operator==(const iterator& at, std::default_sentinel_t) noexcept {
-            return !at.value_.has_value();
-        }
-
-    private:
-        resource_search* of_ = nullptr;
-        mutable std::optional<found_resource> value_;
-    };
+    using iterator = next_iterator<resource_search, found_resource>;
     iterator begin() { return iterator(*this); }
     std::default_sentinel_t end() const noexcept { return {}; }
 

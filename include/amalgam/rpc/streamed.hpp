@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <amalgam/core/detail/memory.hpp>
+#include <amalgam/core/next_iterator.hpp>
 #include <amalgam/rpc/detail/stream_call.hpp>
 #include <amalgam/rpc/type_name.hpp>
 
@@ -53,29 +54,7 @@ public:
     }
 
     /// Single pass: reads values as it goes.
-    class iterator {
-    public:
-        using iterator_category = std::input_iterator_tag;
-        using value_type = T;
-        using difference_type = std::ptrdiff_t;
-
-        iterator() = default;
-        explicit iterator(streamed& of) : of_(&of) { ++*this; }
-        T& operator*() const { return *value_; }
-        T* operator->() const { return &*value_; }
-        iterator& operator++() {
-            value_ = of_->next();
-            return *this;
-        }
-        void operator++(int) { ++*this; }
-        friend bool operator==(const iterator& at, std::default_sentinel_t) noexcept {
-            return !at.value_.has_value();
-        }
-
-    private:
-        streamed* of_ = nullptr;
-        mutable std::optional<T> value_;
-    };
+    using iterator = next_iterator<streamed, T>;
     iterator begin() { return iterator(*this); }
     std::default_sentinel_t end() const noexcept { return {}; }
 

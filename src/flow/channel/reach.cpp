@@ -2,17 +2,11 @@
 
 #include <algorithm>
 
-#include <amalgam/core/uri.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "flow/limits.hpp"
 
 namespace amalgam::detail {
-
-std::string calling_port(const std::string& address) {
-    const uri there = uri::parse(address);
-    return there.scheme + (there.protocol.empty() ? "" : "+" + there.protocol) + "://";
-}
 
 bool may_come(errc code) noexcept {
     return code == errc::unreachable || code == errc::disconnected || code == errc::timed_out ||

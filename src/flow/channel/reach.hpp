@@ -10,10 +10,6 @@
 
 namespace amalgam::detail {
 
-/// URI of a port that can call `address` without listening: tcp:// for tcp://node7:7000.
-/// Failure: throws error{invalid} for a malformed address.
-std::string calling_port(const std::string& address);
-
 /// Whether retrying may help: the process may not have started yet.
 bool may_come(errc code) noexcept;
 

@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/uri.hpp>
 #include <amalgam/flow/detail/fastflow_out.hpp>
 
-#include "flow/channel/reach.hpp"
 #include "flow/fastflow/wire.hpp"
 
 namespace amalgam::detail {
@@ -17,7 +17,7 @@ endpoints ports_to(const std::vector<std::string>& receivers) {
     if (receivers.empty()) throw error(errc::invalid, "a sender needs the address of a receiver");
     std::vector<std::string> ports;
     for (const std::string& address : receivers) {
-        std::string one = calling_port(address);
+        std::string one = client_uri(uri::parse(address));
         if (std::find(ports.begin(), ports.end(), one) == ports.end())
             ports.push_back(std::move(one));
     }

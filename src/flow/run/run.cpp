@@ -16,11 +16,11 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/detail/printable.hpp>
+#include <amalgam/core/uri.hpp>
 #include <amalgam/flow/detail/node_body.hpp>
 #include <amalgam/flow/run.hpp>
 #include <amalgam/rpc/engine.hpp>
 
-#include "flow/channel/reach.hpp"
 #include "flow/launcher/address_exchange.hpp"
 #include "flow/nodes/streams.hpp"
 #include "flow/run/group_run.hpp"
@@ -120,10 +120,10 @@ std::vector<std::string> ports_of(const detail::graph_core& graph, const flow_co
                                   const detail::process_id& here) {
     const auto& names = graph.group_names();
     std::vector<std::string> ports{config.find(names[here.group])->endpoints[here.replica]};
-    std::set<std::string> opened{detail::calling_port(ports.front())};
+    std::set<std::string> opened{client_uri(uri::parse(ports.front()))};
     const auto call = [&](std::size_t group) {
         for (const std::string& endpoint : config.find(names[group])->endpoints)
-            if (const auto [port, is_new] = opened.insert(detail::calling_port(endpoint)); is_new)
+            if (const auto [port, is_new] = opened.insert(client_uri(uri::parse(endpoint))); is_new)
                 ports.push_back(*port);
     };
     for (const detail::graph_edge& edge : graph.edges()) {
