@@ -6,6 +6,7 @@
 #include <amalgam/core/uri.hpp>
 #include <amalgam/flow/detail/fastflow_out.hpp>
 
+#include "flow/channel/reach.hpp"
 #include "flow/fastflow/wire.hpp"
 
 namespace amalgam::detail {
