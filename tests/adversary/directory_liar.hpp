@@ -184,7 +184,8 @@ public:
         const peer victim = on_.lookup(known_.directory);
         gate_->enter(victim, gate_role);
         // May also claim one of the victim's ranges.
-        for (const member& each : on_.procedure<in_ring::look>(in_ring::look_name).on(victim)()) {
+        for (const member& each :
+             on_.procedure<in_ring::members>(in_ring::members_name).on(victim)()) {
             members_.push_back(each);
             known_.keys.push_back(each.key);
         }
@@ -267,7 +268,7 @@ private:
         on_.define<Signature>(library_name{name}, std::move(work));
     }
     void serve() {
-        define<in_ring::look>(in_ring::look_name, [this] {
+        define<in_ring::members>(in_ring::members_name, [this] {
             std::vector<member> all;
             for (std::uint64_t i = dice_.below(5); i > 0; --i)
                 all.push_back(some_member());
@@ -277,12 +278,12 @@ private:
         define<in_ring::meet>(in_ring::meet_name, [](std::vector<std::string>) {});
         define<in_ring::answer>(in_ring::answer_name, [](std::uint64_t, first_answer) {});
         define<in_ring::tell>(in_ring::tell_name, [this](ring_part, ring_news) { dawdle(); });
-        define<in_ring::alive>(in_ring::alive_name, [this](std::uint64_t, std::uint32_t) {
+        define<in_ring::ping>(in_ring::ping_name, [this](std::uint64_t, std::uint32_t) {
             dawdle();
             const bool good = dice_.chance(0.8);
             return alive_answer{dice_.chance(0.9), good ? self_.key : key(), dice_()};
         });
-        define<in_ring::look_at>(in_ring::look_at_name, [this](std::uint64_t, std::uint32_t) {
+        define<in_ring::ping_req>(in_ring::ping_req_name, [this](std::uint64_t, std::uint32_t) {
             return dice_.chance(0.9) ? sign{static_cast<std::uint8_t>(dice_.below(5))}
                                      : sign{static_cast<std::uint8_t>(dice_())};
         });
@@ -304,7 +305,7 @@ private:
                                static_cast<std::uint32_t>(dice_.below(2))};
         });
         define<in_ring::stop>(in_ring::stop_name, [](std::uint64_t) {});
-        define<in_ring::open_guest>(in_ring::open_guest_name, [this] {
+        define<in_ring::open_watcher>(in_ring::open_watcher_name, [this] {
             return reply<resource_id>{dice_.chance(0.9) ? errc::ok : errc::denied, "no", some_id()};
         });
         define<at_directory::watch>(
@@ -325,9 +326,9 @@ private:
             case 1:
                 return call<in_ring::tell>(victim, in_ring::tell_name, part(), news());
             case 2:
-                return call<in_ring::alive>(victim, in_ring::alive_name, key(), version());
+                return call<in_ring::ping>(victim, in_ring::ping_name, key(), version());
             case 3:
-                return call<in_ring::look_at>(victim, in_ring::look_at_name, key(), version());
+                return call<in_ring::ping_req>(victim, in_ring::ping_req_name, key(), version());
             case 4:
                 return call<in_ring::compare>(victim, in_ring::compare_name, news());
             case 5:
@@ -364,7 +365,7 @@ private:
     }
     void watch(const peer& victim) {
         if (guest_ == resource_id::none || dice_.chance(0.1)) {
-            const auto answer = on_.procedure<in_ring::open_guest>(in_ring::open_guest_name)
+            const auto answer = on_.procedure<in_ring::open_watcher>(in_ring::open_watcher_name)
                                     .on(victim)
                                     .within(1s)
                                     .try_call();

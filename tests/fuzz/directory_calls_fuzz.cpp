@@ -280,13 +280,13 @@ private:
             case 10:
                 return call<d::unwatch>(from, d::unwatch_name, id(from), small(from));
             case 11:
-                return call<r::look>(from, r::look_name);
+                return call<r::members>(from, r::members_name);
             case 12:
                 return call<r::join>(from, r::join_name, some_member(from));
             case 13:
                 return call<r::tell>(from, r::tell_name, part(from), news(from));
             case 14:
-                return call<r::alive>(from, r::alive_name, key(from), small(from));
+                return call<r::ping>(from, r::ping_name, key(from), small(from));
             case 15:
                 return learn_keys(from);
             case 16:
@@ -298,7 +298,7 @@ private:
             case 19:
                 return call<r::stop>(from, r::stop_name, key(from));
             case 20:
-                return call_for_id<r::open_guest>(from, r::open_guest_name);
+                return call_for_id<r::open_watcher>(from, r::open_watcher_name);
             case 21:
                 return call<r::change>(from, r::change_name, key(from), small(from), kind(from),
                                        found(from));
@@ -309,7 +309,7 @@ private:
             case 22:
                 return call<d::reopen>(from, d::reopen_name, id(from), id(from), list(from));
             case 25:
-                return call<r::look_at>(from, r::look_at_name, key(from), small(from));
+                return call<r::ping_req>(from, r::ping_req_name, key(from), small(from));
             case 26:
                 return call<d::make_way>(from, d::make_way_name);
             default:

@@ -115,7 +115,7 @@ private:
         // caller still gets the remaining answers.
         call asked = start_(*there, where.part, left() / 4 * 3);
         if (!asked.wait_until(ring_.on_.now() + patience())) {
-            auto look = ring_.alive_.on(*there).within(patience()).start(ring_.self_key(), 0);
+            auto look = ring_.ping_.on(*there).within(patience()).start(ring_.self_key(), 0);
             if (!asked.wait_until(ring_.on_.now() + patience()) &&
                 !(look.ready() && look.wait().ok()))
                 return std::nullopt;

@@ -27,11 +27,11 @@ constexpr std::uint64_t liars_key = 12345;
 class liar {
 public:
     explicit liar(hosts& all) : all_(all), on_(all.net.port("liar")) {
-        on_.define<in_ring::alive>(library_name{in_ring::alive_name},
-                                   [](std::uint64_t, std::uint32_t) {
-                                       return alive_answer{true, liars_key, 0};
-                                   });
-        on_.define<in_ring::open_guest>(library_name{in_ring::open_guest_name}, [] {
+        on_.define<in_ring::ping>(library_name{in_ring::ping_name},
+                                  [](std::uint64_t, std::uint32_t) {
+                                      return alive_answer{true, liars_key, 0};
+                                  });
+        on_.define<in_ring::open_watcher>(library_name{in_ring::open_watcher_name}, [] {
             return reply<resource_id>{errc::ok, {}, resource_id{1u << 31}};
         });
         on_.define<at_directory::watch>(library_name{at_directory::watch_name},

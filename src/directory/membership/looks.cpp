@@ -110,7 +110,7 @@ sign directory_ring::look_at(const member& who, std::uint32_t suspected,
         const auto there = reach(who.key, until - on_.now());
         if (there) {
             const auto answer =
-                alive_.on(*there).within(until - on_.now()).try_call(self_key(), suspected);
+                ping_.on(*there).within(until - on_.now()).try_call(self_key(), suspected);
             std::uint64_t mine = 0;
             {
                 const std::lock_guard one(lock_);
@@ -147,7 +147,7 @@ sign directory_ring::ask_others_about(const member& who, std::uint32_t suspected
     std::vector<std::pair<std::uint64_t, future<sign>>> asked;
     for (const std::uint64_t each : some_others(who.key))
         if (const auto there = reach(each, within))
-            asked.emplace_back(each, look_at_.on(*there)
+            asked.emplace_back(each, ping_req_.on(*there)
                                          .within(std::max(until - on_.now(), clock::duration(1)))
                                          .start(who.key, suspected));
     sign seen = sign::unknown;
@@ -246,7 +246,7 @@ void directory_ring::tell_that_it_is_suspected(const member& who) {
 }
 
 bool directory_ring::is_at(const peer& there, std::uint64_t key) {
-    const auto answer = alive_.on(there).within(options_.answer_limit).try_call(self_key(), 0);
+    const auto answer = ping_.on(there).within(options_.answer_limit).try_call(self_key(), 0);
     return answer && answer->key == key;
 }
 

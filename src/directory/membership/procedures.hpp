@@ -8,7 +8,8 @@
 #include "directory/membership/member_table.hpp"
 #include "directory/protocol/procedures.hpp"
 
-/// Procedures between directory servers.
+/// Procedures between directory servers. The signature of a procedure has the names of its types:
+/// to rename a type changes the protocol.
 namespace amalgam::detail {
 
 /// Servers that are new or changed, and those that are gone.
@@ -23,7 +24,7 @@ struct ring_news {
     }
 };
 
-/// The answer to a liveness check.
+/// The answer to a ping.
 struct alive_answer {
     bool known = false;         ///< The answering server knows the asking one as a member.
     std::uint64_t key = 0;      ///< Key of the answering server: another may have taken its
@@ -36,7 +37,7 @@ struct alive_answer {
     }
 };
 
-/// What a liveness check found.
+/// What a probe of a server found.
 enum class sign : std::uint8_t {
     unknown,  ///< The server is unknown to the one asked.
     alive,
@@ -76,8 +77,8 @@ inline constexpr std::string_view meet_name = "amalgam.directory.ring.meet";
 using answer = void(std::uint64_t, first_answer);
 inline constexpr std::string_view answer_name = "amalgam.directory.ring.answer";
 /// All known members.
-using look = std::vector<member>();
-inline constexpr std::string_view look_name = "amalgam.directory.ring.look";
+using members = std::vector<member>();
+inline constexpr std::string_view members_name = "amalgam.directory.ring.look";
 /// The new member, with the id range it claims; all others are told.
 using join = void(member);
 inline constexpr std::string_view join_name = "amalgam.directory.ring.join";
@@ -86,11 +87,11 @@ using tell = void(ring_part, ring_news);
 inline constexpr std::string_view tell_name = "amalgam.directory.ring.tell";
 /// The asking server's key, and the version in which the other is suspected, so that it can refute
 /// it, or 0.
-using alive = alive_answer(std::uint64_t, std::uint32_t);
-inline constexpr std::string_view alive_name = "amalgam.directory.ring.alive";
-/// Check a server on behalf of one that cannot reach it: its key, and the version as in alive.
-using look_at = sign(std::uint64_t, std::uint32_t);
-inline constexpr std::string_view look_at_name = "amalgam.directory.ring.look_at";
+using ping = alive_answer(std::uint64_t, std::uint32_t);
+inline constexpr std::string_view ping_name = "amalgam.directory.ring.alive";
+/// Check a server on behalf of one that cannot reach it: its key, and the version as in ping.
+using ping_req = sign(std::uint64_t, std::uint32_t);
+inline constexpr std::string_view ping_req_name = "amalgam.directory.ring.look_at";
 /// All members one side knows, including itself -> the same of the other.
 using compare = ring_news(ring_news);
 inline constexpr std::string_view compare_name = "amalgam.directory.ring.compare";
@@ -106,8 +107,8 @@ inline constexpr std::string_view next_name = "amalgam.directory.ring.next";
 using stop = void(std::uint64_t);
 inline constexpr std::string_view stop_name = "amalgam.directory.ring.stop";
 /// A server that watches here for its contexts -> its number as a watcher.
-using open_guest = reply<resource_id>();
-inline constexpr std::string_view open_guest_name = "amalgam.directory.ring.open_guest";
+using open_watcher = reply<resource_id>();
+inline constexpr std::string_view open_watcher_name = "amalgam.directory.ring.open_guest";
 /// The reporting server, and the change as in at_context::change. The id `none` with `appeared`
 /// means all that existed when the watch began has been reported.
 using change = void(std::uint64_t, std::uint32_t, resource_change::kind, found_values);

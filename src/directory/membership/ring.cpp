@@ -24,11 +24,11 @@ directory_ring::directory_ring(engine& on, const ring_options& options,
       options_(options),
       gate_(std::move(lets_in)),
       here_(std::move(here)),
-      look_(on.procedure<in_ring::look>(in_ring::look_name)),
+      members_(on.procedure<in_ring::members>(in_ring::members_name)),
       join_(on.procedure<in_ring::join>(in_ring::join_name)),
       tell_(on.procedure<in_ring::tell>(in_ring::tell_name)),
-      alive_(on.procedure<in_ring::alive>(in_ring::alive_name)),
-      look_at_(on.procedure<in_ring::look_at>(in_ring::look_at_name)),
+      ping_(on.procedure<in_ring::ping>(in_ring::ping_name)),
+      ping_req_(on.procedure<in_ring::ping_req>(in_ring::ping_req_name)),
       compare_(on.procedure<in_ring::compare>(in_ring::compare_name)),
       find_(on.procedure<in_ring::find>(in_ring::find_name)),
       search_(on.procedure<in_ring::search>(in_ring::search_name)),
@@ -56,11 +56,11 @@ void directory_ring::start() {
     const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
         served_.serve(shared_from_this(), name, what, run);
     };
-    serve(in_ring::look_name, &directory_ring::looked);
+    serve(in_ring::members_name, &directory_ring::looked);
     serve(in_ring::join_name, &directory_ring::joined);
     serve(in_ring::tell_name, &directory_ring::told);
-    serve(in_ring::alive_name, &directory_ring::is_alive);
-    serve(in_ring::look_at_name, &directory_ring::looked_at, handler::ult);
+    serve(in_ring::ping_name, &directory_ring::is_alive);
+    serve(in_ring::ping_req_name, &directory_ring::looked_at, handler::ult);
     serve(in_ring::compare_name, &directory_ring::compared);
     serve(in_ring::find_name, &directory_ring::find_in, handler::ult);
     serve(in_ring::search_name, &directory_ring::search_in, handler::ult);
@@ -143,7 +143,7 @@ void directory_ring::join_by(const std::string& address) {
     if (!is_local(address)) check_can_be_reached();
     gate_->enter(there, gate_role);
     const bool had_others = size() > 1;
-    const ring_news fresh = learn({look_.on(there).within(options_.answer_limit)(), {}});
+    const ring_news fresh = learn({members_.on(there).within(options_.answer_limit)(), {}});
     if (had_others && !fresh.empty()) tell_all(fresh);
     bool has_none = false;
     {

@@ -224,11 +224,11 @@ private:
     const std::shared_ptr<gate> gate_;
     const std::weak_ptr<ring_user> here_;
     served_members served_{on_, gate_};
-    const procedure<in_ring::look> look_;
+    const procedure<in_ring::members> members_;
     const procedure<in_ring::join> join_;
     const procedure<in_ring::tell> tell_;
-    const procedure<in_ring::alive> alive_;
-    const procedure<in_ring::look_at> look_at_;
+    const procedure<in_ring::ping> ping_;
+    const procedure<in_ring::ping_req> ping_req_;
     const procedure<in_ring::compare> compare_;
     const procedure<in_ring::find> find_;
     const procedure<in_ring::search> search_;

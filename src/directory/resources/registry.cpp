@@ -87,11 +87,11 @@ resource_id registry::open(const attribute_view& what, resource_id wanted) {
     return id;
 }
 
-resource_id registry::open_guest() {
-    check_limit(guests_, limits_.contexts, "other watching servers");
-    const auto id = static_cast<resource_id>(guest_mark | ++last_guest_);
+resource_id registry::open_watcher() {
+    check_limit(remote_watchers_, limits_.contexts, "other watching servers");
+    const auto id = static_cast<resource_id>(remote_mark | ++last_remote_watcher_);
     clients_.try_emplace(id);
-    ++guests_;
+    ++remote_watchers_;
     return id;
 }
 
@@ -100,8 +100,8 @@ bool registry::close(resource_id context) {
     if (at == clients_.end()) return false;
     unwatch_all(context);
     clients_.erase(at);
-    if (is_guest(context)) {
-        --guests_;
+    if (is_remote_watcher(context)) {
+        --remote_watchers_;
         return true;
     }
     for (resource_id each = store_.first_of(context); each != resource_id::none;
@@ -115,7 +115,8 @@ bool registry::close(resource_id context) {
 
 resource_id registry::add(resource_id context, const attribute_view& what, resource_id wanted) {
     client& whose = client_of(context);
-    if (is_guest(context)) throw error(errc::denied, "another directory may only watch here");
+    if (is_remote_watcher(context))
+        throw error(errc::denied, "another directory may only watch here");
     check_complete(what);
     check_limit(whose.resources, limits_.resources, "resources");
     check_room(whose, what);
@@ -252,7 +253,7 @@ void registry::stop_search(resource_id context, std::uint32_t search) {
 void registry::watch(resource_id context, std::uint32_t number, const attribute_view& query) {
     client& whose = client_of(context);
     // A server watches on behalf of all its contexts.
-    const std::size_t most = is_guest(context) ? limits_.watches * 64 : limits_.watches;
+    const std::size_t most = is_remote_watcher(context) ? limits_.watches * 64 : limits_.watches;
     check_limit(whose.watches.size(), most, "watches");
     check_room(whose, query);
     auto fresh = std::make_unique<watcher>(

@@ -76,8 +76,8 @@ public:
     /// Removes a context and everything it owns. False if there is no such context.
     bool close(resource_id context);
     /// Adds another server, which only watches. It is not a resource; its number is not a valid id.
-    resource_id open_guest();
-    std::size_t contexts() const noexcept { return clients_.size() - guests_; }
+    resource_id open_watcher();
+    std::size_t contexts() const noexcept { return clients_.size() - remote_watchers_; }
     std::size_t resources() const noexcept { return store_.size(); }
     bool has(resource_id id) const noexcept { return store_.find(id).id != resource_id::none; }
 
@@ -128,9 +128,9 @@ private:
         std::unordered_map<std::uint32_t, std::unique_ptr<watcher>> watches;
     };
 
-    static constexpr std::uint32_t guest_mark = 1u << 31;  // No id is this large.
-    static bool is_guest(resource_id context) noexcept {
-        return (static_cast<std::uint32_t>(context) & guest_mark) != 0;
+    static constexpr std::uint32_t remote_mark = 1u << 31;  // No id is this large.
+    static bool is_remote_watcher(resource_id context) noexcept {
+        return (static_cast<std::uint32_t>(context) & remote_mark) != 0;
     }
 
     client& client_of(resource_id context);
@@ -148,8 +148,8 @@ private:
     std::function<void(watched_change&&)> tell_;
     resource_store store_;
     std::unordered_map<resource_id, client> clients_;
-    std::size_t guests_ = 0;
-    std::uint32_t last_guest_ = 0;
+    std::size_t remote_watchers_ = 0;
+    std::uint32_t last_remote_watcher_ = 0;
     std::unordered_multimap<std::uint64_t, watcher*> watchers_;  // By an attribute they name.
 };
 

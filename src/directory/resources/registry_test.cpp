@@ -22,15 +22,15 @@ protected:
 };
 
 TEST_F(registry_test, servers_that_watch_take_no_place_of_a_context) {
-    const resource_id guest = all.open_guest();
-    all.open_guest();
-    EXPECT_EQ(code_of([&] { all.open_guest(); }), errc::overloaded);
+    const resource_id watcher = all.open_watcher();
+    all.open_watcher();
+    EXPECT_EQ(code_of([&] { all.open_watcher(); }), errc::overloaded);
     all.open({});
     all.open({});
     EXPECT_EQ(code_of([&] { all.open({}); }), errc::overloaded);
     EXPECT_EQ(all.contexts(), 2u);
-    all.close(guest);
-    all.open_guest();
+    all.close(watcher);
+    all.open_watcher();
     EXPECT_EQ(all.contexts(), 2u);
 }
 

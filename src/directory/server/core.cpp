@@ -54,18 +54,17 @@ void directory_core::start() {
 
 void directory_core::start_rest() {
     ring_ = std::make_shared<directory_ring>(on_, options_.ring, gate_, weak_from_this());
-    far_ = std::make_shared<far_watches>(on_, options_.limits.bytes,
-                                         [self = weak_from_this()](watched_change&& change) {
-                                             if (const auto me = self.lock())
-                                                 (void)me->alone([&] {
-                                                     // If two resources have the id, this server's
-                                                     // counts, as in find().
-                                                     if (!me->registry_.has(change.which.id))
-                                                         me->note(std::move(change));
-                                                     return true;
-                                                 });
-                                         });
-    far_->start(ring_);
+    remote_watches_ = std::make_shared<remote_watches>(
+        on_, options_.limits.bytes, [self = weak_from_this()](watched_change&& change) {
+            if (const auto me = self.lock())
+                (void)me->alone([&] {
+                    // If two resources have the id, this server's
+                    // counts, as in find().
+                    if (!me->registry_.has(change.which.id)) me->note(std::move(change));
+                    return true;
+                });
+        });
+    remote_watches_->start(ring_);
     gate_->start();
     const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
         served_.serve(shared_from_this(), name, what, run);
@@ -83,15 +82,15 @@ void directory_core::start_rest() {
     serve(at_directory::stop_name, &directory_core::stop_search);
     serve(at_directory::watch_name, &directory_core::watch);
     serve(at_directory::unwatch_name, &directory_core::unwatch);
-    serve(in_ring::open_guest_name, &directory_core::open_guest);
+    serve(in_ring::open_watcher_name, &directory_core::open_watcher);
     serve(at_directory::make_way_name, &directory_core::make_way);
-    serve(in_ring::change_name, &directory_core::far_change);
+    serve(in_ring::change_name, &directory_core::remote_change);
     losses_ = on_.on_peer_lost([self = weak_from_this()](const peer& who, status) {
         const auto me = self.lock();
         if (!me) return;
         me->close_all_of(who);
         me->ring_->forget(who);
-        me->far_->lose(who);
+        me->remote_watches_->lose(who);
     });
     ring_->start();
 }
@@ -133,9 +132,9 @@ void directory_core::check_is(resource_id context) {
                                           number(context)));
 }
 
-void directory_core::far_change(std::uint64_t server, std::uint32_t watch,
-                                resource_change::kind what, found_values which) {
-    far_->changed(call_context::current().from(), server, watch, what, which);
+void directory_core::remote_change(std::uint64_t server, std::uint32_t watch,
+                                   resource_change::kind what, found_values which) {
+    remote_watches_->changed(call_context::current().from(), server, watch, what, which);
 }
 
 reply<resource_id> directory_core::add(resource_id context, attribute_view what) {
@@ -330,7 +329,7 @@ std::optional<first_answer> directory_core::search_here(const attribute_view& qu
         this_task::yield();
         one.lock();
     }
-    first.search = guests_.keep(std::move(search), on_.now());
+    first.search = remote_searches_.keep(std::move(search), on_.now());
     return first;
 }
 
@@ -339,8 +338,8 @@ next_answer directory_core::next_here(std::uint64_t search) {
         next_answer answer;
         {
             const std::lock_guard one(lock_);
-            if (!guests_.has(search)) return {true, {}, 1};  // The request came too late.
-            const auto how = guests_.next(search, looks_at_once, on_.now(), answer.found);
+            if (!remote_searches_.has(search)) return {true, {}, 1};  // The request came too late.
+            const auto how = remote_searches_.next(search, looks_at_once, on_.now(), answer.found);
             answer.over = how == store_search::outcome::over;
             if (how != store_search::outcome::unfinished) return answer;
         }
@@ -350,7 +349,7 @@ next_answer directory_core::next_here(std::uint64_t search) {
 
 void directory_core::stop_here(std::uint64_t search) {
     const std::lock_guard one(lock_);
-    guests_.stop(search);
+    remote_searches_.stop(search);
 }
 
 void directory_core::own_range(std::uint32_t range, bool fresh) {
@@ -374,7 +373,7 @@ reply<bool> directory_core::watch(resource_id context, std::uint32_t number, att
             note({context, number, resource_change::kind::appeared, {}});
         return true;
     });
-    if (done.code == errc::ok && of_context) far_->add(context, number, query);
+    if (done.code == errc::ok && of_context) remote_watches_->add(context, number, query);
     return done;
 }
 
@@ -384,7 +383,7 @@ void directory_core::unwatch(resource_id context, std::uint32_t number) {
         registry_.unwatch(context, number);
         return true;
     });
-    if (done.code == errc::ok) far_->remove(context, number);
+    if (done.code == errc::ok) remote_watches_->remove(context, number);
 }
 
 void directory_core::note(watched_change&& change) {
@@ -431,7 +430,7 @@ void directory_core::tell(resource_id context) {
                 return;
             }
         }
-        if (ended) far_->remove_all(context);
+        if (ended) remote_watches_->remove_all(context);
         try {
             for (const watched_change& each : changes) {
                 if (is_server) {

@@ -20,8 +20,8 @@
 #include "directory/protocol/gate.hpp"
 #include "directory/protocol/procedures.hpp"
 #include "directory/protocol/served.hpp"
-#include "directory/queries/far_watches.hpp"
-#include "directory/queries/guest_searches.hpp"
+#include "directory/queries/remote_searches.hpp"
+#include "directory/queries/remote_watches.hpp"
 #include "directory/resources/registry.hpp"
 
 namespace amalgam::detail {
@@ -74,8 +74,10 @@ private:
     void stop_here(std::uint64_t search) override;
     void own_range(std::uint32_t range, bool fresh) override;
     void retire_range(std::uint32_t range) override;
-    void see_servers(const std::vector<std::uint64_t>& keys) override { far_->see(keys); }
-    void lose_server(std::uint64_t key) override { far_->lose(key); }
+    void see_servers(const std::vector<std::uint64_t>& keys) override {
+        remote_watches_->see(keys);
+    }
+    void lose_server(std::uint64_t key) override { remote_watches_->lose(key); }
 
     // Procedures served: see at_directory.
     reply<resource_id> open(attribute_view what);
@@ -93,10 +95,10 @@ private:
     void stop_search(resource_id context, std::uint32_t search);
     reply<bool> watch(resource_id context, std::uint32_t number, attribute_view query);
     void unwatch(resource_id context, std::uint32_t number);
-    reply<resource_id> open_guest();
+    reply<resource_id> open_watcher();
     bool make_way();
-    void far_change(std::uint64_t server, std::uint32_t watch, resource_change::kind what,
-                    found_values which);
+    void remote_change(std::uint64_t server, std::uint32_t watch, resource_change::kind what,
+                       found_values which);
 
     /// Runs `work()` with the lock held, and returns its result or error. Then notifies the
     /// watchers of what it changed.
@@ -130,13 +132,13 @@ private:
     peer_lost_subscription losses_;
 
     std::shared_ptr<directory_ring> ring_;
-    std::shared_ptr<far_watches> far_;
+    std::shared_ptr<remote_watches> remote_watches_;
 
     mutable std::mutex lock_;  // Never held across a wait.
     registry registry_;
     std::unordered_map<resource_id, client> clients_;
     std::unordered_map<peer, resource_id> servers_;  // The clients that are servers.
-    guest_searches guests_{registry_};
+    remote_searches remote_searches_{registry_};
     std::map<search_key, std::shared_ptr<spread>> spread_;
     std::vector<resource_id> to_tell_;  // Contexts to notify; added with the lock held.
     bool looking_ = false;

@@ -82,19 +82,19 @@ void directory_core::close(resource_id context) {
         close_one(context);
         return true;
     });
-    if (done.code == errc::ok) far_->remove_all(context);
+    if (done.code == errc::ok) remote_watches_->remove_all(context);
 }
 
-reply<resource_id> directory_core::open_guest() {
+reply<resource_id> directory_core::open_watcher() {
     return alone([&] {
         const peer& who = call_context::current().from();
         // A returning server has forgotten its earlier registration.
         if (const auto before = servers_.find(who); before != servers_.end())
             close_one(before->second);
-        const resource_id id = registry_.open_guest();
-        client& guest = clients_[id];
-        guest.who = who;
-        guest.is_server = true;
+        const resource_id id = registry_.open_watcher();
+        client& watcher = clients_[id];
+        watcher.who = who;
+        watcher.is_server = true;
         servers_[who] = id;
         return id;
     });
@@ -128,7 +128,7 @@ void directory_core::close_all_of(const peer& gone) {
         return true;
     });
     for (const resource_id each : closed)
-        far_->remove_all(each);
+        remote_watches_->remove_all(each);
 }
 
 // ---- unresponsive contexts
@@ -180,7 +180,7 @@ void directory_core::drop(resource_id context, const peer& who) {
     if (!done.value) return;
     log(log_level::warn, "directory", "a context does not answer and is considered gone",
         {{"context", number(context)}});
-    far_->remove_all(context);
+    remote_watches_->remove_all(context);
     try {
         dropped_.on(who).post();  // It will see this when it resumes.
     } catch (const error&) {

@@ -1,4 +1,4 @@
-#include "directory/queries/far_watches.hpp"
+#include "directory/queries/remote_watches.hpp"
 
 #include <exception>
 
@@ -9,17 +9,17 @@
 
 namespace amalgam::detail {
 
-far_watches::far_watches(engine& on, std::size_t may_hold,
-                         std::function<void(watched_change&&)> tell)
+remote_watches::remote_watches(engine& on, std::size_t may_hold,
+                               std::function<void(watched_change&&)> tell)
     : on_(on),
       most_bytes_(may_hold),
       tell_(std::move(tell)),
-      open_guest_(on.procedure<in_ring::open_guest>(in_ring::open_guest_name)),
+      open_watcher_(on.procedure<in_ring::open_watcher>(in_ring::open_watcher_name)),
       watch_(on.procedure<at_directory::watch>(at_directory::watch_name)),
       unwatch_(on.procedure<at_directory::unwatch>(at_directory::unwatch_name)),
       told_dropped_(on.counters().get("directory.told_dropped")) {}
 
-void far_watches::add(resource_id context, std::uint32_t number, const attribute_view& query) {
+void remote_watches::add(resource_id context, std::uint32_t number, const attribute_view& query) {
     {
         const std::lock_guard one(lock_);
         const std::uint32_t fresh = ++last_;
@@ -29,7 +29,7 @@ void far_watches::add(resource_id context, std::uint32_t number, const attribute
     if (const auto servers = ring_.lock()) see(servers->keys());
 }
 
-void far_watches::see(const std::vector<std::uint64_t>& servers) {
+void remote_watches::see(const std::vector<std::uint64_t>& servers) {
     std::vector<std::uint64_t> behind;
     {
         const std::lock_guard one(lock_);
@@ -44,7 +44,7 @@ void far_watches::see(const std::vector<std::uint64_t>& servers) {
         post(on_.pool(), [self = shared_from_this(), each] { self->bring_up_to_date(each); });
 }
 
-void far_watches::bring_up_to_date(std::uint64_t server) {
+void remote_watches::bring_up_to_date(std::uint64_t server) {
     try {
         while (tell_one(server)) {
         }
@@ -56,15 +56,15 @@ void far_watches::bring_up_to_date(std::uint64_t server) {
     if (const auto at = servers_.find(server); at != servers_.end()) at->second.busy = false;
 }
 
-bool far_watches::tell_one(std::uint64_t server) {
+bool remote_watches::tell_one(std::uint64_t server) {
     std::uint32_t number = 0;
-    resource_id guest = resource_id::none;
+    resource_id watcher = resource_id::none;
     attribute_list query;
     {
         const std::lock_guard one(lock_);
         const auto at = servers_.find(server);
         if (at == servers_.end()) return false;
-        guest = at->second.guest;
+        watcher = at->second.watcher;
         for (const auto& [each, what] : watches_) {
             if (at->second.has.contains(each)) continue;
             number = each;
@@ -76,15 +76,15 @@ bool far_watches::tell_one(std::uint64_t server) {
     if (number == 0 || !ring) return false;
     const auto there = ring->reach(server);
     if (!there) return false;
-    if (guest == resource_id::none) {
-        // If another server has, or claims, its address now, a guest there would get that server's
-        // reports.
+    if (watcher == resource_id::none) {
+        // If another server has, or claims, its address now, a watcher there would get that
+        // server's reports.
         if (!ring->is_at(*there, server)) return false;
-        guest = open_guest_.on(*there).within(ring->answer_limit())().take();
+        watcher = open_watcher_.on(*there).within(ring->answer_limit())().take();
         const std::lock_guard one(lock_);
         const auto at = servers_.find(server);
         if (at == servers_.end()) return false;
-        at->second.guest = guest;
+        at->second.watcher = watcher;
         at->second.who = *there;
     }
     {
@@ -96,15 +96,15 @@ bool far_watches::tell_one(std::uint64_t server) {
         doubt(server, number);
     }
     try {
-        watch_.on(*there).within(ring->answer_limit())(guest, number, query).take();
+        watch_.on(*there).within(ring->answer_limit())(watcher, number, query).take();
     } catch (const error& why) {
         const std::lock_guard one(lock_);
         const auto at = servers_.find(server);
         if (at == servers_.end()) throw;
         at->second.has.erase(number);
-        if (why.code() == errc::denied && at->second.guest == guest) {
+        if (why.code() == errc::denied && at->second.watcher == watcher) {
             // It has dropped this server meanwhile, with all its watches.
-            at->second.guest = resource_id::none;
+            at->second.watcher = resource_id::none;
             at->second.has.clear();
         }
         throw;
@@ -112,7 +112,7 @@ bool far_watches::tell_one(std::uint64_t server) {
     return true;
 }
 
-void far_watches::remove(resource_id context, std::uint32_t number) {
+void remote_watches::remove(resource_id context, std::uint32_t number) {
     std::uint32_t which = 0;
     {
         const std::lock_guard one(lock_);
@@ -123,7 +123,7 @@ void far_watches::remove(resource_id context, std::uint32_t number) {
     forget(which);
 }
 
-void far_watches::remove_all(resource_id context) {
+void remote_watches::remove_all(resource_id context) {
     std::vector<std::uint32_t> those;
     {
         const std::lock_guard one(lock_);
@@ -135,7 +135,7 @@ void far_watches::remove_all(resource_id context) {
         forget(each);
 }
 
-void far_watches::forget(std::uint32_t watch) {
+void remote_watches::forget(std::uint32_t watch) {
     std::vector<std::pair<peer, resource_id>> whom;
     {
         const std::lock_guard one(lock_);
@@ -145,28 +145,28 @@ void far_watches::forget(std::uint32_t watch) {
         let_go_all(at->second);
         watches_.erase(at);
         for (auto& [key, there] : servers_)
-            if (there.has.erase(watch) != 0) whom.emplace_back(there.who, there.guest);
+            if (there.has.erase(watch) != 0) whom.emplace_back(there.who, there.watcher);
     }
-    for (const auto& [who, guest] : whom) {
+    for (const auto& [who, watcher] : whom) {
         try {
-            unwatch_.on(who).post(guest, watch);
+            unwatch_.on(who).post(watcher, watch);
         } catch (const std::exception&) {
             // The watch ends with the connection.
         }
     }
 }
 
-void far_watches::lose(const peer& who) {
+void remote_watches::lose(const peer& who) {
     const std::lock_guard one(lock_);
     for (auto& [key, there] : servers_) {
         if (!(there.who == who)) continue;
-        there.guest = resource_id::none;
+        there.watcher = resource_id::none;
         there.has.clear();
         there.who = {};
     }
 }
 
-void far_watches::doubt(std::uint64_t server, std::uint32_t watch) {
+void remote_watches::doubt(std::uint64_t server, std::uint32_t watch) {
     const auto at = watches_.find(watch);
     if (at == watches_.end()) return;
     const auto by = at->second.told_by.find(server);
@@ -176,7 +176,7 @@ void far_watches::doubt(std::uint64_t server, std::uint32_t watch) {
 }
 
 // The server has reported everything it has.
-void far_watches::settle(std::uint64_t server, std::uint32_t watch) {
+void remote_watches::settle(std::uint64_t server, std::uint32_t watch) {
     std::vector<watched_change> gone;
     {
         const std::lock_guard one(lock_);
@@ -198,7 +198,7 @@ void far_watches::settle(std::uint64_t server, std::uint32_t watch) {
         tell_(std::move(each));
 }
 
-void far_watches::lose(std::uint64_t server) {
+void remote_watches::lose(std::uint64_t server) {
     std::vector<watched_change> gone;
     {
         const std::lock_guard one(lock_);
@@ -218,20 +218,20 @@ void far_watches::lose(std::uint64_t server) {
         tell_(std::move(each));
 }
 
-void far_watches::let_go(std::uint64_t server, const found_values& which) noexcept {
+void remote_watches::let_go(std::uint64_t server, const found_values& which) noexcept {
     told_bytes_ -= counted(which);
     if (const auto at = servers_.find(server); at != servers_.end())
         at->second.told_bytes -= counted(which);
 }
 
-void far_watches::let_go_all(const watched& what) noexcept {
+void remote_watches::let_go_all(const watched& what) noexcept {
     for (const auto& [server, those] : what.told_by)
         for (const auto& [id, each] : those)
             let_go(server, each.what);
 }
 
-bool far_watches::note(host& from, std::map<resource_id, told>& those, resource_change::kind& what,
-                       const found_values& which) {
+bool remote_watches::note(host& from, std::map<resource_id, told>& those,
+                          resource_change::kind& what, const found_values& which) {
     using kind = resource_change::kind;
     const auto known = those.find(which.id);
     const std::size_t before = known != those.end() ? counted(known->second.what) : 0;
@@ -259,8 +259,8 @@ bool far_watches::note(host& from, std::map<resource_id, told>& those, resource_
     return true;
 }
 
-void far_watches::changed(const peer& by, std::uint64_t server, std::uint32_t watch,
-                          resource_change::kind what, const found_values& which) {
+void remote_watches::changed(const peer& by, std::uint64_t server, std::uint32_t watch,
+                             resource_change::kind what, const found_values& which) {
     using kind = resource_change::kind;
     watched_change change;
     {

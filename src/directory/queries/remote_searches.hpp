@@ -17,7 +17,7 @@ namespace amalgam::detail {
 /// dropped.
 ///
 /// Threads: one at a time, and none inside the registry.
-class guest_searches {
+class remote_searches {
 public:
     struct limits {
         std::size_t searches = 65536;
@@ -25,8 +25,8 @@ public:
         std::chrono::seconds patience{60};
     };
 
-    explicit guest_searches(registry& of) noexcept : guest_searches(of, limits()) {}
-    guest_searches(registry& of, const limits& most) noexcept : registry_(of), most_(most) {}
+    explicit remote_searches(registry& of) noexcept : remote_searches(of, limits()) {}
+    remote_searches(registry& of, const limits& most) noexcept : registry_(of), most_(most) {}
 
     /// Keeps a search that has more answers. Returns its number.
     std::uint64_t keep(std::unique_ptr<store_search> search, clock::time_point now);
@@ -38,11 +38,11 @@ public:
     std::size_t size() const noexcept { return all_.size(); }
 
 private:
-    struct guest {
+    struct remote_search {
         std::unique_ptr<store_search> search;
         clock::time_point asked;
     };
-    using searches = std::map<std::uint64_t, guest>;
+    using searches = std::map<std::uint64_t, remote_search>;
     void make_room(clock::time_point now);
     searches::iterator drop(searches::iterator which);
 

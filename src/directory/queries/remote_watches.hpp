@@ -21,19 +21,19 @@ namespace amalgam::detail {
 
 class directory_ring;
 
-/// The watches of this server's contexts at all other servers. This server is a guest watcher at
+/// The watches of this server's contexts at all other servers. This server is a watcher at
 /// each of them and forwards what they report. When a server is lost, so are the resources it
 /// reported. A server that is new, or was disconnected, is asked for everything; what it does not
 /// report again is gone.
 ///
 /// Owner:   shared with the ULTs that run.
 /// Threads: any.
-class far_watches : public std::enable_shared_from_this<far_watches> {
+class remote_watches : public std::enable_shared_from_this<remote_watches> {
 public:
     /// `tell` forwards a change to the watching context. Reported resources may take `may_hold`
     /// bytes, each counted with 256 bytes of overhead; those of one server half of that. Further
     /// ones are not forwarded.
-    far_watches(engine& on, std::size_t may_hold, std::function<void(watched_change&&)> tell);
+    remote_watches(engine& on, std::size_t may_hold, std::function<void(watched_change&&)> tell);
 
     void start(std::weak_ptr<directory_ring> servers) { ring_ = std::move(servers); }
 
@@ -64,7 +64,7 @@ private:
     };
     struct host {
         bool busy = false;  // A ULT is sending it the watches it lacks.
-        resource_id guest = resource_id::none;
+        resource_id watcher = resource_id::none;
         peer who;
         std::set<std::uint32_t> has;
         std::size_t told_bytes = 0;
@@ -88,7 +88,7 @@ private:
     engine& on_;
     const std::size_t most_bytes_;
     const std::function<void(watched_change&&)> tell_;
-    const procedure<in_ring::open_guest> open_guest_;
+    const procedure<in_ring::open_watcher> open_watcher_;
     const procedure<at_directory::watch> watch_;
     const procedure<at_directory::unwatch> unwatch_;
     counter& told_dropped_;  // Reports past the byte limit.

@@ -1,4 +1,4 @@
-#include "directory/queries/guest_searches.hpp"
+#include "directory/queries/remote_searches.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -8,7 +8,7 @@
 
 namespace amalgam::detail {
 
-std::uint64_t guest_searches::keep(std::unique_ptr<store_search> search, clock::time_point now) {
+std::uint64_t remote_searches::keep(std::unique_ptr<store_search> search, clock::time_point now) {
     make_room(now);
     const std::uint64_t number = random_nonzero_u64();
     bytes_ += search->query().bytes().size();
@@ -16,8 +16,8 @@ std::uint64_t guest_searches::keep(std::unique_ptr<store_search> search, clock::
     return number;
 }
 
-store_search::outcome guest_searches::next(std::uint64_t number, std::size_t looks,
-                                           clock::time_point now, found_values& into) {
+store_search::outcome remote_searches::next(std::uint64_t number, std::size_t looks,
+                                            clock::time_point now, found_values& into) {
     const auto at = all_.find(number);
     if (at == all_.end()) return store_search::outcome::over;
     at->second.asked = now;
@@ -26,16 +26,16 @@ store_search::outcome guest_searches::next(std::uint64_t number, std::size_t loo
     return how;
 }
 
-void guest_searches::stop(std::uint64_t number) {
+void remote_searches::stop(std::uint64_t number) {
     if (const auto at = all_.find(number); at != all_.end()) drop(at);
 }
 
-guest_searches::searches::iterator guest_searches::drop(searches::iterator which) {
+remote_searches::searches::iterator remote_searches::drop(searches::iterator which) {
     bytes_ -= which->second.search->query().bytes().size();
     return all_.erase(which);
 }
 
-void guest_searches::make_room(clock::time_point now) {
+void remote_searches::make_room(clock::time_point now) {
     for (auto at = all_.begin(); at != all_.end();)
         at = now - at->second.asked > most_.patience ? drop(at) : std::next(at);
     while (all_.size() >= most_.searches || (bytes_ > most_.bytes && !all_.empty())) {
