@@ -5,14 +5,14 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "directory/membership/ring.hpp"
-
 namespace amalgam::detail {
 
 remote_watches::remote_watches(engine& on, std::size_t may_hold,
+                               std::chrono::milliseconds answer_limit,
                                std::function<void(watched_change&&)> tell)
     : on_(on),
       most_bytes_(may_hold),
+      answer_limit_(answer_limit),
       tell_(std::move(tell)),
       open_watcher_(on.procedure<in_ring::open_watcher>(in_ring::open_watcher_name)),
       watch_(on.procedure<at_directory::watch>(at_directory::watch_name)),
@@ -26,7 +26,7 @@ void remote_watches::add(resource_id context, std::uint32_t number, const attrib
         watches_[fresh] = {context, number, attribute_list(query), {}};
         numbers_[{context, number}] = fresh;
     }
-    if (const auto servers = ring_.lock()) see(servers->keys());
+    if (const auto servers = view_.lock()) see(servers->keys());
 }
 
 void remote_watches::see(const std::vector<std::uint64_t>& servers) {
@@ -72,15 +72,15 @@ bool remote_watches::tell_one(std::uint64_t server) {
             break;
         }
     }
-    const auto ring = ring_.lock();
-    if (number == 0 || !ring) return false;
-    const auto there = ring->reach(server);
+    const auto peers = peers_.lock();
+    if (number == 0 || !peers) return false;
+    const auto there = peers->reach(server);
     if (!there) return false;
     if (watcher == resource_id::none) {
         // If another server has, or claims, its address now, a watcher there would get that
         // server's reports.
-        if (!ring->is_at(*there, server)) return false;
-        watcher = open_watcher_.on(*there).within(ring->answer_limit())().take();
+        if (!peers->is_at(*there, server)) return false;
+        watcher = open_watcher_.on(*there).within(answer_limit_)().take();
         const std::lock_guard one(lock_);
         const auto at = servers_.find(server);
         if (at == servers_.end()) return false;
@@ -96,7 +96,7 @@ bool remote_watches::tell_one(std::uint64_t server) {
         doubt(server, number);
     }
     try {
-        watch_.on(*there).within(ring->answer_limit())(watcher, number, query).take();
+        watch_.on(*there).within(answer_limit_)(watcher, number, query).take();
     } catch (const error& why) {
         const std::lock_guard one(lock_);
         const auto at = servers_.find(server);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -13,13 +14,13 @@
 
 #include <amalgam/rpc/engine.hpp>
 
+#include "directory/membership/peers.hpp"
 #include "directory/membership/procedures.hpp"
+#include "directory/membership/view.hpp"
 #include "directory/protocol/procedures.hpp"
 #include "directory/resources/registry.hpp"
 
 namespace amalgam::detail {
-
-class directory_ring;
 
 /// The watches of this server's contexts at all other servers. This server is a watcher at
 /// each of them and forwards what they report. When a server is lost, so are the resources it
@@ -32,10 +33,15 @@ class remote_watches : public std::enable_shared_from_this<remote_watches> {
 public:
     /// `tell` forwards a change to the watching context. Reported resources may take `may_hold`
     /// bytes, each counted with 256 bytes of overhead; those of one server half of that. Further
-    /// ones are not forwarded.
-    remote_watches(engine& on, std::size_t may_hold, std::function<void(watched_change&&)> tell);
+    /// ones are not forwarded. `answer_limit`: for calls to other servers.
+    remote_watches(engine& on, std::size_t may_hold, std::chrono::milliseconds answer_limit,
+                   std::function<void(watched_change&&)> tell);
 
-    void start(std::weak_ptr<directory_ring> servers) { ring_ = std::move(servers); }
+    /// What knows and reaches the other servers.
+    void start(std::weak_ptr<const membership_view> view, std::weak_ptr<ring_peers> peers) {
+        view_ = std::move(view);
+        peers_ = std::move(peers);
+    }
 
     void add(resource_id context, std::uint32_t number, const attribute_view& query);
     void remove(resource_id context, std::uint32_t number);
@@ -87,12 +93,14 @@ private:
 
     engine& on_;
     const std::size_t most_bytes_;
+    const std::chrono::milliseconds answer_limit_;
     const std::function<void(watched_change&&)> tell_;
     const procedure<in_ring::open_watcher> open_watcher_;
     const procedure<at_directory::watch> watch_;
     const procedure<at_directory::unwatch> unwatch_;
     counter& told_dropped_;  // Reports past the byte limit.
-    std::weak_ptr<directory_ring> ring_;
+    std::weak_ptr<const membership_view> view_;
+    std::weak_ptr<ring_peers> peers_;
 
     std::mutex lock_;  // Never held across a wait or a notification.
     std::uint32_t last_ = 0;

@@ -54,17 +54,20 @@ void directory_core::start() {
 
 void directory_core::start_rest() {
     ring_ = std::make_shared<directory_ring>(on_, options_.ring, gate_, weak_from_this());
-    remote_watches_ = std::make_shared<remote_watches>(
-        on_, options_.limits.bytes, [self = weak_from_this()](watched_change&& change) {
-            if (const auto me = self.lock())
-                (void)me->alone([&] {
-                    // If two resources have the id, this server's
-                    // counts, as in find().
-                    if (!me->registry_.has(change.which.id)) me->note(std::move(change));
-                    return true;
-                });
-        });
-    remote_watches_->start(ring_);
+    remote_watches_ =
+        std::make_shared<remote_watches>(on_, options_.limits.bytes, options_.ring.answer_limit,
+                                         [self = weak_from_this()](watched_change&& change) {
+                                             if (const auto me = self.lock())
+                                                 (void)me->alone([&] {
+                                                     // If two resources have the id, this server's
+                                                     // counts, as in find().
+                                                     if (!me->registry_.has(change.which.id))
+                                                         me->note(std::move(change));
+                                                     return true;
+                                                 });
+                                         });
+    remote_watches_->start(std::shared_ptr<const membership_view>(ring_, &ring_->view()),
+                           std::shared_ptr<ring_peers>(ring_, &ring_->peers()));
     gate_->start();
     const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
         served_.serve(shared_from_this(), name, what, run);
@@ -89,7 +92,7 @@ void directory_core::start_rest() {
         const auto me = self.lock();
         if (!me) return;
         me->close_all_of(who);
-        me->ring_->forget(who);
+        me->ring_->peers().forget(who);
         me->remote_watches_->lose(who);
     });
     ring_->start();
@@ -175,7 +178,7 @@ found_values directory_core::find_long(attribute_view query) {
 }
 
 part_answer directory_core::find_elsewhere(resource_id id, attribute_view query) {
-    return ring_->find(id, query);
+    return ring_->queries().find(id, query);
 }
 
 reply<std::uint32_t> directory_core::search(resource_id context, attribute_view query) {
@@ -217,7 +220,7 @@ void directory_core::gather(const std::shared_ptr<spread>& into, const attribute
     std::uint32_t silent = 1;
     std::unordered_set<std::uint64_t> heard;
     try {
-        silent = ring_->search(query, [&](std::vector<first_answer>&& some) {
+        silent = ring_->queries().search(query, [&](std::vector<first_answer>&& some) {
             // Keep one first answer per server, so that its next ones are asked for once.
             std::erase_if(
                 some, [&](const first_answer& each) { return !heard.insert(each.server).second; });
@@ -228,7 +231,7 @@ void directory_core::gather(const std::shared_ptr<spread>& into, const attribute
             }
             one.unlock();
             for (const first_answer& each : some)
-                ring_->stop(each);
+                ring_->queries().stop(each);
         });
     } catch (const std::exception& why) {
         log(log_level::debug, "directory", "a search of other directories failed",
@@ -264,7 +267,7 @@ next_answer directory_core::next_elsewhere(const search_key& which,
             answer = {false, std::exchange(first.found, {})};
         } else {
             one.unlock();
-            answer = ring_->next(first);
+            answer = ring_->queries().next(first);
             one.lock();
             state->silent += std::exchange(answer.silent, 0);
         }
@@ -298,7 +301,7 @@ void directory_core::stop_search(resource_id context, std::uint32_t search) {
         those.swap(elsewhere->others);
     }
     for (const first_answer& each : those)
-        ring_->stop(each);
+        ring_->queries().stop(each);
 }
 
 found_values directory_core::find_here(const attribute_view& query) {
@@ -434,7 +437,7 @@ void directory_core::tell(resource_id context) {
         try {
             for (const watched_change& each : changes) {
                 if (is_server) {
-                    change_there_.on(whom).post(ring_->self_key(), each.watch, each.what,
+                    change_there_.on(whom).post(ring_->view().key(), each.watch, each.what,
                                                 each.which);
                 } else {
                     change_.on(whom).post(each.watch, each.what, each.which);

@@ -16,13 +16,13 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "directory/membership/ring.hpp"
 #include "directory/protocol/gate.hpp"
 #include "directory/protocol/procedures.hpp"
 #include "directory/protocol/served.hpp"
 #include "directory/queries/remote_searches.hpp"
 #include "directory/queries/remote_watches.hpp"
 #include "directory/resources/registry.hpp"
+#include "directory/server/ring.hpp"
 
 namespace amalgam::detail {
 
@@ -40,7 +40,7 @@ public:
 
     std::size_t contexts() const;
     std::size_t resources() const;
-    std::size_t servers() const { return ring_->size(); }
+    std::size_t servers() const { return ring_->view().size(); }
 
 private:
     /// A connected context, and the notifications still to be sent to it.

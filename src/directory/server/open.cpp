@@ -19,7 +19,7 @@ constexpr const char* has_just_begun = "the directory has just started and has n
 
 reply<resource_id> directory_core::open(attribute_view what) {
     // The first id range may still be pending.
-    if (!ring_->wait_until_ready(options_.ring.answer_limit))
+    if (!ring_->ids().wait_until_ready(options_.ring.answer_limit))
         return {errc::overloaded, has_just_begun, {}};
     return alone([&] { return open_for_caller(what, resource_id::none); });
 }
@@ -45,7 +45,7 @@ resource_id directory_core::open_for_caller(const attribute_view& what, resource
 }
 
 reply<bool> directory_core::reopen(resource_id context, resource_id which, attribute_view what) {
-    if (!ring_->wait_until_ready(options_.ring.answer_limit))
+    if (!ring_->ids().wait_until_ready(options_.ring.answer_limit))
         return {errc::overloaded, has_just_begun, {}};
     if (which != context) {  // So that a stranger cannot make us claim ranges for others'
                              // resources.
@@ -56,7 +56,7 @@ reply<bool> directory_core::reopen(resource_id context, resource_id which, attri
         if (known.code != errc::ok) return known;
     }
     const auto range = static_cast<std::uint32_t>(which) / resource_store::ids_per_range;
-    if (range >= resource_store::ranges || !ring_->own_again(range))
+    if (range >= resource_store::ranges || !ring_->ids().own_again(range))
         return {errc::denied,
                 fmt::format("the id {} does not belong to this directory, which cannot claim it",
                             number(which)),
@@ -189,7 +189,7 @@ void directory_core::drop(resource_id context, const peer& who) {
 }
 
 void directory_core::claim_if_few() {
-    if (registry_.free_ids() < few_ids) ring_->want_range();
+    if (registry_.free_ids() < few_ids) ring_->ids().want();
 }
 
 }  // namespace amalgam::detail

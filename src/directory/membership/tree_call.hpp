@@ -14,7 +14,9 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "directory/membership/ring.hpp"
+#include "directory/membership/peers.hpp"
+#include "directory/membership/runtime.hpp"
+#include "directory/membership/view.hpp"
 
 namespace amalgam::detail {
 
@@ -23,14 +25,14 @@ namespace amalgam::detail {
 /// piece is split again and queried from here; so a piece is given up only after every known server
 /// in it was asked.
 ///
-/// A server is silent if it answers neither the query nor, after a while, a liveness check; slow
+/// A server is silent if it answers neither the query nor, after a while, a ping; slow
 /// ones are waited for. Each piece has its own ULT: all are in flight at once, and no answer is
 /// delayed by another.
 /// Owner:   destruction cancels unanswered calls.
 /// Threads: one, which parks.
 /// `Start`: start(peer, part, within) calls a server, and returns a future. Any thread.
 template <typename Start>
-class directory_ring::asking {
+class tree_call {
     using call =
         std::invoke_result_t<Start&, const peer&, const ring_part&, std::chrono::nanoseconds>;
 
@@ -38,16 +40,21 @@ public:
     using answer = std::conditional_t<std::is_void_v<decltype(std::declval<call&>().get())>,
                                       std::monostate, decltype(std::declval<call&>().get())>;
 
-    asking(directory_ring& ring, const std::vector<delegation>& parts,
-           std::chrono::nanoseconds limit, Start start)
-        : ring_(ring), start_(std::move(start)), deadline_(ring.on_.now() + limit) {
+    tree_call(ring_runtime& runtime, const membership_view& view, ring_peers& peers,
+              const std::vector<delegation>& parts, std::chrono::nanoseconds limit, Start start)
+        : runtime_(runtime),
+          view_(view),
+          peers_(peers),
+          start_(std::move(start)),
+          deadline_(runtime.now() + limit) {
         ask(parts);
     }
-    asking(directory_ring& ring, const ring_part& part, std::chrono::nanoseconds limit, Start start)
-        : asking(ring, ring.cut(part, ring.self_key()), limit, std::move(start)) {}
-    asking(const asking&) = delete;
-    asking& operator=(const asking&) = delete;
-    ~asking() {
+    tree_call(ring_runtime& runtime, const membership_view& view, ring_peers& peers,
+              const ring_part& part, std::chrono::nanoseconds limit, Start start)
+        : tree_call(runtime, view, peers, view.split(part, view.key()), limit, std::move(start)) {}
+    tree_call(const tree_call&) = delete;
+    tree_call& operator=(const tree_call&) = delete;
+    ~tree_call() {
         const cancel_later it_must_not_throw;
         std::deque<ult> all;
         {
@@ -83,14 +90,14 @@ public:
     }
 
 private:
-    std::chrono::nanoseconds left() const { return deadline_ - ring_.on_.now(); }
+    std::chrono::nanoseconds left() const { return deadline_ - runtime_.now(); }
     std::chrono::nanoseconds patience() const { return left() / 8; }
 
     void ask(const std::vector<delegation>& parts) {
         const std::lock_guard one(lock_);
         for (const delegation& each : parts) {
             if (called_off_) return;
-            ults_.push_back(spawn(ring_.on_.pool(), [this, each] { see_to(each); }));
+            ults_.push_back(spawn(runtime_.on.pool(), [this, each] { see_to(each); }));
             ++open_;
         }
     }
@@ -109,15 +116,15 @@ private:
         changed_.set();
     }
     std::optional<answer> ask_one(const delegation& where) {
-        const auto there = ring_.reach(where.who, patience());
+        const auto there = peers_.reach(where.who, patience());
         if (!there) return std::nullopt;
         // Less than the time left here: so that servers further down give up first, and their
         // caller still gets the remaining answers.
         call asked = start_(*there, where.part, left() / 4 * 3);
-        if (!asked.wait_until(ring_.on_.now() + patience())) {
-            auto look = ring_.ping_.on(*there).within(patience()).start(ring_.self_key(), 0);
-            if (!asked.wait_until(ring_.on_.now() + patience()) &&
-                !(look.ready() && look.wait().ok()))
+        if (!asked.wait_until(runtime_.now() + patience())) {
+            auto ping = peers_.ping(*there, patience()).start(view_.key(), 0);
+            if (!asked.wait_until(runtime_.now() + patience()) &&
+                !(ping.ready() && ping.wait().ok()))
                 return std::nullopt;
         }
         if (!asked.wait().ok()) return std::nullopt;
@@ -128,11 +135,8 @@ private:
         }
     }
     void leave_out(const delegation& where) {
-        {
-            const std::lock_guard alone(ring_.lock_);
-            ring_.reached_.erase(where.who);
-        }
-        const auto rest = ring_.cut(where.part, where.who);
+        peers_.drop(where.who);
+        const auto rest = view_.split(where.part, where.who);
         const bool asks_on = left() > std::chrono::nanoseconds(0);
         {
             const std::lock_guard one(lock_);
@@ -141,10 +145,12 @@ private:
         if (asks_on) ask(rest);
     }
 
-    directory_ring& ring_;
+    ring_runtime& runtime_;
+    const membership_view& view_;
+    ring_peers& peers_;
     Start start_;
     const clock::time_point deadline_;
-    mutable std::mutex lock_;  // Never held across a wait.
+    mutable std::mutex lock_;  // Guards what follows. Never held across a wait.
     std::deque<ult> ults_;
     std::deque<answer> answers_;
     std::size_t open_ = 0;

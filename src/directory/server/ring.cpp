@@ -1,0 +1,76 @@
+#include "directory/server/ring.hpp"
+
+#include <exception>
+#include <utility>
+
+namespace amalgam::detail {
+
+directory_ring::directory_ring(engine& on, const ring_options& options,
+                               std::shared_ptr<gate> lets_in, std::weak_ptr<ring_user> here)
+    : runtime_(on, options, std::move(lets_in), std::move(here)),
+      view_(runtime_.random() | 1, on.addresses(), options),
+      peers_(runtime_, view_),
+      news_(runtime_, view_, peers_,
+            {.heard = [this](const std::vector<member>& members) { ids_.hear(members); },
+             .met = [this] { detector_.start(); }}),
+      probes_(runtime_, view_, peers_, news_,
+              [this](std::uint64_t key) { comparing_.compare_with(key); }),
+      comparing_(runtime_, view_, peers_, news_, probes_),
+      ids_(runtime_, view_, peers_, news_, probes_),
+      joining_(runtime_, view_, news_, ids_),
+      detector_(runtime_, view_, news_, probes_, joining_),
+      discovery_(runtime_, view_, joining_),
+      broadcasts_(runtime_, view_, peers_),
+      queries_(runtime_, view_, peers_, broadcasts_),
+      packets_refused_(on.counters().get("directory.packets_refused")),
+      packets_dropped_(on.counters().get("directory.packets_dropped")) {
+    if (options.fanout == 0)
+        throw error(errc::invalid,
+                    "ring_options::fanout is 0, so no server would be asked, expected 1 or more; "
+                    "example: 8");
+}
+
+void directory_ring::start() {
+    const ring_options& options = runtime_.options;
+    runtime_.start(weak_from_this());
+    joining_.start();
+    news_.start();
+    probes_.start();
+    comparing_.start();
+    queries_.start();
+    discovery_.start();
+    broadcasts_.start();
+    if (options.medium) {
+        joining_.check_can_be_reached();
+        options.medium->listen([self = weak_from_this()](const_bytes bytes) {
+            if (const auto me = self.lock()) me->take_packet(bytes);
+        });
+        discovery_.start_announcing();
+    }
+    runtime_.run([this] {
+        joining_.join();
+        // Meet servers heard now before claiming ids they may own.
+        if (runtime_.options.medium && view_.size() == 1)
+            (void)news_.wait_until_met(runtime_.options.claim_time);
+        if (view_.self().ranges.empty()) ids_.want();
+    });
+    if (!options.others.empty()) detector_.start();
+}
+
+// On the medium's thread.
+void directory_ring::take_packet(const_bytes bytes) noexcept {
+    try {
+        auto packet = parse_packet(bytes, *runtime_.guard);
+        if (!packet) return packets_refused_.add();
+        if (packet->from == view_.key()) return;
+        if (packet->what == broadcast_packet::kind::here) {
+            discovery_.hear(std::move(*packet));
+        } else {
+            broadcasts_.hear(std::move(*packet));
+        }
+    } catch (const std::exception&) {
+        packets_dropped_.add();  // Out of memory.
+    }
+}
+
+}  // namespace amalgam::detail
