@@ -25,9 +25,9 @@ namespace amalgam::detail {
 /// piece is split again and queried from here; so a piece is given up only after every known server
 /// in it was asked.
 ///
-/// A server is silent if it answers neither the query nor, after a while, a ping; slow
-/// ones are waited for. Each piece has its own ULT: all are in flight at once, and no answer is
-/// delayed by another.
+/// A server is silent if it answers neither the query nor, after a while, a ping; slow ones are
+/// waited for. Each piece has its own ULT: all are in flight at once, and no answer is delayed by
+/// another.
 /// Owner:   destruction cancels unanswered calls.
 /// Threads: one, which parks.
 /// `Start`: start(peer, part, within) calls a server, and returns a future. Any thread.
