@@ -1,6 +1,7 @@
 #include "directory/membership/discovery.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include <amalgam/core/log.hpp>

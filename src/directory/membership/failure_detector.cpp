@@ -1,5 +1,7 @@
 #include "directory/membership/failure_detector.hpp"
 
+#include <chrono>
+#include <cstddef>
 #include <exception>
 #include <utility>
 

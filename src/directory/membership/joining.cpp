@@ -1,6 +1,7 @@
 #include "directory/membership/joining.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <amalgam/core/log.hpp>

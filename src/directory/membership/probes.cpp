@@ -1,6 +1,7 @@
 #include "directory/membership/probes.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 namespace amalgam::detail {

@@ -1,6 +1,8 @@
 #include "directory/queries/broadcast_queries.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <utility>
 
 #include <amalgam/core/log.hpp>

@@ -1,7 +1,10 @@
 #include "directory/queries/ring_queries.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <exception>
 #include <iterator>
+#include <optional>
 #include <utility>
 #include <vector>
 

@@ -1,7 +1,9 @@
 #include "directory/server/ring.hpp"
 
+#include <cstdint>
 #include <exception>
 #include <utility>
+#include <vector>
 
 namespace amalgam::detail {
 
