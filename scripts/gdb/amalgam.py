@@ -10,7 +10,7 @@ stripped it; functions of a program that was built without -g are shown without 
 import gdb
 from gdb.unwinder import Unwinder, register_unwinder
 
-# A suspended stack, from its pointer up: src/tasks/ult/stack_switch.hpp.
+# A suspended stack, from its pointer up: src/tasks/stacks/switch.hpp.
 SAVED = {"rbp": 0x00, "rip": 0x08}
 FRAME_BYTES = 0x10
 PARKED = 2  # waiter::parked

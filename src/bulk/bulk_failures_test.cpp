@@ -22,7 +22,7 @@
 #include "bulk/bulk_testing.hpp"
 #include "fabric/memory/truncated_file.hpp"
 #include "memory/memory.hpp"
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 // Failures of bulks, and their heap allocations.
 

@@ -5,7 +5,7 @@
 #include <amalgam/rpc/engine.hpp>
 
 #include "memory/memory.hpp"
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 // Heap allocations of a call in steady state: none, on either side.
 

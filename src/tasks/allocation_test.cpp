@@ -26,7 +26,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "memory/memory.hpp"
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 namespace amalgam {
 namespace {

@@ -24,7 +24,7 @@
 #include "inject/protocol/procedures.hpp"
 #include "inject/source/injector_testing.hpp"
 #include "seeded_runs.hpp"
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 namespace amalgam::adversary {
 namespace {

@@ -18,7 +18,7 @@
 
 #include "inject/image/compiled_image.hpp"
 #include "inject/image/contents.hpp"
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 namespace amalgam {
 namespace {

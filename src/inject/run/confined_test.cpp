@@ -9,7 +9,7 @@
 
 #include "inject/link/linked_image.hpp"
 #include "inject/source/injector_testing.hpp"
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 struct dwarf_eh_bases {
     void* text;

@@ -13,7 +13,7 @@
 #include "inject/protocol/procedures.hpp"
 #include "inject/source/injector_testing.hpp"
 #include "inject/target/waiting_messages.hpp"
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 namespace amalgam {
 namespace {

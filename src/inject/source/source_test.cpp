@@ -12,7 +12,7 @@
 
 #include "inject/source/injector_testing.hpp"
 #include "memory/memory.hpp"
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 namespace amalgam {
 namespace {

@@ -11,7 +11,7 @@
 #include <amalgam/ifunc.h>
 
 #include "inject/image/compiled_image.hpp"
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 namespace amalgam {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "tasks/ult/stack_switch.hpp"
+#include "tasks/stacks/switch.hpp"
 
 namespace amalgam::detail {
 

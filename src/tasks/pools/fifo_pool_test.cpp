@@ -22,7 +22,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "tasks/debug/stream_list.hpp"
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 namespace amalgam {
 namespace {

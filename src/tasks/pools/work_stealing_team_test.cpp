@@ -10,7 +10,7 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/work_stealing_team.hpp>
 
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 namespace amalgam {
 namespace {

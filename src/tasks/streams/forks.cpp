@@ -7,13 +7,13 @@
 #include <amalgam/tasks/extension/local.hpp>
 
 #include "tasks/idle/bell.hpp"
+#include "tasks/stacks/memory.hpp"
 #include "tasks/streams/stream.hpp"
 #include "tasks/streams/timer_heap.hpp"
 #include "tasks/ult/block_cache.hpp"
 #include "tasks/ult/core.hpp"
 #include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/registry.hpp"
-#include "tasks/ult/stack_memory.hpp"
 
 namespace amalgam::detail {
 

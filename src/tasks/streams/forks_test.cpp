@@ -28,7 +28,7 @@
 #include <amalgam/tasks/ult_local.hpp>
 
 #include "core/returning_child_testing.hpp"
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 // fork() children while streams run. A child has only one of several threads, which a leak check
 // cannot know.

@@ -5,10 +5,10 @@
 
 #include <sched.h>
 
+#include "tasks/stacks/memory.hpp"
 #include "tasks/streams/stream_loop.hpp"
 #include "tasks/ult/core.hpp"
 #include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/stack_memory.hpp"
 
 namespace amalgam::detail {
 

@@ -22,8 +22,8 @@
 #include <amalgam/tasks/timer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "tasks/stacks/sanitizer.hpp"
 #include "tasks/streams/stream_testing.hpp"
-#include "tasks/ult/sanitizer.hpp"
 
 namespace amalgam {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <new>
 
-#include "tasks/ult/recycler.hpp"
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/recycler.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 namespace amalgam::detail {
 

@@ -15,11 +15,11 @@
 #include <amalgam/tasks/pool.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
-#include "tasks/ult/call_stack.hpp"
+#include "tasks/stacks/call_stack.hpp"
+#include "tasks/stacks/memory.hpp"
+#include "tasks/stacks/recycler.hpp"
 #include "tasks/ult/join_state.hpp"
 #include "tasks/ult/local_values.hpp"
-#include "tasks/ult/recycler.hpp"
-#include "tasks/ult/stack_memory.hpp"
 
 namespace amalgam::detail {
 

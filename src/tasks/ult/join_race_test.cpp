@@ -10,7 +10,7 @@
 #include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 namespace amalgam {
 namespace {

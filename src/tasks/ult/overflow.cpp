@@ -10,9 +10,9 @@
 
 #include <unistd.h>
 
+#include "tasks/stacks/memory.hpp"
 #include "tasks/ult/core.hpp"
 #include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/stack_memory.hpp"
 #include "tasks/ult/thread_store.hpp"
 
 namespace amalgam::detail {

@@ -15,7 +15,7 @@
 
 #include <amalgam/tasks/ult.hpp>
 
-#include "tasks/ult/sanitizer.hpp"
+#include "tasks/stacks/sanitizer.hpp"
 
 namespace amalgam {
 namespace {

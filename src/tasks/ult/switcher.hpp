@@ -5,12 +5,12 @@
 
 #include <amalgam/tasks/parking.hpp>
 
+#include "tasks/stacks/call_stack.hpp"
+#include "tasks/stacks/recycler.hpp"
 #include "tasks/ult/block_cache.hpp"
-#include "tasks/ult/call_stack.hpp"
 #include "tasks/ult/core.hpp"
 #include "tasks/ult/join_state.hpp"
 #include "tasks/ult/ready_work.hpp"
-#include "tasks/ult/recycler.hpp"
 
 namespace amalgam::detail {
 

@@ -5,8 +5,8 @@
 
 #include <cxxabi.h>
 
-#include "tasks/ult/sanitizer.hpp"
-#include "tasks/ult/stack_switch.hpp"
+#include "tasks/stacks/sanitizer.hpp"
+#include "tasks/stacks/switch.hpp"
 
 namespace amalgam::detail {
 

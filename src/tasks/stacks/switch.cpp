@@ -1,4 +1,4 @@
-#include "tasks/ult/stack_switch.hpp"
+#include "tasks/stacks/switch.hpp"
 
 #if defined(__x86_64__) && defined(__ELF__)
 

@@ -1,4 +1,4 @@
-#include "tasks/ult/stack_memory.hpp"
+#include "tasks/stacks/memory.hpp"
 
 #include <atomic>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "tasks/ult/recycler.hpp"
+#include "tasks/stacks/recycler.hpp"
 
 namespace amalgam::detail {
 

@@ -1,4 +1,4 @@
-#include "tasks/ult/stack_memory.hpp"
+#include "tasks/stacks/memory.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -16,8 +16,8 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "tasks/stacks/sanitizer.hpp"
 #include "tasks/ult/block_cache.hpp"
-#include "tasks/ult/sanitizer.hpp"
 
 namespace amalgam::detail {
 namespace {
