@@ -190,7 +190,7 @@ public:
     void on_message(message& arrived) noexcept override {
         parsed_message parsed;
         if (parse(arrived.bytes(), parsed) != nullptr) return;
-        for (const_bytes ids = loans_of(parsed.extras); ids.size() >= 8; ids = ids.subspan(8))
+        for (const_bytes ids = loans_in(parsed.extras); ids.size() >= 8; ids = ids.subspan(8))
             remember(lent_, load_le<std::uint64_t>(ids.data()));
         if (const auto elsewhere = elsewhere_in(parsed.extras)) remember(keys_, elsewhere->key);
         find_key(parsed.body);
@@ -689,9 +689,9 @@ INSTANTIATE_TEST_SUITE_P(tcp, rpc_adversary, testing::Values(false));
 bool is_at_rest(engine& victim, world& in) {
     auto looked = victim.spawn([&victim] {
         engine_core& core = victim.core();
-        return core.serves().running() == 0 && core.lending().size().value() == 0 &&
-               core.lending().borrowed_bytes().value() == 0 && core.calls().pending() == 0 &&
-               core.moves().is_at_rest() && core.out().queued() == 0;
+        return core.server().running() == 0 && core.loans().size().value() == 0 &&
+               core.loans().borrowed_bytes().value() == 0 && core.caller().pending() == 0 &&
+               core.transfers().is_at_rest() && core.outbox().queued() == 0;
     });
     return in.get(looked);
 }
@@ -718,7 +718,7 @@ TEST_P(rpc_adversary, a_peer_that_lies_harms_nobody_else_and_leaves_nothing_behi
                     expect_good_client_is_served(*client, victim->address(),
                                                  1 + dice.below(large_bytes));
                 }
-                ASSERT_LE(victim->core().lending().borrowed_bytes().value(), 2'000'000u);
+                ASSERT_LE(victim->core().loans().borrowed_bytes().value(), 2'000'000u);
             }
         }
         for (future<void>& each : asked)

@@ -7,7 +7,6 @@
 
 #include "rpc/call/extras.hpp"
 #include "rpc/call/server.hpp"
-#include "rpc/engine/core.hpp"
 #include "rpc/memory/elsewhere.hpp"
 
 namespace amalgam::detail {
@@ -53,8 +52,7 @@ void answer_record::frame_item(std::shared_ptr<event>& returned) {
 
 void answer_record::pack(status what, message_kind kind, std::shared_ptr<event>* returned) {
     std::uint8_t flags = call.owner().answer_flags(call.flags(), what);
-    if (values.values.size() > call.owner().core().eager_bytes(to) && !call.one_way())
-        [[unlikely]] {
+    if (values.values.size() > call.owner().eager_bytes(to) && !call.one_way()) [[unlikely]] {
         leave_elsewhere((flags & wire_flag::checked) != 0, returned);
     }
     if (!values.lends.empty()) [[unlikely]]
@@ -75,7 +73,7 @@ void answer_record::pack(status what, message_kind kind, std::shared_ptr<event>*
 }
 
 void answer_record::leave_elsewhere(bool checked, std::shared_ptr<event>* returned) {
-    engine_core& core = call.owner().core();
+    engine_core& core = call.owner().context().core();
     if (returned != nullptr) *returned = std::make_shared<event>();
     auto held = std::make_shared<lent_values>(core, std::move(values.values), to,
                                               returned != nullptr ? *returned : nullptr);
@@ -89,7 +87,7 @@ void answer_record::on_sent(completion& self, status what, std::size_t) noexcept
     auto& answer = static_cast<answer_record&>(self);
     answer.where = outgoing::at::nowhere;
     if (!what.ok() && !answer.values.lends.empty()) {
-        answer.call.owner().core().lending().withdraw(answer.to, answer.values.lends);
+        answer.call.owner().loans().withdraw(answer.to, answer.values.lends);
     }
     answer.has_left(answer);
 }
@@ -100,8 +98,8 @@ void answer_record::run_send(work_unit& self) noexcept {
 }
 
 void waited_answer::send() noexcept {
-    engine_core& core = call.owner().core();
-    if (core.on_owner()) {
+    engine_context& context = call.owner().context();
+    if (context.on_owner()) {
         if (call.owner().send_answer(*this)) return;
         waiter me;
         me.waits_for("rpc answer to be sent");
@@ -111,7 +109,7 @@ void waited_answer::send() noexcept {
         waiter me;
         me.waits_for("rpc answer to be sent");
         who = &me;
-        if (core.hand_over(*this)) me.park();
+        if (context.hand_over(*this)) me.park();
     }
 }
 

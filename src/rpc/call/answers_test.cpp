@@ -197,7 +197,7 @@ TEST(responder, learns_of_a_cancel_and_answers_to_nobody) {
     two.net.run_until_idle();
     held.reset();
     EXPECT_EQ(counters_of(two.client)["rpc.late_replies"], 0u);
-    EXPECT_EQ(two.server.core().serves().running(), 0u);
+    EXPECT_EQ(two.server.core().server().running(), 0u);
 }
 
 TEST(responder, a_cancel_ends_what_its_handler_waits_for_while_that_runs) {
@@ -223,7 +223,7 @@ TEST(responder, a_cancel_ends_what_its_handler_waits_for_while_that_runs) {
     EXPECT_TRUE(kept.front().call().canceled());
     kept.front()(1);
     two.net.run_until_idle();
-    EXPECT_EQ(two.server.core().serves().running(), 0u);
+    EXPECT_EQ(two.server.core().server().running(), 0u);
 }
 
 TEST(responder, outlives_its_engine) {
@@ -316,7 +316,7 @@ TEST(cancel, a_deadline_that_passed_ends_what_the_handler_waits_for) {
     auto slow = two.client.procedure<void()>("slow").on(two.there()).within(5ms);
     EXPECT_EQ(two.in_client([&] { return slow.try_call().code().code; }), errc::timed_out);
     EXPECT_TRUE(ended);
-    EXPECT_EQ(two.server.core().serves().running(), 0u);
+    EXPECT_EQ(two.server.core().server().running(), 0u);
 }
 
 // ---- retries
@@ -414,13 +414,13 @@ TEST(retry, a_call_that_has_paused_is_counted_as_one_until_its_end) {
     auto f = client.procedure<void()>("f", {.idempotent = true}).on("loop://nobody");
     future<void> first = f.retrying(3, 10ms).start(), second = f.retrying(3, 1h).start();
     net.run_for(5ms);
-    EXPECT_EQ(client.core().calls().pending(), 2u);
+    EXPECT_EQ(client.core().caller().pending(), 2u);
     net.run_for(1s);
     EXPECT_FALSE(first.wait().ok());
-    EXPECT_EQ(client.core().calls().pending(), 1u);
+    EXPECT_EQ(client.core().caller().pending(), 1u);
     second.cancel();
     EXPECT_EQ(second.wait(), errc::canceled);
-    EXPECT_EQ(client.core().calls().pending(), 0u);
+    EXPECT_EQ(client.core().caller().pending(), 0u);
     EXPECT_EQ(counters_of(client)["rpc.retried"], 2u);
 }
 

@@ -10,8 +10,8 @@
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "rpc/call/caller.hpp"
 #include "rpc/call/extras.hpp"
-#include "rpc/engine/core.hpp"
 
 namespace amalgam::detail {
 
@@ -25,13 +25,7 @@ struct handed_one_way final : work_unit {
 
     static void run_it(work_unit& self) noexcept {
         auto& me = static_cast<handed_one_way&>(self);
-        engine_core& core = *me.message.core;
-        core.taken_over();
-        if (peer_state* const there = core.way_to(me.message.to)) {
-            if (!core.calls().post(*there, me.message)) core.calls().lost_one_way();
-        } else {
-            core.calls().lost_one_way();
-        }
+        caller_of(*me.message.core).post_handed(me.message);
         destroy(me);
     }
     static void destroy(handed_one_way& self) noexcept {
@@ -46,10 +40,10 @@ struct handed_one_way final : work_unit {
 };
 
 /// Whether calls of this target need dress_call().
-bool needs_dress(const engine_core& core, const call_target& target,
+bool needs_dress(const call_settings& settings, const call_target& target,
                  const call_context* serving) noexcept {
     return target.trace || (serving != nullptr && serving->trace() != nullptr) ||
-           !core.interceptors(target.what->library).empty();
+           !settings.interceptors(target.what->library).empty();
 }
 
 constexpr std::string_view peer_is_gone = "the peer is gone; look up its address again";
@@ -61,16 +55,9 @@ constexpr std::string_view peer_is_gone = "the peer is gone; look up its address
 
 }  // namespace
 
-core_reference::core_reference(engine_core& core) noexcept : kept_alive_(core) {
-    core.add_reference();
-}
-core_reference::~core_reference() {
-    kept_alive_.drop_reference();
-}
-
 call_record::call_record(const call_target& target)
     : outgoing(&call_record::on_sent),
-      arguments(&target.core->buffers()),
+      arguments(&context_of(*target.core).buffers()),
       core_(target.core),
       what_(target.what),
       target_(&target),
@@ -84,7 +71,7 @@ call_record::~call_record() = default;
 
 void call_record::submit_in_turn() noexcept {
     try {
-        if (to && to.owner() == core_) core_->admit(to);
+        if (to && to.owner() == core_) caller_of(*core_).admit(to);
     } catch (...) {
         return refuse(thrown_here("waiting for room in the queue"));
     }
@@ -93,21 +80,22 @@ void call_record::submit_in_turn() noexcept {
 
 void call_record::submit() noexcept {
     const call_context* const serving = call_context::try_current();
-    deadline_ = core_->deadline_after(target_->timeout, serving);
-    const auto begin = [this]() noexcept {
+    caller& by = caller_of(*core_);
+    engine_context& context = by.context();
+    deadline_ = context.deadline_after(target_->timeout, serving);
+    const auto begin = [&]() noexcept {
         // On the stream: its driver calls settle().
-        if (execution_stream::current() == &core_->stream()) return core_->calls().begin(*this);
-        if (core_->on_owner()) {
-            engine_core& core = *core_;
-            core.calls().begin(*this);  // This may be gone afterwards.
-            return core.settle_idle();
+        if (execution_stream::current() == &context.stream()) return by.begin(*this);
+        if (context.on_owner()) {
+            by.begin(*this);  // This may be gone afterwards.
+            return context.settle_idle();
         }
-        if (core_->hand_over(submit_.emplace(&call_record::run_submit, *this))) return;
-        refuse({{errc::closed}, core_->why_closed()});
+        if (context.hand_over(submit_.emplace(&call_record::run_submit, *this))) return;
+        refuse({{errc::closed}, context.why_closed()});
     };
     if (target_->attempts > 1 || window != 0 || !loans_.empty() ||
-        arguments.size() > core_->eager_bytes(to) || needs_dress(*core_, *target_, serving))
-        [[unlikely]] {
+        arguments.size() > by.outbox().eager_bytes(to) ||
+        needs_dress(by.settings(), *target_, serving)) [[unlikely]] {
         const core_reference alive(*core_);  // An interceptor may destroy the engine.
         try {
             dress(serving);
@@ -120,11 +108,12 @@ void call_record::submit() noexcept {
 }
 
 void call_record::dress(const call_context* serving) {
+    caller& by = caller_of(*core_);
     extras_.reset(new call_extras);
-    extras_->wire = dress_call(*core_, *target_, false, deadline_, serving);
-    if (!core_->interceptors(what_->library).empty()) {
+    extras_->wire = dress_call(by.settings(), *target_, false, deadline_, serving);
+    if (!by.settings().interceptors(what_->library).empty()) {
         extras_->watched = true;
-        extras_->began = core_->now();
+        extras_->began = by.context().now();
     }
     if (!loans_.empty()) add_loans(extras_->wire, loans_);
     if (window != 0) {
@@ -132,17 +121,17 @@ void call_record::dress(const call_context* serving) {
         store_le(items, window);
         add_extra(extras_->wire, extra::window, items);
     }
-    if (arguments.size() > core_->eager_bytes(to)) {
-        to = core_->way_now(to);
+    if (arguments.size() > by.outbox().eager_bytes(to)) {
+        to = by.way_now(to);
         const mutable_bytes all(const_cast<std::byte*>(arguments.bytes().data()), arguments.size());
         extras_->arguments = std::make_unique<exposure>(*core_, scatter(&all, 1), access::read, to);
         add_elsewhere(extras_->wire, extras_->arguments->key(to.port()), arguments.bytes(),
-                      core_->adds_checksums());
+                      by.settings().checksums);
     }
     if (target_->attempts == 1) return;
     extras_->attempts_left = target_->attempts - 1u;
     extras_->pause = target_->pause;
-    core_->on_stream([&] { extras_->address = core_->looked_up_at(to); });
+    extras_->address = by.looked_up_at(to);
 }
 
 /// Exposes rendezvous arguments again, through the port of the current path.
@@ -157,7 +146,8 @@ void call_record::show_arguments() {
 /// Ends a call that the engine's stream has not seen yet.
 void call_record::refuse(const failure& wrong) noexcept {
     if (extras_ != nullptr && extras_->watched) {
-        tell_called(*core_, *what_, to, wrong.what, core_->now() - extras_->began);
+        caller& by = caller_of(*core_);
+        tell_called(by.settings(), *what_, to, wrong.what, by.context().now() - extras_->began);
     }
     why = in_words(wrong.what, [&] {
         return fmt::format("call of \"{}\": {}", printable_name(what_->name), wrong.sentence);
@@ -172,28 +162,28 @@ void drop_extras::operator()(call_extras* which) const noexcept {
 
 void call_record::request_cancel() noexcept {
     // A value being deserialized may cancel its call, which is then in use below us.
-    if (core_->on_owner() && !core_->is_busy()) {
-        engine_core& core = *core_;
-        core.calls().cancel(*this);
-        return core.settle_idle();
+    engine_context& context = context_of(*core_);
+    if (context.on_owner() && !context.is_busy()) {
+        caller_of(*core_).cancel(*this);
+        return context.settle_idle();
     }
     // If the engine has ended, so has this call.
-    if (!core_->hand_over(cancel_.emplace(&call_record::run_cancel, *this))) release();
+    if (!context.hand_over(cancel_.emplace(&call_record::run_cancel, *this))) release();
 }
 
 void call_record::run_submit(work_unit& self) noexcept {
     call_record& call = static_cast<errand&>(self).call;
-    call.core_->calls().begin(call);
+    caller_of(*call.core_).begin(call);
 }
 
 void call_record::run_cancel(work_unit& self) noexcept {
     call_record& call = static_cast<errand&>(self).call;
-    call.core_->calls().cancel(call);
+    caller_of(*call.core_).cancel(call);
 }
 
 void call_record::on_sent(completion& self, status what, std::size_t) noexcept {
     auto& call = static_cast<call_record&>(self);
-    call.core_->calls().sent(call, what);
+    caller_of(*call.core_).sent(call, what);
 }
 
 void call_record::raise() const {
@@ -201,14 +191,15 @@ void call_record::raise() const {
 }
 
 void waited_call::wait() {
-    core_->check_may_wait();
+    engine_context& context = context_of(*core_);
+    context.check_may_wait();
     who_.waits_for("rpc reply");
     submit();
-    core_->wait_for_end(who_, [this] { core_->calls().cancel_waited(*this); });
+    context.wait_for_end(who_, [this] { caller_of(*core_).cancel_waited(*this); });
 }
 
 buffer_pool* one_way::pool_of(const call_target& target) {
-    return &target.core->buffers();
+    return &context_of(*target.core).buffers();
 }
 
 bool one_way::may_hold(const const_bytes& last) const {
@@ -229,16 +220,17 @@ void one_way::hold(std::shared_ptr<const void> owner, const rest_of_message& las
 }
 
 std::size_t one_way::most_in_message() const {
-    const std::size_t whole = target_.core->max_message_bytes(target_.to);
+    const std::size_t whole = caller_of(*target_.core).outbox().max_message_bytes(target_.to);
     const std::size_t overhead = request_bytes + target_.what->wire_text.size() + max_extras_bytes;
     return whole - std::min(whole, overhead);
 }
 
 void one_way::send_elsewhere(std::vector<std::byte>& extras) {
     engine_core& core = *target_.core;
-    const peer way = core.way_now(target_.to);
+    caller& by = caller_of(core);
+    const peer way = by.way_now(target_.to);
     auto values = std::make_shared<lent_values>(core, std::move(arguments), way);
-    add_elsewhere(extras, values->key(way.port()), values->bytes(), core.adds_checksums());
+    add_elsewhere(extras, values->key(way.port()), values->bytes(), by.settings().checksums);
     const origin between{&core, target_.to, &loans_, nullptr};
     const std::size_t bytes = values->bytes().size();
     lend(&between, std::move(values), bytes);
@@ -246,47 +238,47 @@ void one_way::send_elsewhere(std::vector<std::byte>& extras) {
 
 void one_way::send() {
     engine_core& core = *target_.core;
+    caller& by = caller_of(core);
+    engine_context& context = by.context();
     if (!target_.to || target_.to.owner() != &core) {
         cannot_post(
             target_, errc::invalid,
             "the peer is empty or belongs to another engine; get one from engine::lookup()");
     }
     const call_context* const serving = call_context::try_current();
-    const clock::time_point deadline = core.deadline_after(target_.timeout, serving);
+    const clock::time_point deadline = context.deadline_after(target_.timeout, serving);
     std::vector<std::byte> extras;
     std::optional<core_reference> alive;
-    if (needs_dress(core, target_, serving)) {
+    if (needs_dress(by.settings(), target_, serving)) {
         alive.emplace(core);  // An interceptor may destroy the engine.
-        extras = dress_call(core, target_, true, deadline, serving);
+        extras = dress_call(by.settings(), target_, true, deadline, serving);
     }
     // Calls that fit a message are sent as one, so that they stay in order.
     if (held_.owner == nullptr && arguments.size() > most_in_message()) send_elsewhere(extras);
     if (!loans_.empty()) add_loans(extras, loans_);
-    core.admit(target_.to);
+    by.admit(target_.to);
     one_way_message message(target_, deadline);
     message.arguments = arguments.bytes();
     message.extras = extras;
     message.held = std::move(held_);
     message.loans = &loans_;
-    if (core.on_owner()) {
-        peer_state* const there = core.way_to(target_.to);
+    if (context.on_owner()) {
+        peer_state* const there = by.way_to(target_.to);
         if (there == nullptr) {
-            cannot_post(target_, core.why_lost(target_.to).code, peer_is_gone);
+            cannot_post(target_, by.why_lost(target_.to).code, peer_is_gone);
         }
-        if (!core.calls().post(*there, message)) {
-            if (!core.calls().is_closed()) {
+        if (!by.post(*there, message)) {
+            if (!by.is_closed()) {
                 cannot_post(target_, errc::no_memory, "out of memory");
             }
-            cannot_post(target_, errc::closed, core.why_closed());
+            cannot_post(target_, errc::closed, context.why_closed());
         }
         return;
     }
-    if (core.is_lost(target_.to)) {
-        status why;
-        core.on_stream([&] { why = core.why_lost(target_.to); });
-        cannot_post(target_, why.code, peer_is_gone);
+    if (by.is_lost(target_.to)) {
+        cannot_post(target_, by.why_lost(target_.to).code, peer_is_gone);
     }
-    buffer held = core.buffers().take(sizeof(handed_one_way) + arguments.size());
+    buffer held = context.buffers().take(sizeof(handed_one_way) + arguments.size());
     std::byte* const home = held.data();
     auto* const handed = ::new (home) handed_one_way(std::move(held), target_, deadline);
     std::byte* const bytes = home + sizeof(handed_one_way);
@@ -297,11 +289,11 @@ void one_way::send() {
     handed->message.held = std::move(message.held);
     handed->loans = std::move(loans_);
     handed->message.loans = &handed->loans;
-    core.handing_one_way();
-    if (core.hand_over(*handed)) return;
-    core.taken_over();
+    by.handing_one_way();
+    if (context.hand_over(*handed)) return;
+    by.taken_back();
     handed_one_way::destroy(*handed);
-    cannot_post(target_, errc::closed, core.why_closed());
+    cannot_post(target_, errc::closed, context.why_closed());
 }
 
 void require_idempotent(const call_target& target) {
@@ -312,14 +304,6 @@ void require_idempotent(const call_target& target) {
                     "already: mark the procedure idempotent if running it twice is harmless; "
                     "example: procedure<int(int)>(\"{0}\", {{.idempotent = true}})",
                     printable_name(target.what->name)));
-}
-
-encoding encoding_of(const engine_core& core) noexcept {
-    return core.encodes_as();
-}
-
-peer look_up(engine_core& core, std::string_view address) {
-    return core.lookup(address).value();
 }
 
 }  // namespace amalgam::detail

@@ -9,7 +9,8 @@
 #include <amalgam/core/detail/printable.hpp>
 
 #include "rpc/call/extras.hpp"
-#include "rpc/engine/core.hpp"
+#include "rpc/call/result_fetch.hpp"
+#include "rpc/call/server.hpp"
 
 namespace amalgam::detail {
 
@@ -110,12 +111,12 @@ void caller::detach(call_record& call) noexcept {
 }
 
 void caller::begin(call_record& call) noexcept {
-    if (closed_ || call.canceled_early_ || call.to.owner() != &core_) [[unlikely]]
+    if (closed_ || call.canceled_early_ || !context_.owns(call.to)) [[unlikely]]
         return refuse(call);
     peer_state* there = peers_.find(call.to);
     if (there == nullptr) there = turn(call);
-    if (there == nullptr) return fail_unsent(call, core_.why_lost(call.to));
-    if (call.deadline_ != clock::time_point::max() && core_.now() >= call.deadline_) {
+    if (there == nullptr) return fail_unsent(call, addresses_.why_lost(call.to));
+    if (call.deadline_ != clock::time_point::max() && context_.now() >= call.deadline_) {
         return fail_unsent(call, {errc::timed_out}, "the deadline passed before the call was sent");
     }
     if (!take_slot(call)) return fail_unsent(call, {errc::no_memory});
@@ -124,14 +125,14 @@ void caller::begin(call_record& call) noexcept {
     call.previous_pending_ = nullptr;
     call.next_pending_ = std::exchange(there->pending, &call);
     if (call.next_pending_ != nullptr) call.next_pending_->previous_pending_ = &call;
-    if (!call.loans_.empty() && !core_.lending().keep(there->name, call.loans_)) {
+    if (!call.loans_.empty() && !loans_.keep(there->name, call.loans_)) {
         return end(call, {errc::no_memory});
     }
     frame(*there, call);
     if (call.deadline_ != clock::time_point::max()) {
         arm(call, call.deadline_, [](timer& self) noexcept {
             call_record& late = *static_cast<deadline_timer&>(self).call;
-            caller& calls = late.core_->calls();
+            caller& calls = caller_of(*late.core_);
             calls.counts_.timed_out.add();
             calls.give_up(late, {errc::timed_out});
         });
@@ -143,9 +144,9 @@ void caller::begin(call_record& call) noexcept {
 /// now at that address.
 peer_state* caller::turn(call_record& call) noexcept {
     try {
-        peer_state* there = core_.way_to(call.to);
+        peer_state* there = routes_.way_to(call.to);
         if (there == nullptr && call.extras_ != nullptr && !call.extras_->address.empty()) {
-            const result<peer> again = core_.route_to(call.extras_->address);
+            const result<peer> again = addresses_.find(call.extras_->address);
             if (again) there = peers_.find(*again);
         }
         if (there == nullptr) return nullptr;
@@ -160,11 +161,11 @@ peer_state* caller::turn(call_record& call) noexcept {
 void caller::frame(peer_state& there, call_record& call) noexcept {
     std::uint32_t left = 0;
     if (call.deadline_ != clock::time_point::max()) {
-        left = to_microseconds(call.deadline_ - core_.now());
+        left = to_microseconds(call.deadline_ - context_.now());
     }
     call.naming_ = !there.verified(call.what_->index);
     const const_bytes extras = call.extras_ != nullptr ? call.extras_->wire : const_bytes{};
-    call.checked_ = core_.adds_checksums();
+    call.checked_ = settings_.checksums;
     const std::uint8_t flags =
         request_flags(call.naming_, extras, call.urgent, call.xdr_, call.checked_);
     std::byte* const header = call.arguments.front(request_bytes);
@@ -189,7 +190,7 @@ void caller::frame(peer_state& there, call_record& call) noexcept {
 }
 
 void caller::arm(call_record& call, clock::time_point when, void (*then)(timer&) noexcept) {
-    call.timer_.emplace(core_.stream(), then);
+    call.timer_.emplace(context_.stream(), then);
     call.timer_->call = &call;
     call.timer_->arm(when);
 }
@@ -204,11 +205,11 @@ void caller::fail_unsent(call_record& call, status what, std::string_view text) 
 
 /// The call is in no list, and the port has released it.
 void caller::finish(call_record& call) noexcept {
-    const engine_core::busy callbacks_run(core_);
+    const engine_context::busy callbacks_run(context_);
     if (call.extras_ != nullptr && !finish_extras(call)) [[unlikely]]
         return;
     call.over();
-    if (!core_.driven()) core_.stay_in_parent();  // If driven, the child may be the caller.
+    if (!context_.driven()) context_.stay_in_parent();  // If driven, the child may be the caller.
 }
 
 [[gnu::noinline]] bool caller::finish_extras(call_record& call) noexcept {
@@ -217,7 +218,8 @@ void caller::finish(call_record& call) noexcept {
     }
     if (!call.why.what.ok() && try_again_later(call)) return false;
     if (call.extras_->watched) {
-        tell_called(core_, *call.what_, call.to, call.why.what, core_.now() - call.extras_->began);
+        tell_called(settings_, *call.what_, call.to, call.why.what,
+                    context_.now() - call.extras_->began);
     }
     call.extras_->arguments.reset();
     return true;
@@ -232,7 +234,7 @@ void caller::end(call_record& call, status what, std::string_view text) noexcept
     call.ended_ = true;
     if (call.where == outgoing::at::nowhere) {
         finish(call);
-        core_.look_whether_quiet();
+        context_.look_whether_quiet();
     } else if (!what.ok()) {
         out_.withdraw(call);  // sent() will call over().
     }
@@ -241,7 +243,7 @@ void caller::end(call_record& call, status what, std::string_view text) noexcept
 void caller::explain(call_record& call, status what, std::string_view text) noexcept {
     call.why = in_words(what, [&] {
         std::string own;
-        const std::string_view reason = core_.reason(call.to, what);
+        const std::string_view reason = addresses_.reason(call.to, what);
         if (text.empty() && !reason.empty()) {
             text = own = fmt::format("{} ({})", advice(what.code), reason);
         } else if (text.empty() && what == errc::timed_out && call.window != 0) {
@@ -249,16 +251,16 @@ void caller::explain(call_record& call, status what, std::string_view text) noex
         }
         if (text.empty()) text = advice(what.code);
         return fmt::format("call of \"{}\" at {}: {}", printable_name(call.what_->name),
-                           core_.text_of(call.to), text);
+                           addresses_.text_of(call.to), text);
     });
 }
 
 void caller::sent(call_record& call, status what) noexcept {
     call.where = outgoing::at::nowhere;
-    if (!what.ok() && !call.loans_.empty()) core_.lending().withdraw(call.to, call.loans_);
+    if (!what.ok() && !call.loans_.empty()) loans_.withdraw(call.to, call.loans_);
     if (call.ended_) {
         finish(call);
-        core_.look_whether_quiet();
+        context_.look_whether_quiet();
     } else if (!what.ok()) {
         end(call, what);
     }
@@ -291,7 +293,7 @@ void caller::give_up(call_record& call, status what, std::string_view text) noex
     std::byte bytes[cancel_bytes];
     write_cancel(bytes);
     if (out_.send_copy(there, id, {bytes}) || closed_) return;
-    there.name.is_self() ? core_.serves().on_cancel(there, id) : core_.end_untold(there);
+    there.name.is_self() ? server_.on_cancel(there, id) : out_.end_untold(there);
 }
 
 void caller::send_credit(call_record& call, std::uint32_t items) noexcept {
@@ -300,8 +302,7 @@ void caller::send_credit(call_record& call, std::uint32_t items) noexcept {
     write_credit(bytes, items);
     peer_state& there = *call.callee_;
     if (out_.send_copy(there, call.id_, {bytes}) || closed_) return;
-    there.name.is_self() ? core_.serves().on_credit(there, call.id_, items)
-                         : core_.end_untold(there);
+    there.name.is_self() ? server_.on_credit(there, call.id_, items) : out_.end_untold(there);
 }
 
 bool caller::post(peer_state& there, one_way_message& message) noexcept {
@@ -309,11 +310,11 @@ bool caller::post(peer_state& there, one_way_message& message) noexcept {
     const remote_procedure& what = *message.what;
     std::uint32_t left = 0;
     if (message.deadline != clock::time_point::max()) {
-        left = to_microseconds(message.deadline - core_.now());
+        left = to_microseconds(message.deadline - context_.now());
     }
     const bool naming = !there.verified(what.index);
     const const_bytes names = naming ? as_bytes(what.wire_text) : const_bytes{};
-    const bool checked = core_.adds_checksums();
+    const bool checked = settings_.checksums;
     std::byte header[request_bytes];
     write_request(header, {.kind = message_kind::one_way,
                            .flags = request_flags(naming, message.extras, message.urgent,
@@ -323,7 +324,7 @@ bool caller::post(peer_state& there, one_way_message& message) noexcept {
                            .procedure = what.id});
     counts_.one_ways.add();
     const bool lends = message.loans != nullptr && !message.loans->empty();
-    if (lends && !core_.lending().keep(there.name, *message.loans)) return false;
+    if (lends && !loans_.keep(there.name, *message.loans)) return false;
     const const_bytes pieces[] = {header, message.extras, names, message.arguments,
                                   message.held.bytes};
     const auto sum = checked ? checksum_of(pieces) : std::array<std::byte, checksum_bytes>{};
@@ -332,7 +333,7 @@ bool caller::post(peer_state& there, one_way_message& message) noexcept {
                                        .held = std::move(message.held),
                                        .behind = const_bytes(sum).first(checked ? sum.size() : 0),
                                        .counts_loss = &counts_.one_ways_lost});
-    if (lends && !taken) core_.lending().withdraw(there.name, *message.loans);
+    if (lends && !taken) loans_.withdraw(there.name, *message.loans);
     return taken;
 }
 
@@ -361,7 +362,7 @@ bool caller::try_again_later(call_record& call) noexcept {
                           why == errc::unavailable || why == errc::unreachable ||
                           why == errc::disconnected;
     if (!may_pass || more.attempts_left == 0 || closed_) return false;
-    const clock::time_point now = core_.now();
+    const clock::time_point now = context_.now();
     if (call.deadline_ != clock::time_point::max() && more.pause >= call.deadline_ - now) {
         return false;
     }
@@ -374,7 +375,7 @@ bool caller::try_again_later(call_record& call) noexcept {
     ++pending_;
     arm(call, now + more.pause, [](timer& self) noexcept {
         call_record& waits = *static_cast<deadline_timer&>(self).call;
-        waits.core_->calls().try_again(waits);
+        caller_of(*waits.core_).try_again(waits);
     });
     more.pause = more.pause < std::chrono::minutes(1) ? 2 * more.pause : more.pause;
     return true;

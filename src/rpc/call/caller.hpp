@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -9,12 +10,19 @@
 #include <amalgam/core/counter.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 
+#include "rpc/call/call_settings.hpp"
+#include "rpc/call/remote_procedures.hpp"
+#include "rpc/context/engine_context.hpp"
+#include "rpc/memory/loans.hpp"
 #include "rpc/peers/known_peers.hpp"
 #include "rpc/peers/outbox.hpp"
+#include "rpc/peers/peer_addresses.hpp"
+#include "rpc/peers/routes.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
 
+class server;
 class stream_call;
 struct values_elsewhere;
 
@@ -60,11 +68,43 @@ struct one_way_message {
 /// of its peer, or the end of the engine. An id combines a slot with the slot's generation, so a
 /// late reply never reaches another call.
 ///
-/// Threads: the engine's stream.
+/// Threads: as stated per group of members.
 class caller {
 public:
-    caller(engine_core& core, known_peers& peers, outbox& out) noexcept
-        : core_(core), peers_(peers), out_(out) {}
+    /// `own`: serves calls to ourselves.
+    caller(engine_context& context, const call_settings& settings, known_peers& peers,
+           route_table& routes, peer_addresses& addresses, detail::outbox& out, loans& lent,
+           remote_procedures& procedures, server& own) noexcept
+        : context_(context),
+          settings_(settings),
+          peers_(peers),
+          routes_(routes),
+          addresses_(addresses),
+          out_(out),
+          loans_(lent),
+          procedures_(procedures),
+          server_(own) {}
+
+    // ---- any thread: before a call is on the stream
+
+    engine_context& context() noexcept { return context_; }
+    const call_settings& settings() const noexcept { return settings_; }
+    /// For the sizes of messages.
+    const detail::outbox& outbox() const noexcept { return out_; }
+    /// Waits until the queue to `there` is below its limit.
+    void admit(const peer& there);
+    /// The peer; if that path is lost, another one to the same engine, if any.
+    peer way_now(const peer& to);
+    /// See peer_addresses.
+    std::string looked_up_at(const peer& who);
+    status why_lost(const peer& who);
+    /// Recently lost, with no other path left: a hint, which may miss one.
+    bool is_lost(const peer& who) const noexcept { return addresses_.lost().given_up(who); }
+    /// Counts one-way calls of other threads until post_handed(), or until taken back.
+    void handing_one_way() noexcept { handed_over_.fetch_add(1, std::memory_order_relaxed); }
+    void taken_back() noexcept { handed_over_.fetch_sub(1, std::memory_order_relaxed); }
+
+    // ---- the stream only
 
     void begin(call_record& call) noexcept;
     void cancel(call_record& call) noexcept;
@@ -72,11 +112,13 @@ public:
     void cancel_waited(call_record& call) noexcept;
     void on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept;
     void send_credit(call_record& call, std::uint32_t items) noexcept;
+    /// Where messages to the peer go now; null: it is lost.
+    peer_state* way_to(const peer& to) noexcept { return routes_.way_to(to); }
     /// Sends a one-way call. False: the engine is stopped, or out of memory.
     bool post(peer_state& there, one_way_message& message) noexcept;
+    /// The same for one of another thread; if it cannot be sent, nobody is left to tell.
+    void post_handed(one_way_message& message) noexcept;
     bool is_closed() const noexcept { return closed_; }
-    /// Counts a one-way call that was not sent, with nobody left to tell.
-    void lost_one_way() noexcept { counts_.one_ways_lost.add(); }
 
     void on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept;
     /// The result of a call, or the next value of its stream, was fetched; or why that failed.
@@ -135,15 +177,24 @@ private:
     void try_again(call_record& call) noexcept;
     void leave_pause(call_record& call) noexcept;
 
-    engine_core& core_;
+    engine_context& context_;
+    const call_settings& settings_;
     known_peers& peers_;
-    outbox& out_;
+    route_table& routes_;
+    peer_addresses& addresses_;
+    detail::outbox& out_;
+    loans& loans_;
+    remote_procedures& procedures_;
+    server& server_;
     std::vector<slot> slots_;
     std::uint32_t first_free_ = none;
     std::size_t pending_ = 0;
     call_record* pausing_ = nullptr;  // Between two attempts.
     bool closed_ = false;
     caller_counts counts_;
+    std::atomic<std::size_t> handed_over_{0};
 };
+
+caller& caller_of(engine_core& core) noexcept;
 
 }  // namespace amalgam::detail

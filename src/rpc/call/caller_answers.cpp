@@ -7,7 +7,7 @@
 
 #include "rpc/call/caller.hpp"
 #include "rpc/call/extras.hpp"
-#include "rpc/engine/core.hpp"
+#include "rpc/call/result_fetch.hpp"
 
 // Handling of answers.
 
@@ -63,30 +63,30 @@ bool caller::is_plain(const call_record& call, const parsed_message& reply) noex
         return read_result(call, reply.body, nothing);
     }
     try {
-        loan_ids lent_to_us = to_ids(loans_of(reply.extras));
+        loan_ids lent_to_us = to_ids(loans_in(reply.extras));
         if (const auto elsewhere = elsewhere_in(reply.extras)) {
             if (call.window != 0) {
-                core_.lending().release(from, lent_to_us);
+                loans_.release(from, lent_to_us);
                 return end(call, {errc::mismatch}, "the end of a stream must not carry a value");
             }
             return fetch(call, from, *elsewhere, std::move(lent_to_us));
         }
         read_result(call, reply.body, lent_to_us);
-        core_.lending().release(from, lent_to_us);
+        loans_.release(from, lent_to_us);
     } catch (const std::bad_alloc&) {
-        core_.lending().release(from, loans_of(reply.extras));
+        loans_.release(from, loans_in(reply.extras));
         end(call, {errc::no_memory});
     }
 }
 
 void caller::drop_reply(peer_state& from, const parsed_message& reply) noexcept {
     counts_.late_replies.add();
-    core_.lending().release(from, loans_of(reply.extras));
+    loans_.release(from, loans_in(reply.extras));
 }
 
 void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_to_us) noexcept {
-    if (result.size() > core_.max_values_bytes()) return end(call, {errc::too_large}, too_long);
-    const origin between{&core_, call.callee_->name, nullptr, &lent_to_us};
+    if (result.size() > settings_.max_values_bytes) return end(call, {errc::too_large}, too_long);
+    const origin between{&context_.core(), call.callee_->name, nullptr, &lent_to_us};
     archive_reader reader(result, call.xdr_ ? encoding::xdr : encoding::native, &between);
     try {
         call.decode(reader);
@@ -106,17 +106,17 @@ void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_t
 void caller::fetch(call_record& call, peer_state& from, const values_elsewhere& what,
                    loan_ids lent_to_us) {
     if (call.extras_ == nullptr) call.extras_.reset(new call_extras);
-    if (call.extras_->result != nullptr || what.key.bytes > core_.max_values_bytes()) {
-        core_.lending().release(from, lent_to_us);
+    if (call.extras_->result != nullptr || what.key.bytes > settings_.max_values_bytes) {
+        loans_.release(from, lent_to_us);
         return give_up(call, {errc::too_large}, too_long);
     }
-    buffer room = core_.buffers().try_take(what.key.bytes);
+    buffer room = context_.buffers().try_take(what.key.bytes);
     if (room.size() != what.key.bytes) {
-        core_.lending().release(from, lent_to_us);
+        loans_.release(from, lent_to_us);
         return give_up(call, {errc::no_memory});
     }
-    auto* const get =
-        new result_fetch(core_, from.name, what, call, std::move(room), std::move(lent_to_us));
+    auto* const get = new result_fetch(context_.core(), from.name, what, call, std::move(room),
+                                       std::move(lent_to_us));
     call.extras_->result = get;
     get->begin();
 }
@@ -142,7 +142,7 @@ void caller::on_malformed(peer_state& from, std::uint64_t id, std::string_view w
 }
 
 void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcept {
-    const remote_procedure* const what = core_.procedure_of(verdict.procedure);
+    const remote_procedure* const what = procedures_.find(verdict.procedure);
     if (what == nullptr) return;
     from.set_verified(what->index, comes_after_the_names(verdict.what.code));
     if (verdict.what.ok()) return;
@@ -153,7 +153,7 @@ void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcep
         limited_log(too_late ? log_level::debug : log_level::warn, "rpc",
                     "a one-way call was rejected",
                     {{"procedure", what->name},
-                     {"peer", core_.text_of(from.name)},
+                     {"peer", addresses_.text_of(from.name)},
                      {"status", verdict.what.code},
                      {"why", as_text(verdict.body).substr(0, max_sentence_bytes)}});
     } catch (const std::bad_alloc&) {
@@ -168,7 +168,7 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
     if (call->naming_) from.set_verified(index, true);
     const char* const wrong = wrong_item(*call, item);
     if (wrong != nullptr) {
-        core_.lending().release(from, loans_of(item.extras));
+        loans_.release(from, loans_in(item.extras));
         return give_up(*call, {errc::mismatch}, wrong);
     }
     auto& stream = static_cast<stream_call&>(*call);
@@ -177,15 +177,15 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
         return read_item(stream, item.body, nothing);
     }
     try {
-        loan_ids lent_to_us = to_ids(loans_of(item.extras));
+        loan_ids lent_to_us = to_ids(loans_in(item.extras));
         if (const auto elsewhere = elsewhere_in(item.extras)) {
             stream.fetching_ = true;
             return fetch(stream, from, *elsewhere, std::move(lent_to_us));
         }
         read_item(stream, item.body, lent_to_us);
-        core_.lending().release(from, lent_to_us);
+        loans_.release(from, lent_to_us);
     } catch (const std::bad_alloc&) {
-        core_.lending().release(from, loans_of(item.extras));
+        loans_.release(from, loans_in(item.extras));
         give_up(*call, {errc::no_memory});
     }
 }
@@ -200,8 +200,8 @@ const char* caller::wrong_item(const call_record& call, const parsed_message& it
 }
 
 void caller::read_item(stream_call& call, const_bytes item, loan_ids& lent_to_us) noexcept {
-    if (item.size() > core_.max_values_bytes()) return give_up(call, {errc::too_large}, too_long);
-    const origin between{&core_, call.callee_->name, nullptr, &lent_to_us};
+    if (item.size() > settings_.max_values_bytes) return give_up(call, {errc::too_large}, too_long);
+    const origin between{&context_.core(), call.callee_->name, nullptr, &lent_to_us};
     archive_reader reader(item, call.xdr_ ? encoding::xdr : encoding::native, &between);
     try {
         if (call.take_item(reader)) return;

@@ -2,8 +2,7 @@
 
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/extension/encoded_call.hpp>
-
-#include "rpc/engine/core.hpp"
+#include <amalgam/rpc/extension/inside.hpp>
 
 namespace amalgam {
 
@@ -36,7 +35,7 @@ std::vector<std::byte> call_encoded(engine_core& core, const peer& there, std::s
                                     std::string signature, const_bytes arguments) {
     call_target target;
     target.core = &core;
-    target.what = &core.intern(name, std::move(signature));
+    target.what = &intern(core, name, std::move(signature));
     target.to = there;
     target.as = encoding::native;
     blocking_call<encoded_values> call(target);

@@ -4,7 +4,6 @@
 
 #include <amalgam/rpc/interceptor.hpp>
 
-#include "rpc/engine/core.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam {
@@ -47,15 +46,16 @@ void add_loans(std::vector<std::byte>& extras, const lent_list& what) {
     add_extra(extras, extra::loans, ids);
 }
 
-std::vector<std::byte> dress_call(engine_core& core, const call_target& target, bool one_way,
-                                  clock::time_point deadline, const call_context* serving) {
+std::vector<std::byte> dress_call(const call_settings& settings, const call_target& target,
+                                  bool one_way, clock::time_point deadline,
+                                  const call_context* serving) {
     dressed_call call(target, one_way, deadline);
     if (target.trace) {
         call.set_trace(*target.trace);
     } else if (serving != nullptr && serving->trace() != nullptr) {
         call.set_trace(serving->trace()->child());
     }
-    const auto& all = core.interceptors(target.what->library);
+    const auto& all = settings.interceptors(target.what->library);
     std::size_t asked = 0;
     try {
         for (; asked < all.size(); ++asked)
@@ -64,15 +64,15 @@ std::vector<std::byte> dress_call(engine_core& core, const call_target& target, 
     } catch (...) {
         const failure why = thrown_here("calling() of an interceptor");
         if (!one_way) {
-            tell_called(core, *target.what, target.to, why.what, {}, all.size() - asked);
+            tell_called(settings, *target.what, target.to, why.what, {}, all.size() - asked);
         }
         throw error(why.what, why.sentence);
     }
 }
 
-void tell_called(engine_core& core, const remote_procedure& what, const peer& to, status how,
-                 clock::duration took, std::size_t skipped) noexcept {
-    const auto& all = core.interceptors(what.library);
+void tell_called(const call_settings& settings, const remote_procedure& what, const peer& to,
+                 status how, clock::duration took, std::size_t skipped) noexcept {
+    const auto& all = settings.interceptors(what.library);
     for (std::size_t i = all.size() - skipped; i-- > 0;) {
         try {
             all[i]->called(what.name, to, how, took);

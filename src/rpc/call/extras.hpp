@@ -10,9 +10,12 @@
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/tasks/timer.hpp>
 
+#include "rpc/call/call_settings.hpp"
 #include "rpc/memory/elsewhere.hpp"
 
 namespace amalgam::detail {
+
+class result_fetch;
 
 /// What few calls need: a trace, metadata, interceptors, retries, rendezvous.
 struct call_extras {
@@ -32,13 +35,14 @@ struct call_extras {
     result_fetch* result = nullptr;       ///< While the fetch is in flight.
 };
 
-/// Runs the interceptors of `core`, and returns the extras of a call. Throws what an interceptor
+/// Runs the interceptors, and returns the extras of a call. Throws what an interceptor
 /// throws, after called() of those before it.
-std::vector<std::byte> dress_call(engine_core& core, const call_target& target, bool one_way,
-                                  clock::time_point deadline, const call_context* serving);
+std::vector<std::byte> dress_call(const call_settings& settings, const call_target& target,
+                                  bool one_way, clock::time_point deadline,
+                                  const call_context* serving);
 void add_loans(std::vector<std::byte>& extras, const lent_list& what);
 /// Runs called() of the engine's interceptors in reverse order, leaving out the first `skipped`.
-void tell_called(engine_core& core, const remote_procedure& what, const peer& to, status how,
-                 clock::duration took, std::size_t skipped = 0) noexcept;
+void tell_called(const call_settings& settings, const remote_procedure& what, const peer& to,
+                 status how, clock::duration took, std::size_t skipped = 0) noexcept;
 
 }  // namespace amalgam::detail

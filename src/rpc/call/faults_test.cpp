@@ -164,11 +164,11 @@ const way_to_call all_ways[] = {
 
 void expect_at_rest(engine& which, const char* who) {
     detail::engine_core& core = which.core();
-    EXPECT_EQ(core.calls().pending(), 0u) << who;
-    EXPECT_EQ(core.serves().running(), 0u) << who;
-    EXPECT_EQ(core.lending().size().value(), 0u) << who;
-    EXPECT_EQ(core.out().queued(), 0u) << who;
-    EXPECT_TRUE(core.moves().is_at_rest()) << who;
+    EXPECT_EQ(core.caller().pending(), 0u) << who;
+    EXPECT_EQ(core.server().running(), 0u) << who;
+    EXPECT_EQ(core.loans().size().value(), 0u) << who;
+    EXPECT_EQ(core.outbox().queued(), 0u) << who;
+    EXPECT_TRUE(core.transfers().is_at_rest()) << who;
 }
 
 /// False: allocation number `n` is not reached.
@@ -212,7 +212,7 @@ bool fails_and_ends(const std::string& where, const way_to_call& way, std::size_
     EXPECT_TRUE(ended) << "the engines do not talk any more";
     const auto at_rest = [&] {
         for (engine* each : {&pair.server, &pair.client}) {
-            if (each->core().serves().running() != 0 || each->core().lending().size().value() != 0)
+            if (each->core().server().running() != 0 || each->core().loans().size().value() != 0)
                 return false;
         }
         return true;

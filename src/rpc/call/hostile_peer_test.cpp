@@ -163,7 +163,7 @@ struct flooded {
             while (enemy.send(asked + 1, ask) && ++asked % 16 != 0)
                 continue;
             net.run_for(1us);
-            most_queued = std::max(most_queued, server.core().out().queued());
+            most_queued = std::max(most_queued, server.core().outbox().queued());
         }
         EXPECT_NE(counters_of(server)[counter], 0u);
     }
@@ -188,7 +188,7 @@ TEST_P(flooding_peer, is_cut_off_when_it_never_reads_and_nobody_else_is_harmed) 
     EXPECT_EQ(later.get(), 7);
     EXPECT_EQ(counters_of(t.server)["rpc.cut_off"], 1u);
     EXPECT_EQ(counters_of(t.server)["rpc.peers_lost"], 1u);
-    EXPECT_EQ(t.server.core().out().queued(), 0u);
+    EXPECT_EQ(t.server.core().outbox().queued(), 0u);
 }
 
 TEST_P(flooding_peer, is_served_again_once_it_reads_and_gets_every_answer) {
@@ -212,7 +212,7 @@ TEST_P(flooding_peer, gets_no_verdicts_while_it_does_not_read) {
     for (int i = 0; i < 1000; ++i) {
         t.enemy.send(0, t.ask);
         t.net.run_for(1us);
-        ASSERT_LE(t.server.core().out().queued(), flooded::most + 1);
+        ASSERT_LE(t.server.core().outbox().queued(), flooded::most + 1);
     }
     EXPECT_GT(counters_of(t.server)["rpc.refused"], 500u);
 }
@@ -337,7 +337,7 @@ TEST(hostile_peer, that_sends_on_before_its_large_value_was_fetched_ends_the_str
             EXPECT_TRUE(std::equal(loan.begin(), loan.end(), parsed.body.begin()));
         }
         EXPECT_EQ(released, 1u);
-        EXPECT_EQ(client.core().moves().pending(), 0u);
+        EXPECT_EQ(client.core().transfers().pending(), 0u);
     }
 }
 
@@ -419,7 +419,7 @@ TEST(hostile_peer, that_sends_more_values_than_were_asked_for_ends_the_stream) {
     });
     net.run_until_idle();
     EXPECT_EQ(reader.wait(), errc::mismatch);
-    EXPECT_EQ(client.core().calls().pending(), 0u);
+    EXPECT_EQ(client.core().caller().pending(), 0u);
 }
 
 TEST(hostile_peer, that_posts_to_a_procedure_with_a_stream_leaves_no_handler_waiting) {

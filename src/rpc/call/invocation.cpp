@@ -13,7 +13,6 @@
 #include "rpc/call/item_sender.hpp"
 #include "rpc/call/late_answer.hpp"
 #include "rpc/call/server.hpp"
-#include "rpc/engine/core.hpp"
 #include "rpc/memory/elsewhere.hpp"
 #include "rpc/wire/wire.hpp"
 
@@ -48,7 +47,7 @@ served_call::served_call(const arrived_call& call) noexcept
 }
 
 request_extras::request_extras(const_bytes wire)
-    : bytes(wire.begin(), wire.end()), lent_to_us(to_ids(loans_of(wire))) {
+    : bytes(wire.begin(), wire.end()), lent_to_us(to_ids(loans_in(wire))) {
     const const_bytes span = find_extra(wire, extra::trace);
     if (!span.empty()) trace = read_trace(span);
     const const_bytes first = find_extra(wire, extra::window);
@@ -80,7 +79,7 @@ void invocation::add_credit(std::uint32_t items) noexcept {
 
 void invocation::serve() noexcept {
     if (late_ != nullptr) return serve_late();
-    answer_values values(&owner_.core().buffers());
+    answer_values values(&owner_.context().buffers());
     std::string text;
     status what;
     try {
@@ -111,19 +110,20 @@ void invocation::serve_late() noexcept {
 
 status invocation::run(answer_values& into, std::string& text) {
     // If the handler shares the stream with cancel(), no ordering is needed.
-    const bool elsewhere = !owner_.core().on_owner();
+    const bool elsewhere = !owner_.context().on_owner();
     begun_.store(true, elsewhere ? std::memory_order_seq_cst : std::memory_order_relaxed);
     status what{errc::canceled};
     if (canceled()) {
         text = "canceled before it started";
-    } else if (deadline_ != clock::time_point::max() && owner_.core().now() >= deadline_) {
+    } else if (deadline_ != clock::time_point::max() && owner_.context().now() >= deadline_) {
         text = "the deadline passed before the call could start; the server is overloaded";
         what = {errc::timed_out};
     } else {
         const running_call mine(*this);
-        what = owner_.core().interceptors(this->what().library).empty() ? run_handler(into, text)
-                                                                        : run_watched(into, text);
-        owner_.core().stay_in_parent();
+        what = owner_.settings().interceptors(this->what().library).empty()
+                   ? run_handler(into, text)
+                   : run_watched(into, text);
+        owner_.context().stay_in_parent();
     }
     return what;
 }
@@ -131,12 +131,12 @@ status invocation::run(answer_values& into, std::string& text) {
 void invocation::release_loans() noexcept {
     if (extras_ == nullptr) return;
     for (const std::uint64_t each : extras_->lent_to_us)
-        release_loan(owner_.core(), from_, each);
+        release_loan(owner_.context().core(), from_, each);
 }
 
 status invocation::run_watched(answer_values& into, std::string& text) {
-    const auto& all = owner_.core().interceptors(this->what().library);
-    const clock::time_point began = owner_.core().now();
+    const auto& all = owner_.settings().interceptors(this->what().library);
+    const clock::time_point began = owner_.context().now();
     std::size_t asked = 0;
     status what;
     try {
@@ -153,7 +153,7 @@ status invocation::run_watched(answer_values& into, std::string& text) {
         what = why.what;
         text = std::move(why.sentence);
     }
-    const clock::duration took = owner_.core().now() - began;
+    const clock::duration took = owner_.context().now() - began;
     while (asked-- > 0) {
         try {
             all[asked]->served(*this, what, took);
@@ -165,8 +165,8 @@ status invocation::run_watched(answer_values& into, std::string& text) {
 }
 
 status invocation::get_arguments(std::string& text) {
-    engine_core& core = owner_.core();
-    large = core.buffers().take(extras_->elsewhere->key.bytes);
+    engine_core& core = owner_.context().core();
+    large = owner_.context().buffers().take(extras_->elsewhere->key.bytes);
     const failure why = fetch_values(core, from_, *extras_->elsewhere, large);
     arguments = large.bytes();
     if (!why.what.ok()) text = "cannot fetch the arguments: " + why.sentence;
@@ -179,7 +179,7 @@ status invocation::run_handler(answer_values& into, std::string& text) {
             const status got = get_arguments(text);
             if (!got.ok()) return got;
         }
-        engine_core& core = owner_.core();
+        engine_core& core = owner_.context().core();
         const origin came{&core, from_, nullptr, lent_to_us()};
         const origin goes{&core, from_, &into.lends, nullptr};
         archive_reader reader(arguments, values_as(), &came);

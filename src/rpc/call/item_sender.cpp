@@ -7,17 +7,16 @@
 
 #include "rpc/call/answer_record.hpp"
 #include "rpc/call/server.hpp"
-#include "rpc/engine/core.hpp"
 
 namespace amalgam::detail {
 
 item_sender::item_sender(invocation& call, std::uint32_t window) noexcept
     : call_(call),
-      values_(&call.owner().core().buffers()),
+      values_(&call.owner().context().buffers()),
       credit_(std::min(window, most_credit)) {}
 
 engine_core& item_sender::core() noexcept {
-    return call_.owner().core();
+    return call_.owner().context().core();
 }
 
 void item_sender::await_credit() {

@@ -4,14 +4,13 @@
 #include <utility>
 
 #include "rpc/call/server.hpp"
-#include "rpc/engine/core.hpp"
 
 namespace amalgam::detail {
 
 late_answer::late_answer(const arrived_call& call, invocation& handler)
     : served_call(call),
-      alive_(call.owner.core()),
-      values_(&call.owner.core().buffers()),
+      alive_(call.owner.context().core()),
+      values_(&call.owner.context().buffers()),
       record_(*this, values_,
               [](answer_record& self) noexcept {
                   static_cast<late_answer&>(self.call).drop_reference();
@@ -19,7 +18,7 @@ late_answer::late_answer(const arrived_call& call, invocation& handler)
       handler_(&handler) {}
 
 engine_core& late_answer::core() noexcept {
-    return owner_.core();
+    return owner_.context().core();
 }
 
 bool late_answer::handler_unwinds() const noexcept {
@@ -28,8 +27,8 @@ bool late_answer::handler_unwinds() const noexcept {
 
 void late_answer::send(status what, std::string_view text) noexcept {
     record_.frame(what, text);
-    if (core().on_owner()) return answer_record::run_send(record_);
-    if (!core().hand_over(record_)) drop_reference();  // The engine has ended.
+    if (owner_.context().on_owner()) return answer_record::run_send(record_);
+    if (!owner_.context().hand_over(record_)) drop_reference();  // The engine has ended.
 }
 
 void late_answer::handler_done() noexcept {

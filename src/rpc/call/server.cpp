@@ -13,8 +13,8 @@
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/limited_log.hpp>
 
+#include "rpc/call/caller.hpp"
 #include "rpc/call/late_answer.hpp"
-#include "rpc/engine/core.hpp"
 #include "rpc/memory/elsewhere.hpp"
 
 namespace amalgam::detail {
@@ -62,10 +62,17 @@ bool is_run_in_ult(const served_procedure& what, const parsed_message& request) 
 
 }  // namespace
 
-server::server(engine_core& core, engine& where, outbox& out, const engine_options& options)
-    : core_(core),
+server::server(engine_context& context, const call_settings& settings, engine& where,
+               known_peers& peers, peer_addresses& addresses, outbox& out, detail::loans& lent,
+               caller& own, const engine_options& options)
+    : context_(context),
+      settings_(settings),
       where_(where),
+      peers_(peers),
+      addresses_(addresses),
       out_(out),
+      loans_(lent),
+      caller_(own),
       max_running_(options.max_running),
       max_one_ways_(options.max_one_ways),
       max_unread_(options.max_unread_bytes),
@@ -187,7 +194,7 @@ void server::refuse_unknown(peer_state& from, std::uint64_t id, const parsed_mes
 void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& request, status what,
                     std::string_view text) noexcept {
     counts_.refused.add();
-    core_.lending().release(from, loans_of(request.extras));
+    loans_.release(from, loans_in(request.extras));
     text = text.substr(0, max_sentence_bytes);
     if (request.kind == message_kind::one_way) {
         send_verdict(from, what, request.procedure, text);
@@ -212,7 +219,7 @@ void server::send_verdict(peer_state& to, status what, std::uint64_t procedure,
 
 /// Requests with a checksum get answers with one; so do all if this engine adds them.
 std::uint8_t server::answer_flags(std::uint8_t request, status what) const noexcept {
-    const bool checked = core_.adds_checksums() || (request & wire_flag::checked) != 0;
+    const bool checked = settings_.checksums || (request & wire_flag::checked) != 0;
     return static_cast<std::uint8_t>((what.ok() ? request & wire_flag::xdr : 0) |
                                      (checked ? wire_flag::checked : 0));
 }
@@ -232,9 +239,9 @@ void server::answer_bare(peer_state& to, std::uint64_t id, std::uint8_t request,
         parsed_message bare;
         bare.kind = message_kind::reply;
         bare.what = what;
-        return core_.calls().on_reply(to, id, bare);
+        return caller_.on_reply(to, id, bare);
     }
-    core_.end_untold(to);
+    out_.end_untold(to);
 }
 
 bool server::send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
@@ -251,7 +258,7 @@ void server::cut_off(peer_state& from) noexcept {
     counts_.cut_off.add();
     try {
         limited_log(log_level::warn, "rpc", "disconnected a peer that does not read its answers",
-                    {{"peer", core_.text_of(from.name)}, {"unread_bytes", from.unread_bytes}});
+                    {{"peer", addresses_.text_of(from.name)}, {"unread_bytes", from.unread_bytes}});
     } catch (const std::bad_alloc&) {
         // Then without a log entry.
     }
@@ -262,7 +269,7 @@ void server::cut_off(peer_state& from) noexcept {
 /// disconnected in its place.
 void server::cut_off_who_reads_least() noexcept {
     peer_state* least = nullptr;
-    core_.peers().for_each([&least](peer_state& each) {
+    peers_.for_each([&least](peer_state& each) {
         const bool reads_less = least == nullptr || each.unread_bytes > least->unread_bytes;
         if (reads_less && !each.name.is_self()) least = &each;
     });
@@ -273,7 +280,7 @@ void server::cut_off_who_reads_least() noexcept {
 
 clock::time_point server::deadline_of(const parsed_message& request) const noexcept {
     if (request.microseconds == 0) return clock::time_point::max();
-    return core_.now() + std::chrono::microseconds(request.microseconds);
+    return context_.now() + std::chrono::microseconds(request.microseconds);
 }
 
 arrived_call server::arrival_of(peer_state& from, served_procedure& what, const message& arrived,
@@ -292,7 +299,7 @@ arrived_call server::arrival_of(peer_state& from, served_procedure& what, const 
 void server::launch(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request) {
     const arrived_call how = arrival_of(from, what, arrived, request);
-    pool& where = what.options.in != nullptr ? *what.options.in : core_.streams().handlers();
+    pool& where = what.options.in != nullptr ? *what.options.in : context_.streams().handlers();
     ult_core& runs_it = prepare_ult(where, invocation_closure, false);
     void* const closure = closure_of(&runs_it);
     auto* const call = ::new (closure) invocation(how, &runs_it);
@@ -345,7 +352,7 @@ inline void server::untrack(served_call& call) noexcept {
     if (call.counts_as_one_way) [[unlikely]]
         one_way_is_over(call);
     procedures_.release(call.what());
-    core_.look_whether_quiet();
+    context_.look_whether_quiet();
 }
 
 void server::conclude(invocation& call, waited_answer& answer) noexcept {
@@ -354,14 +361,14 @@ void server::conclude(invocation& call, waited_answer& answer) noexcept {
 
 [[gnu::noinline]] void server::conclude_inline(invocation& call, waited_answer& answer) noexcept {
     // This cannot wait, so what the port does not take at once must be copied.
-    peer_state* const there = core_.peers().find(answer.to);
+    peer_state* const there = peers_.find(answer.to);
     if (there != nullptr && !call.one_way()) {
-        status why = core_.lending().keep_answer(answer.to, answer.values.lends);
+        status why = loans_.keep_answer(answer.to, answer.values.lends);
         if (why.ok() && !out_.send_copy(*there, answer.tag,
                                         {answer.pieces[0], answer.pieces[1], answer.pieces[2],
                                          answer.pieces[3]},
                                         {.is_answer = true})) {
-            core_.lending().withdraw(answer.to, answer.values.lends);
+            loans_.withdraw(answer.to, answer.values.lends);
             why = {errc::no_memory};
         }
         if (!why.ok()) answer_bare(*there, answer.tag, call.flags(), why);
@@ -373,9 +380,9 @@ bool server::send_answer(answer_record& answer) noexcept {
     const bool wanted = !answer.call.one_way() && !answer.call.canceled();
     if (answer.is_last) untrack(answer.call);
     if (!wanted) return true;
-    peer_state* const there = core_.peers().find(answer.to);
+    peer_state* const there = peers_.find(answer.to);
     if (there == nullptr) return true;
-    const status kept = core_.lending().keep_answer(answer.to, answer.values.lends);
+    const status kept = loans_.keep_answer(answer.to, answer.values.lends);
     if (!kept.ok()) {
         if (!answer.is_last) answer.call.cancel();  // A stream must not skip a value.
         answer_bare(*there, answer.tag, answer.call.flags(), kept);
@@ -383,7 +390,7 @@ bool server::send_answer(answer_record& answer) noexcept {
     }
     const outbox::result sent = out_.send(*there, answer);
     if (sent == outbox::result::closed) {
-        core_.lending().withdraw(answer.to, answer.values.lends);  // Nobody else will.
+        loans_.withdraw(answer.to, answer.values.lends);  // Nobody else will.
     }
     return sent != outbox::result::pending;
 }
@@ -408,7 +415,7 @@ void server::count_one_way(peer_state& from, served_call& call) noexcept {
 
 [[gnu::noinline]] void server::one_way_is_over(const served_call& call) noexcept {
     counts_.one_ways.subtract();
-    peer_state* const from = core_.peers().find(call.from());
+    peer_state* const from = peers_.find(call.from());
     if (from != nullptr && from->one_ways != 0 && --from->one_ways == 0) --one_way_peers_;
 }
 

@@ -9,15 +9,19 @@
 #include <amalgam/fabric/message.hpp>
 
 #include "rpc/call/answer_record.hpp"
+#include "rpc/call/call_settings.hpp"
 #include "rpc/call/invocation.hpp"
 #include "rpc/call/procedure_table.hpp"
+#include "rpc/context/engine_context.hpp"
+#include "rpc/memory/loans.hpp"
 #include "rpc/peers/known_peers.hpp"
 #include "rpc/peers/outbox.hpp"
+#include "rpc/peers/peer_addresses.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
 
-class engine_core;
+class caller;
 
 /// Counters of a server.
 struct server_counts {
@@ -32,13 +36,25 @@ struct server_counts {
 
 /// The serving side of an engine: takes requests to their handlers, and sends replies.
 ///
-/// Threads: the engine's stream, except conclude().
+/// Threads: as stated per group of members.
 class server {
 public:
-    server(engine_core& core, engine& where, outbox& out, const engine_options& options);
+    /// `own`: makes calls to ourselves.
+    server(engine_context& context, const call_settings& settings, engine& where,
+           known_peers& peers, peer_addresses& addresses, outbox& out, detail::loans& lent,
+           caller& own, const engine_options& options);
+
+    // ---- any thread
+
+    engine_context& context() noexcept { return context_; }
+    const call_settings& settings() const noexcept { return settings_; }
+    /// See outbox.
+    std::size_t eager_bytes(const peer& to) const noexcept { return out_.eager_bytes(to); }
+
+    // ---- the stream only, except conclude()
 
     procedure_table& procedures() noexcept { return procedures_; }
-    engine_core& core() noexcept { return core_; }
+    detail::loans& loans() noexcept { return loans_; }
 
     void on_request(peer_state& from, message& arrived, const parsed_message& request) noexcept;
     void on_cancel(peer_state& from, std::uint64_t id) noexcept;
@@ -120,9 +136,14 @@ private:
     std::size_t bucket(const peer& from, std::uint64_t id) const noexcept;
     void grow();
 
-    engine_core& core_;
+    engine_context& context_;
+    const call_settings& settings_;
     engine& where_;
+    known_peers& peers_;
+    peer_addresses& addresses_;
     outbox& out_;
+    detail::loans& loans_;
+    caller& caller_;
     procedure_table procedures_;
     std::size_t max_running_;
     std::size_t max_one_ways_;

@@ -2,7 +2,7 @@
 
 #include <amalgam/rpc/detail/stream_call.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/call/caller.hpp"
 
 namespace amalgam::detail {
 
@@ -58,7 +58,7 @@ bool stream_call::wait_for_value() {
             if (has_value()) return true;
             if (ended_) break;
             if (canceled_) throw error(errc::canceled, "the reader of this stream canceled it");
-            core_->check_may_wait();
+            context_of(*core_).check_may_wait();
             reader_ = &me;
         }
         me.allow_cancel();
@@ -85,15 +85,15 @@ void stream_call::value_was_read() noexcept {
     // The first to add credit hands it over, including what others add meanwhile.
     if (granted_.fetch_add(more, std::memory_order_acq_rel) != 0) return;
     add_reference();
-    if (core_->on_owner()) return run_credit(credit_);
-    if (!core_->hand_over(credit_)) drop_reference();
+    if (context_of(*core_).on_owner()) return run_credit(credit_);
+    if (!context_of(*core_).hand_over(credit_)) drop_reference();
 }
 
 void stream_call::run_credit(work_unit& self) noexcept {
     stream_call& mine = static_cast<credit_errand&>(self).whose;
     const std::uint32_t more = mine.granted_.exchange(0, std::memory_order_acq_rel);
     mine.expected_ += more;
-    mine.core_->calls().send_credit(mine, more);
+    caller_of(*mine.core_).send_credit(mine, more);
     mine.drop_reference();
 }
 

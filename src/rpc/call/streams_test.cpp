@@ -87,7 +87,7 @@ TEST(streamed, leaving_early_ends_the_handlers_next_write) {
         EXPECT_EQ(endless.next(), 1);
     });
     EXPECT_EQ(seen, errc::canceled);
-    EXPECT_EQ(two.server.core().serves().running(), 0u);
+    EXPECT_EQ(two.server.core().server().running(), 0u);
     EXPECT_EQ(two.net.open_operations(), 0u);
 }
 
@@ -133,7 +133,7 @@ TEST(streamed, peer_loss_deadline_and_cancel_end_it_once) {
                               : how == std::string("deadline") ? errc::timed_out
                                                                : errc::canceled;
         EXPECT_EQ(reader.wait().code, expected) << how;
-        EXPECT_EQ(two.server.core().serves().running(), 0u) << how;
+        EXPECT_EQ(two.server.core().server().running(), 0u) << how;
     }
 }
 
@@ -186,8 +186,8 @@ TEST(streamed, values_of_any_size_come_in_order) {
         });
         net.run_until_idle();
         done.get();
-        EXPECT_EQ(server.core().lending().size().value(), 0u);
-        EXPECT_EQ(client.core().lending().size().value(), 0u);
+        EXPECT_EQ(server.core().loans().size().value(), 0u);
+        EXPECT_EQ(client.core().loans().size().value(), 0u);
         EXPECT_EQ(net.open_operations(), 0u);
     }
 }
@@ -205,7 +205,7 @@ TEST(streamed, large_values_go_one_at_a_time_and_as_many_as_were_asked_for) {
     std::size_t most_lent = 0;
     for (int i = 0; i < 200; ++i) {
         two.net.run_for(10us);
-        most_lent = std::max<std::size_t>(most_lent, two.server.core().lending().size().value());
+        most_lent = std::max<std::size_t>(most_lent, two.server.core().loans().size().value());
     }
     EXPECT_EQ(written, 3u);
     EXPECT_EQ(most_lent, 1u);
@@ -240,13 +240,13 @@ TEST(streamed, a_large_value_is_released_whatever_ends_the_call_in_between) {
         if (moment % 5 == 3) values.reset();
         net.run_until_idle();
         if (moment % 5 != 1) {
-            EXPECT_EQ(client.core().moves().pending(), 0u) << moment;
+            EXPECT_EQ(client.core().transfers().pending(), 0u) << moment;
         }
         if (moment > 10) {
             EXPECT_EQ(seen, errc::canceled) << moment;
         }
-        EXPECT_EQ(server.core().serves().running(), 0u) << moment;
-        EXPECT_EQ(server.core().lending().size().value(), 0u) << moment;
+        EXPECT_EQ(server.core().server().running(), 0u) << moment;
+        EXPECT_EQ(server.core().loans().size().value(), 0u) << moment;
     }
 }
 
@@ -263,8 +263,8 @@ TEST(streamed, a_value_that_is_more_than_the_reader_takes_ends_the_call) {
     });
     net.run_until_idle();
     done.get();
-    EXPECT_EQ(server.core().lending().size().value(), 0u);
-    EXPECT_EQ(server.core().serves().running(), 0u);
+    EXPECT_EQ(server.core().loans().size().value(), 0u);
+    EXPECT_EQ(server.core().server().running(), 0u);
 }
 
 // ---- any size
@@ -290,8 +290,8 @@ TEST(any_size, arguments_and_results_past_the_eager_limit) {
     net.run_until_idle();
     done.get();
     EXPECT_EQ(noted, 65'000u + 66'000u + 299'999u + 1'000'000u + 5'000'000u);
-    EXPECT_EQ(client.core().lending().size().value(), 0u);
-    EXPECT_EQ(server.core().lending().size().value(), 0u);
+    EXPECT_EQ(client.core().loans().size().value(), 0u);
+    EXPECT_EQ(server.core().loans().size().value(), 0u);
     EXPECT_EQ(net.open_operations(), 0u);
 }
 
@@ -318,12 +318,12 @@ TEST(any_size, nothing_is_kept_when_an_end_comes_in_between) {
         net.run_until_idle();
         EXPECT_TRUE(call.ready());
         if (faults % 3 != 1) {
-            EXPECT_EQ(client.core().lending().size().value(), 0u) << faults;
+            EXPECT_EQ(client.core().loans().size().value(), 0u) << faults;
         }
         if (faults % 3 != 0) {
-            EXPECT_EQ(server.core().lending().size().value(), 0u) << faults;
+            EXPECT_EQ(server.core().loans().size().value(), 0u) << faults;
         }
-        EXPECT_EQ(server.core().serves().running(), 0u) << faults;
+        EXPECT_EQ(server.core().server().running(), 0u) << faults;
     }
 }
 

@@ -449,8 +449,8 @@ TEST(thrown, whatever_a_function_of_the_users_throws_ends_its_own_call_only) {
                            return f.call<fragile(fragile)>("good")(fragile(6));
                        }).n,
                       7);
-            EXPECT_EQ(f.client.core().calls().pending(), 0u);
-            EXPECT_EQ(f.server.core().serves().running(), 0u);
+            EXPECT_EQ(f.client.core().caller().pending(), 0u);
+            EXPECT_EQ(f.server.core().server().running(), 0u);
             EXPECT_EQ(f.net.open_operations(), 0u);
         }
     }

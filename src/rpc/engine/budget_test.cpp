@@ -105,7 +105,7 @@ TEST_P(borrowed_results, of_one_peer_that_does_not_fetch_them_are_bounded) {
     one.line->close(one.there);
     all.net.run_until_idle();
     EXPECT_EQ(all.borrowed(), 0u);
-    EXPECT_EQ(all.server.core().lending().size().value(), 0u);
+    EXPECT_EQ(all.server.core().loans().size().value(), 0u);
 }
 
 TEST_P(borrowed_results, of_all_peers_are_bounded_and_who_holds_most_makes_way) {
@@ -271,8 +271,8 @@ TEST_P(value_limits, hold_for_arguments_results_and_values_of_streams_however_th
         done.get();
         EXPECT_EQ(runs, 2);
         for (engine* each : {&server, &other}) {
-            EXPECT_EQ(each->core().serves().running(), 0u);
-            EXPECT_EQ(each->core().lending().size().value(), 0u);
+            EXPECT_EQ(each->core().server().running(), 0u);
+            EXPECT_EQ(each->core().loans().size().value(), 0u);
         }
     }
 }

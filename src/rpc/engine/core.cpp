@@ -12,8 +12,7 @@
 #include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-// Construction of an engine, and dispatch of messages. Names and addresses are in names.cpp,
-// the end in stop.cpp.
+// Construction of an engine, and dispatch of messages. The end is in stop.cpp.
 
 namespace amalgam::detail {
 
@@ -29,18 +28,17 @@ const transport_registry& default_transports() {
 }  // namespace
 
 engine_core::engine_core(engine& owner, endpoints where, engine_options options)
-    : owner_(owner),
+    : engine_context(*this),
+      owner_(owner),
       options_(std::move(options)),
+      settings_(options_),
       peers_(*this),
-      out_(buffers_, std::max<std::size_t>(options_.max_queued, 1)),
-      calls_(*this, peers_, out_),
-      serves_(*this, owner, out_, options_),
-      transfers_(*this, peers_, exposures_),
+      outbox_(buffers_, std::max<std::size_t>(options_.max_queued, 1)),
+      transfers_(*this, peers_, peer_addresses_, exposures_, options_.ports.silence_limit),
+      caller_(*this, settings_, peers_, routes_, peer_addresses_, outbox_, loans_, procedures_,
+              server_),
+      server_(*this, settings_, owner, peers_, peer_addresses_, outbox_, loans_, caller_, options_),
       listeners_(std::make_shared<peer_listeners>(*this)) {
-    std::copy_if(options_.interceptors.begin(), options_.interceptors.end(),
-                 std::back_inserter(library_interceptors_), [](const auto& each) {
-                     return each != nullptr && each->sees_library_procedures();
-                 });
     open_ports(std::move(where));
     try {
         start_streams();
@@ -49,9 +47,37 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
     } catch (...) {
         // The streams may already be polling the ports, and have answered peers.
         stop_streams();
-        out_.close();
+        outbox_.close();
         throw;
     }
+}
+
+// Parts of an engine, for what users hold. In this file so that calls, which are compiled together
+// with it, get theirs at the cost of an addition.
+engine_context& context_of(engine_core& core) noexcept {
+    return core;
+}
+caller& caller_of(engine_core& core) noexcept {
+    return core.caller();
+}
+transfers& transfers_of(engine_core& core) noexcept {
+    return core.transfers();
+}
+loans& loans_of(engine_core& core) noexcept {
+    return core.loans();
+}
+exposure_table& exposures_of(engine_core& core) noexcept {
+    return core.exposures();
+}
+route_table& routes_of(engine_core& core) noexcept {
+    return core.routes();
+}
+
+core_reference::core_reference(engine_core& core) noexcept : kept_alive_(core) {
+    core.add_reference();
+}
+core_reference::~core_reference() {
+    kept_alive_.drop_reference();
 }
 
 engine_core::~engine_core() {
@@ -82,6 +108,7 @@ void engine_core::open_ports(endpoints where) {
     }
     driven_ = ports_.front()->can().driven;
     clock_ = driven_ ? &ports_.front()->time() : &clock::steady();
+    if (driven_) driver_port_ = ports_.front().get();
     for (const auto& each : ports_) {
         if (each->can().driven != driven_) {
             throw error(errc::invalid,
@@ -92,10 +119,8 @@ void engine_core::open_ports(endpoints where) {
         if (each->can().listens) addresses_.push_back(port_addresses_.back());
         uris_.push_back(each->can().listens ? each->address()
                                             : fmt::format("{}://", each->can().transport));
-        limits_.push_back(each->can().max_message_bytes);
-        eager_.push_back(std::min(each->can().eager_bytes, limits_.back() / 2));
     }
-    out_.open(ports_);
+    outbox_.open(ports_);
     transfers_.open(ports_);
     self_ = peers_.meet(peer::self_port, self_link::id).name;
 }
@@ -118,25 +143,25 @@ void engine_core::expose_counters() {
     const auto show = [this](const char* name, const owned_counter& number) {
         watches_.push_back(counters_.expose(name, [&number] { return number.value(); }));
     };
-    show("rpc.calls", calls_.counts().calls);
-    show("rpc.one_ways", calls_.counts().one_ways);
-    show("rpc.one_ways_lost", calls_.counts().one_ways_lost);
-    show("rpc.one_ways_refused", calls_.counts().refused);
-    show("rpc.retried", calls_.counts().retried);
-    show("rpc.failed", calls_.counts().failed);
-    show("rpc.timed_out", calls_.counts().timed_out);
-    show("rpc.late_replies", calls_.counts().late_replies);
-    show("rpc.running", serves_.counts().running);
-    show("rpc.running_one_ways", serves_.counts().one_ways);
-    show("rpc.unread_bytes", out_.unread_bytes());
+    show("rpc.calls", caller_.counts().calls);
+    show("rpc.one_ways", caller_.counts().one_ways);
+    show("rpc.one_ways_lost", caller_.counts().one_ways_lost);
+    show("rpc.one_ways_refused", caller_.counts().refused);
+    show("rpc.retried", caller_.counts().retried);
+    show("rpc.failed", caller_.counts().failed);
+    show("rpc.timed_out", caller_.counts().timed_out);
+    show("rpc.late_replies", caller_.counts().late_replies);
+    show("rpc.running", server_.counts().running);
+    show("rpc.running_one_ways", server_.counts().one_ways);
+    show("rpc.unread_bytes", outbox_.unread_bytes());
     show("rpc.lent", loans_.size());
     show("rpc.borrowed_bytes", loans_.borrowed_bytes());
     show("rpc.taken_back", loans_.taken_back());
-    show("rpc.served", serves_.counts().served);
-    show("rpc.refused", serves_.counts().refused);
-    show("rpc.overloaded", serves_.counts().overloaded);
-    show("rpc.cut_off", serves_.counts().cut_off);
-    show("rpc.canceled", serves_.counts().canceled);
+    show("rpc.served", server_.counts().served);
+    show("rpc.refused", server_.counts().refused);
+    show("rpc.overloaded", server_.counts().overloaded);
+    show("rpc.cut_off", server_.counts().cut_off);
+    show("rpc.canceled", server_.counts().canceled);
     show("rpc.transfers", transfers_.counts().begun);
     show("rpc.transfers_failed", transfers_.counts().failed);
     show("rpc.transferred_bytes", transfers_.counts().bytes);
@@ -152,61 +177,7 @@ void engine_core::expose_counters() {
     show("rpc.malformed", malformed_);
     show("rpc.corrupt", corrupt_);
     show("rpc.peers_lost", peers_lost_);
-    show("rpc.untold", untold_);
-}
-
-clock::time_point engine_core::deadline_after(std::chrono::nanoseconds timeout,
-                                              const call_context* serving) const noexcept {
-    clock::time_point deadline = clock::time_point::max();
-    if (timeout != std::chrono::nanoseconds::max()) {
-        const clock::time_point begin = now();
-        if (timeout < deadline - begin) deadline = begin + std::max(timeout, timeout.zero());
-    }
-    if (serving != nullptr) {
-        if (const auto outer = serving->deadline()) deadline = std::min(deadline, *outer);
-    }
-    return deadline;
-}
-
-bool engine_core::hand_over(work_unit& unit) noexcept {
-    if (driven_) {
-        if (closed_.load(std::memory_order_relaxed)) return false;
-        stream().main_pool().push(unit);
-        ports_.front()->driver_ready();
-        return true;
-    }
-    const bool open = begin_handing_over();
-    if (open) stream().main_pool().push(unit);
-    end_handing_over();
-    return open;
-}
-
-void engine_core::admit(const peer& there) {
-    const auto enter = [&](admission& me) {
-        peer_state* const state = way_to(there);
-        return state == nullptr || out_.admit(*state, me);
-    };
-    if (on_owner()) {
-        peer_state* const state = way_to(there);
-        if (state == nullptr || !out_.must_wait(*state)) return;
-        if (!this_task::in_ult()) {
-            throw error(
-                errc::overloaded,
-                fmt::format(
-                    "{} messages to {} are queued already, and the caller cannot wait: call from a "
-                    "ULT, send less at once, or raise engine_options::max_queued",
-                    state->queued, text_of(there)));
-        }
-        admission me;
-        if (!enter(me)) me.who.park();
-    } else if (out_.queued() + handed_over_.load(std::memory_order_relaxed) >=
-               options_.max_queued) {
-        // Queued behind the work already handed over, which is done when this runs.
-        admission me;
-        bool go_on = false;
-        on_stream([&] { go_on = enter(me); });
-        if (!go_on) me.who.park();
-    }
+    show("rpc.untold", outbox_.untold());
 }
 
 shared_block engine_core::allocate(std::size_t bytes) {
@@ -224,11 +195,6 @@ shared_block engine_core::allocate(std::size_t bytes) {
     return {};
 }
 
-void engine_core::expose(exposure& mine, const peer* only) {
-    if (ports_.empty()) throw error(errc::closed, why_closed());
-    exposures_.open(mine, ports_, only);
-}
-
 void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
     peer_state* from = peers_.find(port, arrived.from());
     if (from == nullptr) [[unlikely]] {
@@ -239,9 +205,9 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
     if (const char* wrong = parse(arrived.bytes(), parsed)) [[unlikely]] {
         on_malformed(*from, arrived.tag(), parsed, wrong);
     } else if (is_request(parsed.kind)) {
-        serves_.on_request(*from, arrived, parsed);
+        server_.on_request(*from, arrived, parsed);
     } else if (parsed.kind == message_kind::reply) {
-        calls_.on_reply(*from, arrived.tag(), parsed);
+        caller_.on_reply(*from, arrived.tag(), parsed);
     } else {
         on_other(*from, arrived.tag(), parsed);
     }
@@ -252,8 +218,7 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
     try {
         return &peers_.meet(port, who);
     } catch (const std::bad_alloc&) {
-        untold_.add();
-        ports_[port]->close(who);  // A peer waiting for an answer must not wait forever.
+        outbox_.end_untold(port, who);  // A peer waiting for an answer must not wait forever.
         return nullptr;
     }
 }
@@ -264,11 +229,11 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
     (parsed.corrupt ? corrupt_ : malformed_).add();
     if (parsed.kind == message_kind::request && tag != 0) {
         const errc why = parsed.corrupt ? errc::corrupt : errc::mismatch;
-        serves_.refuse(from, tag, parsed, {why}, wrong);
+        server_.refuse(from, tag, parsed, {why}, wrong);
     } else if (parsed.corrupt && parsed.kind != message_kind::one_way) {
-        calls_.on_damaged(from, tag);
+        caller_.on_damaged(from, tag);
     } else if (parsed.kind == message_kind::reply || parsed.kind == message_kind::item) {
-        calls_.on_malformed(from, tag, wrong);
+        caller_.on_malformed(from, tag, wrong);
     }
 }
 
@@ -276,23 +241,18 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
                                              const parsed_message& parsed) noexcept {
     switch (parsed.kind) {
         case message_kind::cancel:
-            return serves_.on_cancel(from, tag);
+            return server_.on_cancel(from, tag);
         case message_kind::verdict:
-            return calls_.on_verdict(from, parsed);
+            return caller_.on_verdict(from, parsed);
         case message_kind::release:
             return on_release(from, parsed.body);
         case message_kind::item:
-            return calls_.on_item(from, tag, parsed);
+            return caller_.on_item(from, tag, parsed);
         case message_kind::credit:
-            return serves_.on_credit(from, tag, parsed.items);
+            return server_.on_credit(from, tag, parsed.items);
         default:
             return;
     }
-}
-
-void engine_core::end_untold(const peer_state& there) noexcept {
-    untold_.add();
-    out_.cut_off(there.name);
 }
 
 void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexcept {
@@ -300,12 +260,12 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     if (gone == nullptr) return;
     peers_lost_.add();
     if (why == errc::closed) why = {errc::disconnected};  // We disconnected it; nobody stopped.
-    keep_lost(*gone, why);
+    peer_addresses_.keep_lost(*gone, why);
     const auto engine = gone->introduced ? routes_.lose(*gone) : nullptr;
-    serves_.on_peer_down(*gone);
-    calls_.on_peer_down(*gone, why);
+    server_.on_peer_down(*gone);
+    caller_.on_peer_down(*gone, why);
     transfers_.on_peer_down(*gone, why);
-    out_.drop(*gone, why);
+    outbox_.drop(*gone, why);
     if (engine == nullptr) {
         forget_name(gone->name, gone->untold, why);
     } else if (engine->routes.empty()) {
@@ -318,22 +278,9 @@ void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexc
     look_whether_quiet();
 }
 
-void engine_core::keep_lost(const peer_state& gone, status why) noexcept {
-    const std::uint32_t through = gone.name.port();
-    if (through >= ports_.size()) return;
-    try {
-        const bool looked_up = !gone.address.empty();
-        lost_.keep(gone.name,
-                   {looked_up ? gone.address : ports_[through]->peer_address(gone.name.id()),
-                    looked_up, why});
-    } catch (const std::bad_alloc&) {
-        // Messages about it omit the address.
-    }
-}
-
 /// No path is left to this name.
 void engine_core::forget_name(const peer& gone, bool untold, status why) noexcept {
-    lost_.give_up(gone);
+    peer_addresses_.lost().give_up(gone);
     loans_.on_peer_down(gone);
     if (!untold) listeners_->tell(gone, why);
 }

@@ -5,14 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <exception>
-#include <limits>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include <amalgam/core/buffer.hpp>
@@ -23,17 +19,20 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/future.hpp>
 
+#include "rpc/call/call_settings.hpp"
 #include "rpc/call/caller.hpp"
+#include "rpc/call/remote_procedures.hpp"
 #include "rpc/call/server.hpp"
-#include "rpc/engine/streams.hpp"
+#include "rpc/context/engine_context.hpp"
+#include "rpc/context/streams.hpp"
+#include "rpc/engine/port_link.hpp"
 #include "rpc/memory/exposure_table.hpp"
 #include "rpc/memory/loans.hpp"
 #include "rpc/memory/transfers.hpp"
 #include "rpc/peers/known_peers.hpp"
-#include "rpc/peers/lost_peers.hpp"
 #include "rpc/peers/outbox.hpp"
+#include "rpc/peers/peer_addresses.hpp"
 #include "rpc/peers/peer_listeners.hpp"
-#include "rpc/peers/port_link.hpp"
 #include "rpc/peers/routes.hpp"
 
 namespace amalgam::detail {
@@ -43,7 +42,7 @@ namespace amalgam::detail {
 ///
 /// Owner:   reference-counted: by the engine, and by each future that may still cancel.
 /// Threads: as stated per member.
-class engine_core {
+class engine_core final : public engine_context {
 public:
     engine_core(engine& owner, endpoints where, engine_options options);
     engine_core(const engine_core&) = delete;
@@ -56,56 +55,10 @@ public:
 
     // ---- any thread
 
-    /// Whether the caller may access the stream's data: it runs on the stream, or nothing runs
-    /// concurrently.
-    bool on_owner() const noexcept {
-        const execution_stream* const here = execution_stream::current();
-        return here == &streams_.first() || (driven_ ? here == nullptr : on_idle_loop());
-    }
-    /// Throws error{invalid} where the caller would wait forever.
-    void check_may_wait() const;
-    /// Runs the unit on the stream, in posting order. False: the engine has ended.
-    bool hand_over(work_unit& unit) noexcept;
-    /// Runs `work()` on the stream and waits for it. Throws what it throws, and error{closed} if
-    /// the engine has ended.
-    template <typename Work>
-    void on_stream(Work&& work);
-    /// Parks `who` until its call or transfer unparks it, once. If the waiting ULT is canceled,
-    /// runs `cancel()` on the stream, waits for the end, so that borrowed memory is free again, and
-    /// throws error{canceled}.
-    template <typename Cancel>
-    void wait_for_end(waiter& who, Cancel&& cancel);
-    /// Counts other threads' one-way calls between handing_one_way() and taken_over().
-    void handing_one_way() noexcept { handed_over_.fetch_add(1, std::memory_order_relaxed); }
-    void taken_over() noexcept { handed_over_.fetch_sub(1, std::memory_order_relaxed); }
-    /// Waits until the queue to `there` is below its limit.
-    void admit(const peer& there);
-
-    engine_streams& streams() noexcept { return streams_; }
-    execution_stream& stream() noexcept { return streams_.first(); }
-    clock::time_point now() const noexcept { return clock_->now(); }
-    bool driven() const noexcept { return driven_; }
-    encoding encodes_as() const noexcept { return options_.encoding; }
-    bool adds_checksums() const noexcept { return options_.checksum; }
-    /// Interceptors that see calls of such a procedure, in list order.
-    const std::vector<std::shared_ptr<interceptor>>& interceptors(bool of_library) const noexcept {
-        return of_library ? library_interceptors_ : options_.interceptors;
-    }
-    /// The earlier of `timeout` from now and the deadline of the call being served, if any.
-    clock::time_point deadline_after(std::chrono::nanoseconds timeout,
-                                     const call_context* serving) const noexcept;
-    buffer_pool& buffers() noexcept { return buffers_; }
     counter_set& counters() noexcept { return counters_; }
-    std::size_t max_message_bytes(const peer& there) const noexcept;
-    /// Eager limit: larger values go by rendezvous.
-    std::size_t eager_bytes(const peer& there) const noexcept {
-        return there.port() < eager_.size() ? eager_[there.port()]
-                                            : std::numeric_limits<std::size_t>::max();
-    }
     std::chrono::milliseconds silence_limit() const noexcept {
         return options_.ports.silence_limit;
     }
-    std::size_t max_values_bytes() const noexcept { return options_.max_values_bytes; }
     const std::vector<std::string>& addresses() const noexcept { return addresses_; }
     /// Of all ports; empty for one that does not listen.
     const std::vector<std::string>& port_addresses() const noexcept { return port_addresses_; }
@@ -114,26 +67,14 @@ public:
     result<peer> lookup(std::string_view address);
     /// Finds the engine known by these addresses; see engine::lookup().
     future<peer> start_lookup(const std::vector<std::string>& addresses);
-    /// The peer; if that path is lost, another one to the same engine, if any.
-    peer way_now(const peer& to);
     /// Recently lost, with no other path left: a hint, which may miss one.
-    bool is_lost(const peer& who) const noexcept { return lost_.given_up(who); }
-    /// Throws error{closed} after stop().
-    void check_runs() const;
-    /// Until end_handing_over(), which must follow in any case, the streams keep running; false:
-    /// they may have ended.
-    bool begin_handing_over() noexcept {
-        handing_over_.fetch_add(1, std::memory_order_seq_cst);
-        return !closed_.load(std::memory_order_seq_cst);
-    }
-    void end_handing_over() noexcept { handing_over_.fetch_sub(1, std::memory_order_release); }
-    /// The message of error{closed}.
-    const char* why_closed() const noexcept;
+    bool is_lost(const peer& who) const noexcept { return peer_addresses_.lost().given_up(who); }
     /// Whether any peer may have several paths.
     bool knows_routes() const noexcept { return knows_routes_.load(std::memory_order_relaxed); }
-    const remote_procedure& intern(std::string_view name, std::string signature);
-    /// By wire id; null: nobody here calls it.
-    const remote_procedure* procedure_of(std::uint64_t id);
+    remote_procedures& procedures() noexcept { return procedures_; }
+    encoding values_as() const noexcept { return settings_.values_as; }
+    /// Whether some engine is busy on this stack. Takes a lock.
+    static bool any_busy_here() noexcept;
     void stop();
     /// The user destroys the engine: stop(), then drops the engine's reference once nothing runs on
     /// its streams.
@@ -145,61 +86,20 @@ public:
 
     // ---- the stream only
 
-    /// While one lives, user functions may run above it on the stack, and an operation below is
-    /// incomplete: the engine does not end before.
-    class busy {
-    public:
-        explicit busy(engine_core& core) noexcept : core_(core) { ++core_.busy_; }
-        ~busy() { --core_.busy_; }
-        busy(const busy&) = delete;
-        busy& operator=(const busy&) = delete;
-
-    private:
-        engine_core& core_;
-    };
-    /// On the engine's stream only.
-    bool is_busy() const noexcept { return busy_ != 0; }
-    /// Whether some engine is busy on this stack. Any thread; takes a lock.
-    static bool any_busy_here() noexcept;
-    /// Called when code run by the engine's driver has returned: ends an engine destroyed in it.
-    void settle() noexcept {
-        if (orphaned_) [[unlikely]]
-            end_orphan();
-    }
-    /// Called after a user function that may have forked: ends the child.
-    void stay_in_parent() const noexcept {
-        if (forked_.load(std::memory_order_relaxed)) [[unlikely]]
-            end_returned_child();
-    }
-    /// The same after a call from outside on the thread of an idle loop: a user function called
-    /// there may have destroyed the engine. Afterwards this may be gone.
-    void settle_idle() noexcept {
-        if (orphaned_) [[unlikely]]
-            end_idle_orphan();
-    }
-
-    caller& calls() noexcept { return calls_; }
-    server& serves() noexcept { return serves_; }
-    outbox& out() noexcept { return out_; }
-    loans& lending() noexcept { return loans_; }
-    transfers& moves() noexcept { return transfers_; }
+    detail::caller& caller() noexcept { return caller_; }
+    detail::server& server() noexcept { return server_; }
+    detail::outbox& outbox() noexcept { return outbox_; }
+    detail::loans& loans() noexcept { return loans_; }
+    detail::transfers& transfers() noexcept { return transfers_; }
+    detail::peer_addresses& peer_addresses() noexcept { return peer_addresses_; }
     exposure_table& exposures() noexcept { return exposures_; }
-    /// Exposes memory to all peers, or to `only` one. Throws error{closed} after the end.
-    void expose(exposure& mine, const peer* only);
-    /// Memory from the first port whose peers can map it; else private. Throws likewise.
-    shared_block allocate(std::size_t bytes);
     known_peers& peers() noexcept { return peers_; }
     route_table& routes() noexcept { return routes_; }
-    /// State of the peer, or of another path to the same engine; null: gone.
-    peer_state* way_to(const peer& to) noexcept {
-        peer_state* const there = peers_.find(to);
-        return there != nullptr ? there : routes_.instead_of(to);
-    }
-    /// Starts connecting to an address through one port. A new peer is marked untold.
-    result<peer> dial(std::uint16_t port, const std::string& address);
+    /// Memory from the first port whose peers can map it; else private. Throws error{closed} after
+    /// the end.
+    shared_block allocate(std::size_t bytes);
     const capabilities& can(std::size_t port) const noexcept { return ports_[port]->can(); }
     std::size_t ports() const noexcept { return ports_.size(); }
-    bool is_own(const std::string& address) const noexcept;
     /// Another engine introduces itself; returns our introduction.
     introduction introduced(const peer& from, const introduction& asked);
     /// Adds the path to those of this engine.
@@ -211,30 +111,9 @@ public:
     std::string explain(const peer& who);
     std::vector<peer_way> ways(const peer& who);
     message_sink& self_sink() noexcept { return self_sink_; }
-    /// Its address, kept after its loss: see lost_peers. Empty if no longer known.
-    std::string address_of(const peer& who);
-    /// The same as part of a sentence.
-    std::string text_of(const peer& who);
-    /// Status of calls to a lost peer: unreachable if it was never connected.
-    status why_lost(const peer& who) const noexcept;
-    /// The cause, as part of a sentence; empty if unknown.
-    std::string_view reason(const peer& who, status why) const noexcept;
-    /// The address it was looked up by, kept after its loss. Empty for one that connected to us.
-    std::string looked_up_at(const peer& who);
-    /// lookup() of a normalized address.
-    result<peer> route_to(const std::string& address);
     void on_message(std::uint16_t port, message& arrived) noexcept;
-    /// Received or fetched data does not match its checksum.
-    void found_damage() noexcept { corrupt_.add(); }
     void on_peer_down(std::uint16_t port, peer_id id, status why) noexcept;
     void on_release(const peer_state& from, const_bytes ids) noexcept;
-    /// There was no memory to answer the peer, which waits: ends the connection instead. Not for
-    /// calls to ourselves.
-    void end_untold(const peer_state& there) noexcept;
-    /// Call when a call, in either direction, has ended.
-    void look_whether_quiet() noexcept {
-        if (quiet_ != nullptr) tell_if_quiet();
-    }
 
 private:
     /// Marks the caller as the engine's loop while this lives: no other progress() runs.
@@ -263,7 +142,6 @@ private:
     void open_ports(endpoints where);
     void start_streams();
     void expose_counters();
-    result<peer> find_route(const std::string& address, std::string_view transport);
     /// Null: out of memory; the connection ends.
     peer_state* meet(std::uint16_t port, peer_id who) noexcept;
     void on_malformed(peer_state& from, std::uint64_t tag, const parsed_message& parsed,
@@ -271,13 +149,9 @@ private:
     /// Neither a request nor a reply.
     void on_other(peer_state& from, std::uint64_t tag, const parsed_message& parsed) noexcept;
     void forget_name(const peer& gone, bool untold, status why) noexcept;
-    void keep_lost(const peer_state& gone, status why) noexcept;
     bool is_quiet() const noexcept;
-    void tell_if_quiet() noexcept;
+    void tell_if_quiet() noexcept override;
     bool on_own_stream() noexcept;
-    /// Whether this is the thread that calls progress(), outside of progress().
-    bool on_idle_loop() const noexcept;
-    static const void* this_thread() noexcept;
     void drive_until_quiet(clock::duration at_most);
     void wait_until_quiet(clock::duration at_most);
     bool ends_beside() noexcept;
@@ -286,118 +160,54 @@ private:
     bool must_end_later() const noexcept;
     void end_later() noexcept;
     void finish_end() noexcept;
-    void wait_for_end();
+    void wait_until_stopped();
     void stop_handing_over() noexcept;
     void end_calls(bool wait);
     void close_now() noexcept;
     void stop_streams();
     void end_elsewhere() noexcept;
-    void end_orphan() noexcept;
-    void end_idle_orphan() noexcept;
+    void end_orphan() noexcept override;
+    void end_idle_orphan() noexcept override;
 
     engine& owner_;
     engine_options options_;
-    std::vector<std::shared_ptr<interceptor>> library_interceptors_;
+    call_settings settings_;
     std::atomic<std::uint32_t> references_{1};
-    buffer_pool buffers_;
     counter_set counters_;
     std::vector<std::unique_ptr<port>> ports_;
     std::vector<std::string> uris_;       // Of all ports, in a form that can be opened again.
     std::vector<std::string> addresses_;  // Of the listening ports.
     std::vector<std::string> port_addresses_;
     peer self_;
-    std::vector<std::size_t> limits_;  // max_message_bytes per port.
-    std::vector<std::size_t> eager_;   // eager_bytes per port.
-    bool driven_ = false;
-    const clock* clock_ = nullptr;
-    mutable engine_streams streams_;
-    // With progress_by::caller: the loop's thread, and whether it is in progress() or stop().
-    std::atomic<const void*> loop_thread_{nullptr};
-    std::atomic<bool> looping_{false};
-
     known_peers peers_;
-    lost_peers lost_;
     route_table routes_{peers_};
+    detail::peer_addresses peer_addresses_{*this, peers_, routes_, ports_, addresses_};
     std::atomic<bool> knows_routes_{false};
     std::uint32_t route_numbers_ = 0;
-    outbox out_;
-    caller calls_;
-    server serves_;
-    exposure_table exposures_;
-    transfers transfers_;
-    loans loans_{out_, options_.max_borrowed_bytes, options_.max_borrowed_bytes_total};
+    detail::outbox outbox_;
+    detail::loans loans_{outbox_, routes_, options_.max_borrowed_bytes,
+                         options_.max_borrowed_bytes_total};
+    exposure_table exposures_{*this, ports_};
+    detail::transfers transfers_;
+    remote_procedures procedures_;
+    // Each calls the other for messages to ourselves.
+    detail::caller caller_;
+    detail::server server_;
     std::optional<stream_driver> driver_;
     std::deque<port_link> links_;  // Never move: they are pollers and sinks.
     detail::self_sink self_sink_{*this};
-    waiter* quiet_ = nullptr;  // stop(), while waiting.
     std::shared_ptr<peer_listeners> listeners_;
     owned_counter malformed_;
-    owned_counter corrupt_;
     owned_counter peers_lost_;
-    owned_counter untold_;
-
-    std::mutex procedures_lock_;
-    std::deque<remote_procedure> procedures_;  // Never move.
-    std::unordered_map<std::uint64_t, remote_procedure*> procedures_by_id_;
 
     std::atomic<bool> stopping_{false};   // stop() has begun.
     event stopped_;                       // All but the streams has ended.
-    unsigned busy_ = 0;                   // See busy; the stream's.
     std::atomic<bool> end_waits_{false};  // The stream is to run end_.
     end_errand end_{*this};
-    bool orphaned_ = false;  // Destroyed inside code run by its driver; the driver's.
-    // Handing over announces itself, then checks closed_. Closing sets closed_, then waits for
-    // announced hand-overs. So nothing is handed to a stream that has ended.
-    std::atomic<bool> closed_{false};
-    std::atomic<bool> forked_{false};         // This process is a fork of the engine's.
     engine_core* next_of_all_ = nullptr;      // List of the process's engines,
     engine_core* previous_of_all_ = nullptr;  // for fork().
-    std::atomic<std::size_t> handing_over_{0};
-    std::atomic<std::size_t> handed_over_{0};
     std::vector<counter_set::watch> watches_;
     std::vector<counter_set::watch> port_watches_;  ///< Of counters that end with the ports.
 };
-
-template <typename Work>
-void engine_core::on_stream(Work&& work) {
-    if (on_owner()) return work();
-    struct hop final : work_unit {
-        explicit hop(Work& what) : work_unit(&hop::run_it), work(what) {
-            who.waits_for("rpc engine");
-        }
-        static void run_it(work_unit& self) noexcept {
-            auto& me = static_cast<hop&>(self);
-            try {
-                me.work();
-            } catch (...) {
-                me.failed = std::current_exception();
-            }
-            me.who.unpark();
-        }
-        Work& work;
-        waiter who;
-        std::exception_ptr failed;
-    };
-    hop there(work);
-    if (!hand_over(there)) {
-        throw error(errc::closed, why_closed());
-    }
-    there.who.park();
-    if (there.failed) std::rethrow_exception(there.failed);
-}
-
-template <typename Cancel>
-void engine_core::wait_for_end(waiter& who, Cancel&& cancel) {
-    who.allow_cancel();
-    if (who.park_once_until(waiter::time_point::max())) return;
-    try {
-        const cancel_later it_must_end;
-        on_stream(cancel);
-    } catch (const error&) {
-        // The engine has ended, and so has the operation.
-    }
-    who.park();
-    throw_if_canceled();
-}
 
 }  // namespace amalgam::detail

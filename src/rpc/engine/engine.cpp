@@ -110,7 +110,7 @@ bool engine::undefine(detail::procedure_name given, std::uint16_t provider) {
     const std::string_view name = checked(given);
     bool known = false;
     try {
-        core_->on_stream([&] { known = core_->serves().procedures().remove(name, provider); });
+        core_->on_stream([&] { known = core_->server().procedures().remove(name, provider); });
     } catch (const error& why) {
         if (why.code() != errc::closed) throw;
         return false;  // A stopped engine serves nothing.
@@ -139,7 +139,7 @@ void engine::add_handler(detail::procedure_name given, std::string signature,
     fresh->form = form;
     fresh->run = std::move(handler);
     try {
-        core_->on_stream([&] { core_->serves().procedures().add(std::move(fresh)); });
+        core_->on_stream([&] { core_->server().procedures().add(std::move(fresh)); });
     } catch (...) {
         fresh.reset();  // Its streams are idle.
         core_->streams().reap();
@@ -149,7 +149,7 @@ void engine::add_handler(detail::procedure_name given, std::string signature,
 }
 
 const detail::remote_procedure& engine::intern(std::string_view name, std::string signature) {
-    return core_->intern(name, std::move(signature));
+    return core_->procedures().intern(name, std::move(signature));
 }
 
 execution_stream& engine::stream(std::size_t index) {
@@ -207,7 +207,7 @@ void engine::stop() {
 std::string peer::address() const {
     if (owner_ == nullptr) return {};
     std::string address;
-    owner_->on_stream([&] { address = owner_->address_of(*this); });
+    owner_->on_stream([&] { address = owner_->peer_addresses().address_of(*this); });
     return address;
 }
 

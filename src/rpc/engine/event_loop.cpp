@@ -12,18 +12,6 @@
 
 namespace amalgam::detail {
 
-const void* engine_core::this_thread() noexcept {
-    thread_local char mark = 0;
-    return &mark;
-}
-
-bool engine_core::on_idle_loop() const noexcept {
-    if (loop_thread_.load(std::memory_order_relaxed) == nullptr) return false;
-    if (loop_thread_.load(std::memory_order_relaxed) != this_thread()) return false;
-    streams_.first().wake();  // The caller's next action may need progress().
-    return true;
-}
-
 engine_core::loop_turn::loop_turn(engine_core& core) noexcept : core_(core) {
     while (core_.looping_.exchange(true, std::memory_order_acquire))
         std::this_thread::yield();
@@ -32,27 +20,6 @@ engine_core::loop_turn::loop_turn(engine_core& core) noexcept : core_(core) {
 
 engine_core::loop_turn::~loop_turn() {
     core_.looping_.store(false, std::memory_order_release);
-}
-
-void engine_core::check_runs() const {
-    if (!closed_.load(std::memory_order_relaxed)) return;
-    throw error(errc::closed, why_closed());
-}
-
-void engine_core::check_may_wait() const {
-    if (this_task::in_ult()) return;
-    if (driven_) {
-        throw error(
-            errc::invalid,
-            "cannot wait here on a network in virtual time, as time would stand still: use start() "
-            "and loop_network::run_until_idle(), or wait in a ULT started by engine::spawn()");
-    }
-    if (on_idle_loop()) {
-        throw error(
-            errc::invalid,
-            "the thread that calls this engine's progress() cannot wait for its results: use "
-            "start() or post(), or wait in a ULT started by engine::spawn() or in another thread");
-    }
 }
 
 std::size_t engine_core::progress(std::size_t most) {

@@ -1,9 +1,11 @@
 #include <exception>
 #include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/tasks/parking.hpp>
 
@@ -43,6 +45,16 @@ void check_may_wait(const engine_core& core) {
     core.check_may_wait();
 }
 
+const remote_procedure& intern(engine_core& core, std::string_view name, std::string signature) {
+    return core.procedures().intern(name, std::move(signature));
+}
+encoding encoding_of(const engine_core& core) noexcept {
+    return core.values_as();
+}
+peer look_up(engine_core& core, std::string_view address) {
+    return core.lookup(address).value();
+}
+
 void define_first(engine_core& core, std::string_view first, std::string_view what,
                   const std::function<void()>& define) {
     std::exception_ptr failed;
@@ -53,7 +65,7 @@ void define_first(engine_core& core, std::string_view first, std::string_view wh
         failed = std::current_exception();
     }
     bool is_taken = false;
-    core.on_stream([&] { is_taken = core.serves().procedures().find(first) != nullptr; });
+    core.on_stream([&] { is_taken = core.server().procedures().find(first) != nullptr; });
     if (!is_taken) std::rethrow_exception(failed);
     throw error(errc::invalid, fmt::format("this engine already has {}, expected at most one per "
                                            "engine: use that one, or create another engine",

@@ -63,14 +63,8 @@ void engine_core::is_forked() noexcept {
     forked_.store(true, std::memory_order_relaxed);
     closed_.store(true, std::memory_order_relaxed);
     loop_thread_.store(nullptr, std::memory_order_relaxed);
-    calls_.refuse_new();
-    serves_.close();
-}
-
-const char* engine_core::why_closed() const noexcept {
-    return forked_.load(std::memory_order_relaxed)
-               ? "this engine belongs to the parent process; create a new one after fork()"
-               : "this engine has stopped; create a new one";
+    caller_.refuse_new();
+    server_.close();
 }
 
 }  // namespace amalgam::detail

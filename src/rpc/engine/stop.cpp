@@ -152,8 +152,8 @@ bool run_beside(Work work) noexcept {
 }  // namespace
 
 bool engine_core::is_quiet() const noexcept {
-    return calls_.pending() == 0 && serves_.running() == 0 && transfers_.pending() == 0 &&
-           out_.idle() && loans_.unfetched() == 0;
+    return caller_.pending() == 0 && server_.running() == 0 && transfers_.pending() == 0 &&
+           outbox_.idle() && loans_.unfetched() == 0;
 }
 
 void engine_core::tell_if_quiet() noexcept {
@@ -201,7 +201,7 @@ void engine_core::stop_here() {
             stopped_.set();
         }
     } else if (!inside && !later) {
-        wait_for_end();
+        wait_until_stopped();
     }
     // A stream cannot end itself, and an outside caller of stop() waits for code running on it; so
     // code on a stream must not wait: the destructor ends the streams.
@@ -239,8 +239,8 @@ bool engine_core::must_end_later() const noexcept {
 
 void engine_core::end_later() noexcept {
     if (on_owner()) {
-        calls_.refuse_new();
-        serves_.close();
+        caller_.refuse_new();
+        server_.close();
     }
     end_waits_.store(true, std::memory_order_release);
     hand_over(end_);
@@ -268,7 +268,7 @@ void engine_core::stop_handing_over() noexcept {
 }
 
 /// Waits until another caller's stop() is done.
-void engine_core::wait_for_end() {
+void engine_core::wait_until_stopped() {
     if (streams_.driven_by_caller()) {
         const loop_turn mine(*this);  // The stopping thread is done, except for the loop's part.
         finish_end();
@@ -298,7 +298,7 @@ void engine_core::destroy() noexcept {
 void engine_core::end_elsewhere() noexcept {
     try {
         ending().run([this] {
-            wait_for_end();
+            wait_until_stopped();
             // The destroying code may still wait for something.
             poll_until(options_.drain, [this] { return streams_.unused(); });
             stop_streams();
@@ -338,12 +338,12 @@ void engine_core::end_orphan() noexcept {
 void engine_core::end_calls(bool wait) {
     if (wait) {
         on_stream([this] {
-            calls_.refuse_new();
-            serves_.close();
+            caller_.refuse_new();
+            server_.close();
         });
         if (options_.drain > options_.drain.zero()) wait_until_quiet(options_.drain);
         on_stream([this] {
-            calls_.close();
+            caller_.close();
             transfers_.close();
         });
         if (options_.drain > options_.drain.zero()) {
@@ -375,22 +375,23 @@ void engine_core::stop_streams() {
 }
 
 void engine_core::close_now() noexcept {
-    serves_.close();
-    calls_.close();
+    server_.close();
+    caller_.close();
     transfers_.close();
     for (const auto& each : ports_)
         each->attach_driver(nullptr);
     for (port_link& each : links_)
         stream().remove_poller(each);
-    out_.close();
+    outbox_.close();
     loans_.close();
     exposures_.close_all();
     port_watches_.clear();
+    driver_port_ = nullptr;
     ports_.clear();
     const std::size_t elsewhere =
-        serves_.running_outside([this](const pool& where) { return !streams_.has(where); });
-    serves_.cancel_streams();
-    serves_.forget_all();
+        server_.running_outside([this](const pool& where) { return !streams_.has(where); });
+    server_.cancel_streams();
+    server_.forget_all();
     if (elsewhere == 0) return;
     log(log_level::warn, "rpc",
         "an engine ended while handlers were still running in a user's pool",

@@ -1,16 +1,13 @@
 #include "rpc/memory/elsewhere.hpp"
 
-#include <new>
 #include <utility>
 
 #include <amalgam/core/crc32c.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/context/engine_context.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
-
-namespace {
 
 transfer_target target_of(engine_core& core, const peer& from, const remote_key& key) noexcept {
     transfer_target target;
@@ -19,8 +16,6 @@ transfer_target target_of(engine_core& core, const peer& from, const remote_key&
     target.key = key;
     return target;
 }
-
-}  // namespace
 
 bool values_elsewhere::are(const_bytes fetched) const noexcept {
     return !checksum || *checksum == crc32c(fetched);
@@ -56,42 +51,9 @@ failure fetch_values(engine_core& core, const peer& from, const values_elsewhere
     get.get(scatter(&all, 1));
     if (const failure& why = get.run(); !why.what.ok()) return why;
     if (what.are(all)) return {};
-    core.on_stream([&core] { core.found_damage(); });
+    engine_context& context = context_of(core);
+    context.on_stream([&] { context.found_damage(); });
     return {{errc::corrupt}, std::string(damaged_elsewhere)};
-}
-
-result_fetch::result_fetch(engine_core& core, const peer& from, const values_elsewhere& what,
-                           call_record& whose, buffer room, loan_ids loans)
-    : transfer_record(target_of(core, from, what.key)),
-      from_(from),
-      what_(what),
-      call_(&whose),
-      room_(std::move(room)),
-      into_(room_.bytes()),
-      loans_(std::move(loans)) {
-    get(scatter(&into_, 1));
-}
-
-void result_fetch::give_up() noexcept {
-    call_ = nullptr;
-    ++holds_;
-    request_cancel();
-}
-
-void result_fetch::over() noexcept {
-    if (why.what.ok() && !what_.are(room_.bytes())) {
-        core_->found_damage();
-        why = {{errc::corrupt}, std::string(damaged_elsewhere)};
-    }
-    if (call_ != nullptr) core_->calls().fetched(*call_, why, room_.bytes(), loans_);
-    if (peer_state* const there = core_->way_to(from_)) {
-        core_->lending().release(*there, loans_);
-    }
-    drop_hold();
-}
-
-void result_fetch::release() noexcept {
-    drop_hold();
 }
 
 }  // namespace amalgam::detail

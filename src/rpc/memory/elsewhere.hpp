@@ -21,7 +21,6 @@
 namespace amalgam::detail {
 
 class engine_core;
-class call_record;
 
 /// Location of a message's values, if they are not in it.
 struct values_elsewhere {
@@ -62,37 +61,13 @@ private:
     std::shared_ptr<event> returned_;
 };
 
+/// The memory described by `key`, at this peer.
+transfer_target target_of(engine_core& core, const peer& from, const remote_key& key) noexcept;
+
 /// Fetches the arguments of a request; the caller must be able to wait. `into` has the length given
 /// by the key.
 /// Failure: those of transfers; `corrupt`. Throws error{canceled} if its ULT is canceled.
 failure fetch_values(engine_core& core, const peer& from, const values_elsewhere& what,
                      buffer& into);
-
-/// Fetches a result, or a stream value, for a pending call. Deletes itself; the call may end first.
-///
-/// Threads: the engine's stream.
-class result_fetch final : public transfer_record {
-public:
-    result_fetch(engine_core& core, const peer& from, const values_elsewhere& what,
-                 call_record& whose, buffer room, loan_ids loans);
-    void begin() noexcept { submit(); }
-    /// The call has ended for another reason.
-    void give_up() noexcept;
-
-private:
-    void over() noexcept override;
-    void release() noexcept override;
-    void drop_hold() noexcept {
-        if (--holds_ == 0) delete this;
-    }
-
-    peer from_;
-    values_elsewhere what_;
-    call_record* call_;
-    buffer room_;
-    mutable_bytes into_;
-    loan_ids loans_;
-    unsigned holds_ = 1;  // Until over(), and from give_up() until release().
-};
 
 }  // namespace amalgam::detail

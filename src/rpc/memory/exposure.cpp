@@ -7,7 +7,6 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/rpc/extension/exposure.hpp>
 
-#include "rpc/engine/core.hpp"
 #include "rpc/memory/exposure_table.hpp"
 
 namespace amalgam::detail {
@@ -30,24 +29,28 @@ std::uint64_t length_of(scatter segments) {
 }  // namespace
 
 exposure::exposure(engine_core& core, scatter segments, access rights)
-    : core_(core), segments_(segments.begin(), segments.end()), close_(&run_close, *this) {
+    : table_(exposures_of(core)),
+      segments_(segments.begin(), segments.end()),
+      close_(&run_close, *this) {
     own_key_.bytes = length_of(segments);
     own_key_.rights = rights;
-    core_.on_stream([this] { core_.expose(*this, nullptr); });
+    table_.context().on_stream([this] { table_.open(*this, nullptr); });
 }
 
 exposure::exposure(engine_core& core, scatter segments, access rights, const peer& only)
-    : core_(core), segments_(segments.begin(), segments.end()), close_(&run_close, *this) {
+    : table_(exposures_of(core)),
+      segments_(segments.begin(), segments.end()),
+      close_(&run_close, *this) {
     own_key_.bytes = length_of(segments);
     own_key_.rights = rights;
-    core_.on_stream([this, &only] { core_.expose(*this, &only); });
+    table_.context().on_stream([this, &only] { table_.open(*this, &only); });
 }
 
 void exposure::close() noexcept {
     if (!is_open()) return;
     const cancel_later it_must_not_throw;
     try {
-        core_.on_stream([this] { core_.exposures().close(*this); });
+        table_.context().on_stream([this] { table_.close(*this); });
     } catch (...) {
         // The caller cannot park, but must wait: the bytes may be freed next. Unless the engine has
         // ended, which closed it.
@@ -56,7 +59,7 @@ void exposure::close() noexcept {
         then_ = [](exposure& mine) noexcept {
             static_cast<std::atomic<bool>*>(mine.then_context_)->store(true);
         };
-        if (!core_.hand_over(close_)) return;
+        if (!table_.context().hand_over(close_)) return;
         while (!closed.load())
             std::this_thread::yield();
     }
@@ -70,27 +73,29 @@ const remote_key& exposure::key(std::size_t port) const noexcept {
 
 void exposure::close(void (*then)(exposure&) noexcept) noexcept {
     then_ = then;
-    if (core_.on_owner()) return run_close(close_);
-    if (!core_.hand_over(close_)) then(*this);
+    if (table_.context().on_owner()) return run_close(close_);
+    if (!table_.context().hand_over(close_)) then(*this);
 }
 
 void exposure::run_close(work_unit& self) noexcept {
     exposure& mine = static_cast<errand&>(self).whose;
-    mine.core_.exposures().close(mine);
+    mine.table_.close(mine);
     const ends_children of_what_it_held;
     mine.then_(mine);
 }
 
-exposure_table::exposure_table() noexcept : incarnation_(random_nonzero_u64()) {}
+exposure_table::exposure_table(engine_context& context,
+                               const std::vector<std::unique_ptr<port>>& ports) noexcept
+    : context_(context), ports_(ports), incarnation_(random_nonzero_u64()) {}
 
-void exposure_table::open(exposure& mine, std::span<const std::unique_ptr<port>> ports,
-                          const peer* only) {
+void exposure_table::open(exposure& mine, const peer* only) {
+    if (ports_.empty()) throw error(errc::closed, context_.why_closed());
     std::vector<region> regions;
-    std::vector<remote_key> keys(ports.size());
-    regions.reserve(ports.size());
-    for (std::size_t i = 0; i < ports.size(); ++i) {
+    std::vector<remote_key> keys(ports_.size());
+    regions.reserve(ports_.size());
+    for (std::size_t i = 0; i < ports_.size(); ++i) {
         if (only != nullptr && only->port() != i) continue;
-        result<region> one = ports[i]->open_region(scatter(mine.segments_), mine.own_key_.rights);
+        result<region> one = ports_[i]->open_region(scatter(mine.segments_), mine.own_key_.rights);
         if (!one) {
             throw error(one.code(), one.sentence().empty()
                                         ? "out of memory while registering the segments with a port"

@@ -2,23 +2,28 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <unordered_map>
+#include <vector>
 
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/rpc/extension/exposure.hpp>
+
+#include "rpc/context/engine_context.hpp"
 
 namespace amalgam::detail {
 
 /// Registration table: the memory an engine exposes to its peers, found by its key.
 ///
-/// Threads: the engine's stream, except incarnation().
+/// Threads: the engine's stream, except incarnation() and context().
 class exposure_table {
 public:
-    exposure_table() noexcept;
+    /// `ports` are empty once the engine has ended.
+    exposure_table(engine_context& context,
+                   const std::vector<std::unique_ptr<port>>& ports) noexcept;
 
-    /// Registers the segments with one port, or with all if `only` is null.
-    void open(exposure& mine, std::span<const std::unique_ptr<port>> ports, const peer* only);
+    /// Registers the segments with the port of one peer, or with all ports if `only` is null.
+    /// Throws error{closed} after the end.
+    void open(exposure& mine, const peer* only);
     /// Ends all access to the bytes. Idempotent.
     void close(exposure& mine) noexcept;
     /// Closes all exposures. Call before the ports end.
@@ -29,10 +34,15 @@ public:
                          access asked) const noexcept;
     /// Part of each of our keys, and of no key of another engine or port; never 0.
     std::uint64_t incarnation() const noexcept { return incarnation_; }
+    engine_context& context() noexcept { return context_; }
 
 private:
+    engine_context& context_;
+    const std::vector<std::unique_ptr<port>>& ports_;
     std::uint64_t incarnation_;
     std::unordered_map<std::uint64_t, exposure*> by_secret_;
 };
+
+exposure_table& exposures_of(engine_core& core) noexcept;
 
 }  // namespace amalgam::detail

@@ -11,7 +11,7 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/context/engine_context.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
@@ -39,31 +39,33 @@ bool take_loan(const origin* between, std::uint64_t id) noexcept {
 
 void release_loan(engine_core& core, const peer& lender, std::uint64_t id) noexcept {
     struct errand final : work_unit {
-        errand(engine_core& where, const peer& whose, std::uint64_t which) noexcept
-            : work_unit(&errand::run_it), alive(where), core(where), lender(whose), id(which) {}
+        errand(engine_core& core, const peer& whose, std::uint64_t which) noexcept
+            : work_unit(&errand::run_it),
+              alive(core),
+              mine(loans_of(core)),
+              lender(whose),
+              id(which) {}
         static void run_it(work_unit& self) noexcept {
             const std::unique_ptr<errand> me(static_cast<errand*>(&self));
-            me->tell();
-        }
-        void tell() const noexcept {
-            std::byte bytes[8];
-            store_le(bytes, id);
-            if (peer_state* const there = core.way_to(lender)) {
-                core.lending().release(*there, const_bytes(bytes));
-            }
+            me->mine.release(me->lender, me->id);
         }
         core_reference alive;
-        engine_core& core;
+        loans& mine;
         peer lender;
         std::uint64_t id;
     };
-    if (core.on_owner()) return errand(core, lender, id).tell();
+    engine_context& context = context_of(core);
+    const auto tell = [&] {
+        const core_reference alive(core);
+        loans_of(core).release(lender, id);
+    };
+    if (context.on_owner()) return tell();
     if (auto* const later = new (std::nothrow) errand(core, lender, id)) {
-        if (!core.hand_over(*later)) delete later;
+        if (!context.hand_over(*later)) delete later;
     } else if (this_task::in_ult() || execution_stream::current() == nullptr) {
         try {
             const cancel_later it_must_be_told;
-            core.on_stream([&] { errand(core, lender, id).tell(); });  // Allocates nothing.
+            context.on_stream(tell);  // Allocates nothing.
         } catch (...) {
             // The engine has ended.
         }
@@ -175,6 +177,16 @@ void loans::release(peer_state& lender, const loan_ids& ids) noexcept {
     }
 }
 
+void loans::release(const peer& lender, const loan_ids& ids) noexcept {
+    if (peer_state* const there = routes_.way_to(lender)) release(*there, ids);
+}
+
+void loans::release(const peer& lender, std::uint64_t id) noexcept {
+    std::byte bytes[8];
+    store_le(bytes, id);
+    if (peer_state* const there = routes_.way_to(lender)) release(*there, const_bytes(bytes));
+}
+
 void loans::close() noexcept {
     const auto last = std::exchange(kept_, {});
     size_.set(0);
@@ -182,7 +194,7 @@ void loans::close() noexcept {
     borrowed_bytes_.set(0);
 }
 
-const_bytes loans_of(const_bytes extras) noexcept {
+const_bytes loans_in(const_bytes extras) noexcept {
     return find_extra(extras, extra::loans);
 }
 

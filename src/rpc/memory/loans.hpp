@@ -11,6 +11,7 @@
 
 #include "rpc/peers/known_peers.hpp"
 #include "rpc/peers/outbox.hpp"
+#include "rpc/peers/routes.hpp"
 
 namespace amalgam::detail {
 
@@ -21,8 +22,9 @@ namespace amalgam::detail {
 class loans {
 public:
     /// Limits for memory lent by answers: per peer, and in total. See engine_options.
-    loans(outbox& out, std::size_t most_to_one, std::size_t most_to_all) noexcept
-        : out_(out), most_to_one_(most_to_one), most_to_all_(most_to_all) {}
+    loans(outbox& out, route_table& routes, std::size_t most_to_one,
+          std::size_t most_to_all) noexcept
+        : out_(out), routes_(routes), most_to_one_(most_to_one), most_to_all_(most_to_all) {}
 
     /// Keeps what a request or one-way call to `to` lends, before it is sent. False: no memory.
     bool keep(const peer& to, const lent_list& what) noexcept;
@@ -42,6 +44,9 @@ public:
     /// Tells `lender` that these are no longer used.
     void release(peer_state& lender, const_bytes ids) noexcept;
     void release(peer_state& lender, const loan_ids& ids) noexcept;
+    /// The same over whatever path leads there now; does nothing if none does.
+    void release(const peer& lender, const loan_ids& ids) noexcept;
+    void release(const peer& lender, std::uint64_t id) noexcept;
 
     /// Values not yet fetched by a peer's engine. The others are descriptors, held by the peer's
     /// user.
@@ -72,6 +77,7 @@ private:
     void drop(const peer& to, std::uint64_t id) noexcept;
 
     outbox& out_;
+    route_table& routes_;
     std::unordered_map<peer, of_peer> kept_;
     std::size_t most_to_one_;
     std::size_t most_to_all_;
@@ -81,8 +87,10 @@ private:
     owned_counter taken_back_;
 };
 
+loans& loans_of(engine_core& core) noexcept;
+
 /// The ids in a message's extras; empty if none.
-const_bytes loans_of(const_bytes extras) noexcept;
+const_bytes loans_in(const_bytes extras) noexcept;
 loan_ids to_ids(const_bytes wire);
 
 }  // namespace amalgam::detail

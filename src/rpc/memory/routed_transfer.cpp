@@ -6,11 +6,13 @@
 
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/call_context.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/rpc/extension/routed_transfer.hpp>
 #include <amalgam/rpc/procedure.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/context/engine_context.hpp"
 #include "rpc/memory/transfers.hpp"
+#include "rpc/peers/routes.hpp"
 
 namespace amalgam::detail {
 
@@ -33,8 +35,8 @@ failure lost_all() noexcept {
 failure was_canceled() noexcept {
     return in_words({errc::canceled}, "the transfer was canceled");
 }
-failure was_stopped(const engine_core& core) noexcept {
-    return in_words({errc::closed}, core.why_closed());
+failure was_stopped(engine_core& core) noexcept {
+    return in_words({errc::closed}, context_of(core).why_closed());
 }
 
 }  // namespace
@@ -120,10 +122,11 @@ future<void> routed_transfer::launch() noexcept {
     on_abandon([](void* self) noexcept { static_cast<routed_transfer*>(self)->abandoned(); }, this);
     add_reference();  // The future's reference; ours is dropped in release().
     future<void> later(*this);
-    deadline_ = core_->deadline_after(target_.first.timeout, call_context::try_current());
-    if (core_->on_owner()) {
+    deadline_ =
+        context_of(*core_).deadline_after(target_.first.timeout, call_context::try_current());
+    if (context_of(*core_).on_owner()) {
         begin();
-    } else if (!core_->hand_over(begin_)) {
+    } else if (!context_of(*core_).hand_over(begin_)) {
         fail(was_stopped(*core_));
         drop_reference();
     }
@@ -132,11 +135,11 @@ future<void> routed_transfer::launch() noexcept {
 
 bool routed_transfer::abandoned() noexcept {
     add_reference();  // Until cancel().
-    if (core_->on_owner()) {
+    if (context_of(*core_).on_owner()) {
         cancel();
         return true;
     }
-    if (core_->hand_over(cancel_)) return true;
+    if (context_of(*core_).hand_over(cancel_)) return true;
     drop_reference();  // As in transfer_record::request_cancel().
     return false;
 }
@@ -154,9 +157,9 @@ void routed_transfer::cancel() noexcept {
 
 void routed_transfer::begin() noexcept {
     begun_ = true;
-    began_ = core_->now();
+    began_ = context_of(*core_).now();
     busy_ = 1;
-    core_->moves().hold();
+    transfers_of(*core_).hold();
     try {
         if (canceled_early_) {
             end(was_canceled());
@@ -178,9 +181,9 @@ void routed_transfer::begin() noexcept {
 /// All paths to the memory, the requested one first.
 void routed_transfer::find_ways() {
     const transfer_target& first = target_.first;
-    const peer_state* const there = core_->way_to(first.there);
+    const peer_state* const there = routes_of(*core_).way_to(first.there);
     if (there == nullptr) return;
-    if (const auto engine = core_->routes().engine_of(there->name);
+    if (const auto engine = routes_of(*core_).engine_of(there->name);
         engine != nullptr && engine->home == target_.home) {
         for (const route& each : engine->routes) {
             if (each.far_port >= target_.keys.size()) continue;
@@ -231,11 +234,11 @@ void routed_transfer::wake() noexcept {
 }
 
 void routed_transfer::schedule(lane& on) noexcept {
-    if (!core_->moves().is_closed()) {
+    if (!transfers_of(*core_).is_closed()) {
         on.busy = true;
         ++ways_[on.way].busy;
         ++busy_;
-        if (core_->hand_over(on)) return;
+        if (context_of(*core_).hand_over(on)) return;
         rest(on);
         --busy_;  // The caller holds one more.
     }
@@ -257,7 +260,7 @@ std::uint64_t routed_transfer::pieces_left() const noexcept {
 /// path must not delay the end.
 bool routed_transfer::is_worth_it(std::size_t by) const noexcept {
     const way& mine = ways_[by];
-    const clock::duration so_far = core_->now() - began_;
+    const clock::duration so_far = context_of(*core_).now() - began_;
     if (mine.done == 0 || so_far <= clock::duration::zero()) return true;
     std::uint64_t left = pieces_left();
     std::uint64_t others_did = 0;
@@ -327,7 +330,7 @@ void routed_transfer::run(lane& on) noexcept {
         target.key = by.key;
         target.offset += on.what.offset;
         target.timeout = time_left();
-        on.began = core_->now();
+        on.began = context_of(*core_).now();
         on.move(target, is_put_);  // This lane may be gone afterwards.
     } catch (const std::bad_alloc&) {
         rest(on);
@@ -338,7 +341,7 @@ void routed_transfer::run(lane& on) noexcept {
 
 std::chrono::nanoseconds routed_transfer::time_left() const noexcept {
     if (deadline_ == clock::time_point::max()) return std::chrono::nanoseconds::max();
-    return std::max<clock::duration>(deadline_ - core_->now(), clock::duration::zero());
+    return std::max<clock::duration>(deadline_ - context_of(*core_).now(), clock::duration::zero());
 }
 
 /// A piece has ended.
@@ -353,9 +356,9 @@ void routed_transfer::over(lane& on) noexcept {
         moved_ += on.what.bytes;
         way& by = ways_[on.way];
         ++by.done;
-        by.latest = core_->now() - on.began;
+        by.latest = context_of(*core_).now() - on.began;
         failure wrong = progressed();
-        core_->stay_in_parent();
+        context_of(*core_).stay_in_parent();
         if (!wrong.what.ok()) {
             end(std::move(wrong));
         } else if (moved_ == total_) {
@@ -406,12 +409,12 @@ bool routed_transfer::part_from_lost() noexcept {
     try {
         static constexpr const char* name = "amalgam.part";
         using signature = void(std::uint32_t);
-        const procedure<signature> part(*core_, core_->intern(name, signature_text<signature>()),
+        const procedure<signature> part(*core_, intern(*core_, name, signature_text<signature>()),
                                         true);
         ++busy_;
         // Not within the transfer's own time limit, which may have passed.
         part.on(other->to)
-            .within(core_->silence_limit())
+            .within(transfers_of(*core_).silence_limit())
             .call_then(
                 [this, owing, other](const result<void>& how) noexcept {
                     if (how)
@@ -436,7 +439,7 @@ void routed_transfer::end(failure why) noexcept {
     ended_ = true;
     why_ = std::move(why);
     for (const auto& each : lanes_) {
-        if (each->moving) each->cancel(core_->moves());
+        if (each->moving) each->cancel(transfers_of(*core_));
     }
 }
 
@@ -444,7 +447,7 @@ void routed_transfer::end(failure why) noexcept {
 void routed_transfer::release() noexcept {
     if (--busy_ != 0) return;
     if (!ended_ || part_from_lost()) return;
-    core_->moves().let_go();
+    transfers_of(*core_).let_go();
     if (why_.what.ok()) {
         set();
     } else {

@@ -3,7 +3,7 @@
 #include <amalgam/rpc/extension/transfer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/context/engine_context.hpp"
 #include "rpc/memory/transfers.hpp"
 
 namespace amalgam::detail {
@@ -35,26 +35,26 @@ void transfer_record::put(gather from) noexcept {
 }
 
 void transfer_record::submit() noexcept {
-    deadline_ = core_->deadline_after(timeout_, call_context::try_current());
-    if (core_->on_owner()) {
-        engine_core& core = *core_;
-        core.moves().begin(*this);  // This may be gone afterwards.
-        return core.settle_idle();
+    engine_context& context = context_of(*core_);
+    deadline_ = context.deadline_after(timeout_, call_context::try_current());
+    if (context.on_owner()) {
+        transfers_of(*core_).begin(*this);  // This may be gone afterwards.
+        return context.settle_idle();
     }
-    if (core_->hand_over(submit_)) return;
-    why = in_words({errc::closed}, core_->why_closed());
+    if (context.hand_over(submit_)) return;
+    why = in_words({errc::closed}, context.why_closed());
     state_ = state::ended;
     over();
 }
 
 bool transfer_record::request_cancel() noexcept {
-    if (core_->on_owner()) {
-        engine_core& core = *core_;
-        core.moves().cancel(*this);
-        core.settle_idle();
+    engine_context& context = context_of(*core_);
+    if (context.on_owner()) {
+        transfers_of(*core_).cancel(*this);
+        context.settle_idle();
         return true;
     }
-    if (core_->hand_over(cancel_)) return true;
+    if (context.hand_over(cancel_)) return true;
     // An ended engine has ended this transfer, or ends it before it moves a byte. In a child of
     // fork() the parent's transfers move nothing.
     release();
@@ -63,19 +63,20 @@ bool transfer_record::request_cancel() noexcept {
 
 void transfer_record::run_submit(work_unit& self) noexcept {
     transfer_record& mine = static_cast<errand&>(self).whose;
-    mine.core_->moves().begin(mine);
+    transfers_of(*mine.core_).begin(mine);
 }
 
 void transfer_record::run_cancel(work_unit& self) noexcept {
     transfer_record& mine = static_cast<errand&>(self).whose;
-    mine.core_->moves().cancel(mine);
+    transfers_of(*mine.core_).cancel(mine);
 }
 
 const failure& waited_transfer::run() {
-    core_->check_may_wait();
+    engine_context& context = context_of(*core_);
+    context.check_may_wait();
     who_.waits_for("rpc transfer");
     submit();
-    core_->wait_for_end(who_, [this] { core_->moves().cancel(*this); });
+    context.wait_for_end(who_, [this] { transfers_of(*core_).cancel(*this); });
     return why;
 }
 

@@ -43,7 +43,7 @@ struct transfer_pair : loop_pair {
     ~transfer_pair() {
         shown.reset();
         net.run_until_idle();
-        EXPECT_TRUE(client.core().moves().is_at_rest());
+        EXPECT_TRUE(client.core().transfers().is_at_rest());
         EXPECT_EQ(net.open_operations(), 0u);
     }
 
@@ -167,7 +167,7 @@ TEST(transfer, past_the_end_or_without_the_right_moves_nothing) {
     EXPECT_EQ(p.get(target, into).code(), errc::invalid);
     target.there = p.server.lookup("loop://client");
     EXPECT_EQ(p.get(target, into).code(), errc::invalid);
-    EXPECT_EQ(p.client.core().moves().pending(), 0u);
+    EXPECT_EQ(p.client.core().transfers().pending(), 0u);
 }
 
 TEST(transfer, forged_and_stale_keys_are_denied_by_the_peer) {
@@ -207,7 +207,7 @@ TEST(transfer, cancel_ends_it_once_and_no_byte_moves_after) {
     p.net.run_until_idle();
     EXPECT_EQ(p.mine, then);
     EXPECT_EQ(p.net.open_operations(), 0u);
-    EXPECT_EQ(p.client.core().moves().pending(), 0u);
+    EXPECT_EQ(p.client.core().transfers().pending(), 0u);
 }
 
 TEST(transfer, deadline_ends_it) {
@@ -275,7 +275,7 @@ TEST(transfer, that_timed_out_or_was_canceled_moves_no_byte_after_its_end) {
                 const auto size = static_cast<long>(p.mine.size());
                 EXPECT_EQ(std::count(p.mine.begin(), p.mine.end(), std::byte{1}), size);
                 EXPECT_EQ(std::count(p.memory.begin(), p.memory.end(), std::byte{2}), size);
-                EXPECT_EQ(p.client.core().moves().pending(), 0u);
+                EXPECT_EQ(p.client.core().transfers().pending(), 0u);
                 EXPECT_EQ(p.net.open_operations(), 0u);
             }
         }
@@ -313,7 +313,7 @@ TEST(transfer, canceled_put_whose_connection_is_lost_is_disconnected) {
         p.net.run_until_idle();
         EXPECT_EQ(one.code(), errc::disconnected);
         EXPECT_NE(one.later.wait().code, errc::canceled);
-        EXPECT_EQ(p.client.core().moves().pending(), 0u);
+        EXPECT_EQ(p.client.core().transfers().pending(), 0u);
         EXPECT_EQ(p.net.open_operations(), 0u);
     }
 }
@@ -342,7 +342,7 @@ TEST(transfer, canceled_put_waits_for_a_peer_that_reads_nothing_until_the_silenc
     ASSERT_TRUE(later.ready());
     EXPECT_EQ(later.wait().code, errc::disconnected);
     EXPECT_EQ(counters_of(client).at("rpc.peers_lost"), 1u);
-    EXPECT_EQ(client.core().moves().pending(), 0u);
+    EXPECT_EQ(client.core().transfers().pending(), 0u);
 }
 
 TEST(transfer, end_of_the_engine_ends_it_as_closed) {
@@ -374,7 +374,7 @@ TEST(transfer, whatever_operation_fails_each_ends_once) {
                 << n << ": " << static_cast<int>(each->code());
             done += each->code() == errc::ok ? 1 : 0;
         }
-        EXPECT_EQ(p.client.core().moves().pending(), 0u);
+        EXPECT_EQ(p.client.core().transfers().pending(), 0u);
         EXPECT_EQ(p.net.open_operations(), 0u);
         if (p.net.operations() < n) {
             EXPECT_EQ(done, 2u);
@@ -412,7 +412,8 @@ TEST(transfer, full_link_only_delays_it) {
     net.run_until_idle();
     EXPECT_EQ(one.code(), errc::ok);
     EXPECT_EQ(mine, fresh);
-    EXPECT_TRUE(client.core().moves().is_at_rest()) << "what a full port refused is not given back";
+    EXPECT_TRUE(client.core().transfers().is_at_rest())
+        << "what a full port refused is not given back";
 }
 
 TEST(transfer, what_progress_says_ends_it) {
@@ -444,7 +445,7 @@ TEST(transfer, ends_with_a_cancel_of_who_waits_for_it) {
             get.get(scatter(&into, 1));
             seen = error_of([&] { get.run(); }).code().code;
             EXPECT_EQ(get.why.what, errc::canceled);
-            EXPECT_EQ(p.client.core().moves().pending(), 0u);
+            EXPECT_EQ(p.client.core().transfers().pending(), 0u);
         });
         this_task::sleep_for(500us);
         waits.cancel();

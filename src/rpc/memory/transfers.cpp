@@ -10,7 +10,7 @@
 
 #include <amalgam/core/detail/in_words.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/context/engine_context.hpp"
 
 namespace amalgam::detail {
 
@@ -71,7 +71,7 @@ const char* transfers::refuse(const transfer_record& mine, status& what) const n
         return "";
     }
     if (!mine.there_) return "the peer is empty; get one from engine::lookup()";
-    if (mine.there_.owner() != &core_) {
+    if (!context_.owns(mine.there_)) {
         return "the peer belongs to another engine; look up its address with this engine";
     }
     if (mine.offset_ > mine.key_.bytes || mine.total_ > mine.key_.bytes - mine.offset_) {
@@ -93,8 +93,8 @@ void transfers::begin(transfer_record& mine) noexcept {
     peer_state* const there = wrong == nullptr ? peers_.find(mine.there_) : nullptr;
     const char* text = wrong == nullptr ? "" : wrong;
     if (wrong == nullptr && there == nullptr) {
-        what = core_.why_lost(mine.there_);
-    } else if (wrong == nullptr && core_.now() >= mine.deadline_) {
+        what = addresses_.why_lost(mine.there_);
+    } else if (wrong == nullptr && context_.now() >= mine.deadline_) {
         what = {errc::timed_out};
         text = "the deadline passed before the transfer started";
     }
@@ -167,9 +167,9 @@ std::size_t transfers::flush(waiting_list& those) noexcept {
 }
 
 void transfers::arm(transfer_record& mine) {
-    mine.timer_.emplace(core_.stream(), [](timer& self) noexcept {
+    mine.timer_.emplace(context_.stream(), [](timer& self) noexcept {
         transfer_record& late = *static_cast<transfer_timer&>(self).transfer;
-        late.core_->moves().end(late, {errc::timed_out});
+        transfers_of(*late.core_).end(late, {errc::timed_out});
     });
     mine.timer_->transfer = &mine;
     mine.timer_->arm(mine.deadline_);
@@ -330,16 +330,16 @@ bool transfers::is_at_rest() const noexcept {
 void transfers::arrived(transfer_record& mine, std::size_t bytes) noexcept {
     mine.moved_ += bytes;
     counts_.bytes.add(bytes);
-    const engine_core::busy callbacks_run(core_);
+    const engine_context::busy callbacks_run(context_);
     const failure why = mine.progressed();
-    core_.stay_in_parent();
+    context_.stay_in_parent();
     if (!why.what.ok()) return end(mine, why.what, why.sentence);
     if (mine.moved_ == mine.total_) end(mine, {});
 }
 
 void transfer_piece::on_done(completion& self, status what, std::size_t) noexcept {
     auto& piece = static_cast<transfer_piece&>(self);
-    piece.whose->core_->moves().piece_done(piece, what);
+    transfers_of(*piece.whose->core_).piece_done(piece, what);
 }
 
 void transfers::piece_done(transfer_piece& piece, status what) noexcept {
@@ -392,12 +392,12 @@ void transfers::end(transfer_record& mine, status what, std::string_view text) n
 /// The rest ends when the peer has answered. An unresponsive peer is disconnected at the silence
 /// limit, which bounds the wait.
 void transfers::limit_wait(transfer_record& mine) noexcept {
-    mine.timer_.emplace(core_.stream(), [](timer& self) noexcept {
+    mine.timer_.emplace(context_.stream(), [](timer& self) noexcept {
         transfer_record& stuck = *static_cast<transfer_timer&>(self).transfer;
-        stuck.core_->moves().cut_off(stuck);
+        transfers_of(*stuck.core_).cut_off(stuck);
     });
     mine.timer_->transfer = &mine;
-    mine.timer_->arm(core_.now() + core_.silence_limit());
+    mine.timer_->arm(context_.now() + silence_limit_);
 }
 
 void transfers::cut_off(transfer_record& stuck) noexcept {
@@ -409,15 +409,15 @@ void transfers::let_go(transfer_record& mine) noexcept {
         return;
     --pending_;
     mine.timer_.reset();  // The owner may keep the record.
-    const engine_core::busy callbacks_run(core_);
+    const engine_context::busy callbacks_run(context_);
     mine.over();
-    core_.stay_in_parent();
-    core_.look_whether_quiet();
+    context_.stay_in_parent();
+    context_.look_whether_quiet();
 }
 
 void transfers::let_go() noexcept {
     --pending_;
-    core_.look_whether_quiet();
+    context_.look_whether_quiet();
 }
 
 void transfers::cancel(transfer_record& mine) noexcept {
@@ -444,8 +444,8 @@ void transfers::explain(transfer_record& mine, status what, std::string_view tex
     mine.why = in_words(what, [&] {
         std::string all =
             fmt::format("transfer of {} bytes {} {}: {}", mine.total_, mine.is_put_ ? "to" : "from",
-                        core_.text_of(mine.there_), text);
-        const std::string_view why = core_.reason(mine.there_, what);
+                        addresses_.text_of(mine.there_), text);
+        const std::string_view why = addresses_.reason(mine.there_, what);
         return why.empty() ? all : fmt::format("{} ({})", all, why);
     });
 }

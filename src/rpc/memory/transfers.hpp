@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 
 #include "rpc/memory/exposure_table.hpp"
 #include "rpc/peers/known_peers.hpp"
+#include "rpc/peers/peer_addresses.hpp"
 
 namespace amalgam::detail {
 
@@ -54,8 +56,14 @@ public:
     /// ... and for bytes per turn, if posting copies.
     static constexpr std::size_t turn_bytes = std::size_t{1} << 20;
 
-    transfers(engine_core& core, known_peers& peers, const exposure_table& own) noexcept
-        : core_(core), peers_(peers), own_(own) {}
+    /// `own`: what this engine exposes. An unresponsive peer is disconnected at `silence_limit`.
+    transfers(engine_context& context, known_peers& peers, peer_addresses& addresses,
+              const exposure_table& own, std::chrono::milliseconds silence_limit) noexcept
+        : context_(context),
+          peers_(peers),
+          addresses_(addresses),
+          own_(own),
+          silence_limit_(silence_limit) {}
 
     void open(std::span<const std::unique_ptr<port>> ports);
     void begin(transfer_record& mine) noexcept;
@@ -80,6 +88,7 @@ public:
     bool is_at_rest() const noexcept;
     bool is_closed() const noexcept { return closed_; }
     const transfer_counts& counts() const noexcept { return counts_; }
+    std::chrono::milliseconds silence_limit() const noexcept { return silence_limit_; }
 
 private:
     friend struct transfer_piece;
@@ -113,9 +122,11 @@ private:
     void explain(transfer_record& mine, status what, std::string_view text) noexcept;
     const char* refuse(const transfer_record& mine, status& what) const noexcept;
 
-    engine_core& core_;
+    engine_context& context_;
     known_peers& peers_;
+    peer_addresses& addresses_;
     const exposure_table& own_;
+    const std::chrono::milliseconds silence_limit_;
     std::vector<port*> ports_;
     std::vector<waiting_list> lists_;  // One per port, then one for ourselves.
     std::vector<std::unique_ptr<transfer_piece>> all_pieces_;
@@ -126,5 +137,7 @@ private:
     bool closed_ = false;
     transfer_counts counts_;
 };
+
+transfers& transfers_of(engine_core& core) noexcept;
 
 }  // namespace amalgam::detail

@@ -1,5 +1,6 @@
 #include "rpc/peers/outbox.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <utility>
@@ -47,8 +48,11 @@ std::size_t weight(const outgoing& answer) noexcept {
 }  // namespace
 
 void outbox::open(std::span<const std::unique_ptr<port>> ports) {
-    for (const std::unique_ptr<port>& each : ports)
+    for (const std::unique_ptr<port>& each : ports) {
         links_.push_back({each.get(), nullptr});
+        limits_.push_back(each->can().max_message_bytes);
+        eager_.push_back(std::min(each->can().eager_bytes, limits_.back() / 2));
+    }
     links_.push_back({});
     spare_ = buffers_.take(spare_bytes);
     closed_ = false;
@@ -165,6 +169,16 @@ bool outbox::send_copy(peer_state& there, std::uint64_t tag,
 
 void outbox::cut_off(const peer& there) noexcept {
     if (!closed_ && !there.is_self()) links_[there.port()].where->close(there.id());
+}
+
+void outbox::end_untold(const peer_state& there) noexcept {
+    untold_.add();
+    cut_off(there.name);
+}
+
+void outbox::end_untold(std::uint16_t port, peer_id who) noexcept {
+    untold_.add();
+    links_[port].where->close(who);
 }
 
 void outbox::withdraw(outgoing& out) noexcept {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -30,7 +31,7 @@ struct admission {
 /// Sends messages through a port, or to the engine itself. Messages refused by a full port queue
 /// here, in order per peer (urgent ones first), and are sent once the port has made progress.
 ///
-/// Threads: the engine's stream, except queued().
+/// Threads: the engine's stream, except queued() and the sizes.
 class outbox {
 public:
     enum class result : std::uint8_t {
@@ -47,6 +48,16 @@ public:
 
     /// Sets the ports, in the order of their indices, and opens the outbox.
     void open(std::span<const std::unique_ptr<port>> ports);
+    /// Of one message to this peer.
+    std::size_t max_message_bytes(const peer& there) const noexcept {
+        return there.port() < limits_.size() ? limits_[there.port()]
+                                             : std::numeric_limits<std::size_t>::max();
+    }
+    /// Eager limit: larger values go by rendezvous.
+    std::size_t eager_bytes(const peer& there) const noexcept {
+        return there.port() < eager_.size() ? eager_[there.port()]
+                                            : std::numeric_limits<std::size_t>::max();
+    }
     /// From here on every result is `closed`; queued messages complete with `closed`.
     void close() noexcept;
 
@@ -71,6 +82,13 @@ public:
     }
     /// Disconnects a peer. The loss is reported later, from the port's progress.
     void cut_off(const peer& there) noexcept;
+    /// There was no memory to answer the peer, which waits: ends the connection instead. Not for
+    /// calls to ourselves.
+    void end_untold(const peer_state& there) noexcept;
+    /// The same for one that is not known yet.
+    void end_untold(std::uint16_t port, peer_id who) noexcept;
+    /// How many connections ended so.
+    const owned_counter& untold() const noexcept { return untold_; }
     /// Tries to end a pending send early: its completion runs here or later.
     void withdraw(outgoing& out) noexcept;
 
@@ -118,10 +136,13 @@ private:
     buffer_pool& buffers_;
     buffer spare_;
     std::size_t max_queued_;
-    std::vector<link> links_;  // One per port, then one to ourselves.
+    std::vector<link> links_;          // One per port, then one to ourselves.
+    std::vector<std::size_t> limits_;  // max_message_bytes per port.
+    std::vector<std::size_t> eager_;   // eager_bytes per port.
     self_link self_;
     std::atomic<std::size_t> queued_{0};
     owned_counter unread_bytes_;
+    owned_counter untold_;
     bool closed_ = true;
 };
 

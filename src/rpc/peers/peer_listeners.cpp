@@ -9,7 +9,7 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/context/engine_context.hpp"
 
 namespace amalgam {
 

@@ -12,6 +12,7 @@
 
 namespace amalgam::detail {
 
+class engine_context;
 class peer_listeners;
 
 /// One subscription: the function, and what prevents calls after its end.
@@ -38,7 +39,7 @@ private:
 /// Threads: any, except tell().
 class peer_listeners : public std::enable_shared_from_this<peer_listeners> {
 public:
-    explicit peer_listeners(engine_core& of) noexcept : of_(&of) {}
+    explicit peer_listeners(engine_context& of) noexcept : of_(&of) {}
 
     peer_lost_subscription add(peer_listener::function what);
     void remove(const peer_listener& which) noexcept;
@@ -53,7 +54,7 @@ public:
 
 private:
     std::mutex lock_;
-    engine_core* of_;  // Null: the engine has ended.
+    engine_context* of_;  // Null: the engine has ended.
     bool closed_ = false;
     std::vector<std::shared_ptr<peer_listener>> all_;
 };

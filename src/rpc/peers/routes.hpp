@@ -100,6 +100,11 @@ public:
     std::optional<known_engine::name> drop_oldest(known_engine& engine) noexcept;
     /// Another path to the engine of `lost`; null if none.
     peer_state* instead_of(const peer& lost) noexcept;
+    /// State of the peer, or of another path to the same engine; null: gone.
+    peer_state* way_to(const peer& to) noexcept {
+        peer_state* const there = peers_.find(to);
+        return there != nullptr ? there : instead_of(to);
+    }
 
 private:
     void leave(known_engine& engine, const peer& way) noexcept;
@@ -108,5 +113,7 @@ private:
     std::unordered_map<peer, std::shared_ptr<known_engine>> by_name_;  // Includes lost ones.
     std::unordered_map<std::uint64_t, std::shared_ptr<known_engine>> by_ticket_;
 };
+
+route_table& routes_of(engine_core& core) noexcept;
 
 }  // namespace amalgam::detail

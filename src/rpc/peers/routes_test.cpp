@@ -321,7 +321,7 @@ struct two_ways_of_bytes : two_ways {
     ~two_ways_of_bytes() {
         shown.reset();
         net.run_until_idle();
-        EXPECT_TRUE(client.core().moves().is_at_rest());
+        EXPECT_TRUE(client.core().transfers().is_at_rest());
         EXPECT_EQ(net.open_operations(), 0u);
     }
 
@@ -388,7 +388,7 @@ TEST(routed_transfer, takes_one_way_or_all_as_asked) {
         t.net.run_until_idle();
         EXPECT_TRUE(put.wait().ok());
         EXPECT_TRUE(t.mine == t.memory);
-        EXPECT_EQ(t.client.core().moves().pending(), 0u);
+        EXPECT_EQ(t.client.core().transfers().pending(), 0u);
     }
 }
 
@@ -406,7 +406,7 @@ TEST(routed_transfer, loses_and_doubles_nothing_whatever_operation_fails) {
                 ASSERT_TRUE(later.ready()) << n;
                 ASSERT_TRUE(later.wait().ok()) << n;
                 ASSERT_TRUE(t.mine == t.memory) << n;
-                ASSERT_EQ(t.client.core().moves().pending(), 0u);
+                ASSERT_EQ(t.client.core().transfers().pending(), 0u);
                 ASSERT_EQ(t.net.open_operations(), 0u);
                 if (t.net.operations() < before + n) {
                     EXPECT_GT(n, 20u);
@@ -433,7 +433,7 @@ TEST(routed_transfer, goes_on_when_a_way_is_cut_and_ends_when_all_are) {
         t.net.cut("b");
         t.net.run_until_idle();
         EXPECT_EQ(ends.wait().code, errc::disconnected);
-        EXPECT_EQ(t.client.core().moves().pending(), 0u);
+        EXPECT_EQ(t.client.core().transfers().pending(), 0u);
         auto late = t.get(striped, random);
         t.net.run_until_idle();
         EXPECT_EQ(late.wait().code, errc::disconnected);
@@ -501,7 +501,7 @@ TEST(routed_transfer, given_up_ends_when_its_slowest_way_is_quiet) {
         t.net.run_until_idle();
         EXPECT_TRUE(is_all(t.memory, std::byte{1}));
         EXPECT_EQ(counters_of(t.client).at("rpc.peers_lost"), 0u);
-        EXPECT_EQ(t.client.core().moves().pending(), 0u);
+        EXPECT_EQ(t.client.core().transfers().pending(), 0u);
     }
 }
 
@@ -522,7 +522,7 @@ TEST(routed_transfer, given_up_ends_when_the_other_side_has_given_up_the_lost_wa
         t.net.heal("b");
         t.net.run_for(120s);
         EXPECT_TRUE(is_all(t.memory, std::byte{1}));
-        EXPECT_EQ(t.client.core().moves().pending(), 0u);
+        EXPECT_EQ(t.client.core().transfers().pending(), 0u);
     }
 }
 
@@ -538,7 +538,7 @@ TEST(routed_transfer, given_up_is_disconnected_when_no_way_is_left_to_ask_by) {
         t.net.run_until_idle();
         ASSERT_TRUE(later.ready());
         EXPECT_EQ(later.wait().code, errc::disconnected);
-        EXPECT_EQ(t.client.core().moves().pending(), 0u);
+        EXPECT_EQ(t.client.core().transfers().pending(), 0u);
         EXPECT_EQ(t.net.open_operations(), 0u);
     }
 }
@@ -590,7 +590,7 @@ TEST(routed_transfer, ends_with_its_deadline_cancel_or_engine) {
         const auto then = t.mine;
         t.net.run_until_idle();
         EXPECT_TRUE(t.mine == then);
-        EXPECT_EQ(t.client.core().moves().pending(), 0u);
+        EXPECT_EQ(t.client.core().transfers().pending(), 0u);
     }
 }
 

@@ -13,6 +13,7 @@
 namespace amalgam::detail {
 
 class engine_core;
+class exposure_table;
 
 /// Local memory that an engine's peers may read or write, over any port. The engine itself finds it
 /// by key as well.
@@ -57,7 +58,7 @@ private:
     };
     static void run_close(work_unit& self) noexcept;
 
-    engine_core& core_;
+    exposure_table& table_;
     std::vector<mutable_bytes> segments_;
     std::vector<remote_key> keys_;  // Indexed by port.
     remote_key own_key_;

@@ -16,6 +16,7 @@
 namespace amalgam::detail {
 
 class engine_core;
+struct remote_procedure;
 
 /// The engine as its own peer, even if it does not listen.
 peer self_of(const engine_core& core) noexcept;
@@ -34,6 +35,8 @@ bool knows_routes(const engine_core& core) noexcept;
 clock::time_point now_of(const engine_core& core) noexcept;
 /// Throws error{invalid} where the caller would wait forever.
 void check_may_wait(const engine_core& core);
+/// As engine::intern(): the procedure as callers name it.
+const remote_procedure& intern(engine_core& core, std::string_view name, std::string signature);
 /// Runs `define()`, which defines the library procedure `first`. For layers of which an engine has
 /// at most one: if the name is taken, the error is "this engine has {what} already …". Failure:
 /// throws error{invalid} then; otherwise what engine::define() throws.

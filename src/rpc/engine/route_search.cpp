@@ -1,4 +1,4 @@
-#include "rpc/peers/route_search.hpp"
+#include "rpc/engine/route_search.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -23,7 +23,8 @@ constexpr const char* another_engine = "another engine answers at this address";
 std::string why_no_answer(engine_core& core, const peer& there, const failure& why) {
     switch (why.what.code) {
         case errc::unreachable:
-            if (const std::string_view reason = core.reason(there, why.what); !reason.empty())
+            if (const std::string_view reason = core.peer_addresses().reason(there, why.what);
+                !reason.empty())
                 return fmt::format("no answer: {}", reason);
             return "no answer";
         case errc::disconnected:
@@ -57,8 +58,8 @@ future<peer> engine_core::start_lookup(const std::vector<std::string>& addresses
 route_search::route_search(engine_core& core, const std::vector<asked_address>& addresses)
     : core_(core),
       alive_(core),
-      introduce_(
-          core.intern(introduction::procedure, signature_text<introduction(introduction)>())) {
+      introduce_(core.procedures().intern(introduction::procedure,
+                                          signature_text<introduction(introduction)>())) {
     if (core.ports() == 0) throw error(errc::closed, core.why_closed());
     std::string have;
     for (std::size_t i = 0; i < core.ports(); ++i)
@@ -78,7 +79,7 @@ route_search::route_search(engine_core& core, const std::vector<asked_address>& 
         }
         const capabilities* const can = one.ports.empty() ? nullptr : &core.can(one.ports.front());
         one.says_who = can != nullptr && can->between_hosts;
-        one.rank = rank_of(core.is_own(one.address) ? nullptr : can, one.order);
+        one.rank = rank_of(core.peer_addresses().is_own(one.address) ? nullptr : can, one.order);
         if (can == nullptr) {
             one.is = state::refused;
             one.why_not =
@@ -225,7 +226,7 @@ void route_search::step(candidate& one, Step what) noexcept {
 
 /// Gets the answer at an address, through the first port that gets one.
 bool route_search::reach(candidate& one) {
-    if (core_.is_own(one.address)) {
+    if (core_.peer_addresses().is_own(one.address)) {
         one.way = core_.self();
         one.answer.home = core_.home();
         return true;
@@ -237,7 +238,7 @@ bool route_search::reach(candidate& one) {
 }
 
 bool route_search::reach_by(candidate& one, std::uint16_t port) {
-    const result<peer> there = core_.dial(port, one.address);
+    const result<peer> there = core_.peer_addresses().dial(port, one.address);
     if (!there) {
         one.why_not = there.sentence();
         return false;
@@ -307,7 +308,7 @@ void route_search::refuse(candidate& one, std::string why) {
     one.is = state::refused;
     one.why_not = std::move(why);
     peer_state* const way = core_.peers().find(one.way);
-    if (way != nullptr && way->untold && !way->introduced) core_.out().cut_off(way->name);
+    if (way != nullptr && way->untold && !way->introduced) core_.outbox().cut_off(way->name);
 }
 
 /// For peer::explain().

@@ -4,19 +4,25 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/random.hpp>
+#include <amalgam/core/uri.hpp>
 
 #include "rpc/engine/core.hpp"
 
-// Engine side of peers with several addresses; route_search.cpp finds them.
+// Peers by their addresses, and by several at once; route_search.cpp tries those out.
 
 namespace amalgam::detail {
 
-peer engine_core::way_now(const peer& to) {
-    peer now = to;
+result<peer> engine_core::lookup(std::string_view address) {
+    const result<uri> parsed = parse_uri(address);
+    if (!parsed) return parsed.why();
+    const std::string canonical = to_string(*parsed);
+    std::optional<result<peer>> found;
     on_stream([&] {
-        if (const peer_state* const there = way_to(to)) now = there->name;
+        found.emplace(peer_addresses_.find(canonical, parsed->scheme));
+        // The user now has this name. Names of other callers stay untold.
+        if (*found && !found->value().is_self()) peers_.find(**found)->untold = false;
     });
-    return now;
+    return std::move(*found);
 }
 
 void engine_core::add_route(const std::shared_ptr<known_engine>& engine, peer_state& way,
@@ -66,7 +72,7 @@ void engine_core::part(const peer& from, std::uint32_t number) {
     if (engine == nullptr) return;
     for (const route& each : engine->routes) {
         const peer_state* const way = each.number == number ? peers_.find(each.way) : nullptr;
-        if (way != nullptr && way->name != from) return out_.cut_off(way->name);
+        if (way != nullptr && way->name != from) return outbox_.cut_off(way->name);
     }
 }
 
@@ -86,10 +92,10 @@ std::vector<peer_way> engine_core::ways(const peer& who) {
     std::vector<peer_way> all;
     const auto add = [&](peer_state& way) {
         way.untold = false;  // The user has this name now.
-        all.push_back({way.name, address_of(way.name), can(way.name.port())});
+        all.push_back({way.name, peer_addresses_.address_of(way.name), can(way.name.port())});
     };
-    if (who.is_self()) return {{who, address_of(who), {}}};
-    peer_state* const now = ports_.empty() ? nullptr : way_to(who);
+    if (who.is_self()) return {{who, peer_addresses_.address_of(who), {}}};
+    peer_state* const now = ports_.empty() ? nullptr : routes_.way_to(who);
     if (now == nullptr) return all;
     const auto engine = routes_.engine_of(now->name);
     if (engine == nullptr) {
@@ -103,9 +109,9 @@ std::vector<peer_way> engine_core::ways(const peer& who) {
 
 std::string engine_core::explain(const peer& who) {
     if (who.is_self()) return "this engine itself: messages to it use no transport";
-    const peer_state* const now = ports_.empty() ? nullptr : way_to(who);
+    const peer_state* const now = ports_.empty() ? nullptr : routes_.way_to(who);
     if (now == nullptr) return "no path to the peer is left: look up its addresses again";
-    const std::string used = text_of(now->name);
+    const std::string used = peer_addresses_.text_of(now->name);
     const auto engine = routes_.engine_of(now->name);
     const route* const how = engine == nullptr ? nullptr : engine->find(now->name);
     if (how == nullptr || engine->tried.empty()) {

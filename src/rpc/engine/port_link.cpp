@@ -1,20 +1,20 @@
-#include "rpc/peers/port_link.hpp"
+#include "rpc/engine/port_link.hpp"
 
 #include "rpc/engine/core.hpp"
 
 namespace amalgam::detail {
 
 std::size_t port_link::poll() noexcept {
-    const engine_core::busy handlers_run(core_);
+    const engine_context::busy handlers_run(core_);
     std::size_t happened = where_.progress(budget);
-    outbox& out = core_.out();
+    outbox& out = core_.outbox();
     out.flush(index_);
-    happened += core_.moves().flush(index_);
+    happened += core_.transfers().flush(index_);
     if (index_ == 0) {
         if (!out.self().empty()) happened += out.self().deliver(core_.self_sink());
         out.flush(peer::self_port);
     }
-    if (index_ == 0) happened += core_.moves().flush(peer::self_port);
+    if (index_ == 0) happened += core_.transfers().flush(peer::self_port);
     core_.look_whether_quiet();
     return happened;
 }
@@ -26,8 +26,8 @@ int port_link::wait_handle() const noexcept {
 bool port_link::prepare_to_sleep() noexcept {
     // Messages to ourselves come only from this stream. Any queued without one in delivery wait for
     // memory, which nobody signals.
-    outbox& out = core_.out();
-    return out.self().empty() && !out.is_queued_to_self() && !core_.moves().runnable() &&
+    outbox& out = core_.outbox();
+    return out.self().empty() && !out.is_queued_to_self() && !core_.transfers().runnable() &&
            where_.prepare_to_sleep();
 }
 

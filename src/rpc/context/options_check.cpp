@@ -1,4 +1,4 @@
-#include "rpc/engine/options_check.hpp"
+#include "rpc/context/options_check.hpp"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "rpc/engine/streams.hpp"
+#include "rpc/context/streams.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -12,7 +12,7 @@
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
 
-#include "rpc/engine/options_check.hpp"
+#include "rpc/context/options_check.hpp"
 
 namespace amalgam::detail {
 
