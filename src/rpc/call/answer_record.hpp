@@ -7,12 +7,12 @@
 #include <vector>
 
 #include <amalgam/rpc/detail/answers.hpp>
-#include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
 #include "rpc/call/invocation.hpp"
+#include "rpc/peers/outgoing.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {

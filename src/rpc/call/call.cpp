@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/detail/printable.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
@@ -12,6 +11,7 @@
 
 #include "rpc/call/caller.hpp"
 #include "rpc/call/extras.hpp"
+#include "rpc/call/pending_call.hpp"
 
 namespace amalgam::detail {
 
@@ -56,24 +56,25 @@ constexpr std::string_view peer_is_gone = "the peer is gone; look up its address
 }  // namespace
 
 call_record::call_record(const call_target& target)
-    : outgoing(&call_record::on_sent),
-      arguments(&context_of(*target.core).buffers()),
-      core_(target.core),
-      what_(target.what),
-      target_(&target),
-      provider_(target.provider),
-      xdr_(target.as == encoding::xdr) {
-    to = target.to;
-    urgent = target.urgent;
+    : arguments(&context_of(*target.core).buffers()), core_(target.core), target_(&target) {
+    static_assert(sizeof(pending_call) <= pending_bytes && alignof(pending_call) <= 8);
+    ::new (static_cast<void*>(pending_)) pending_call(*this, target);
 }
 
-call_record::~call_record() = default;
+call_record::~call_record() {
+    pending().~pending_call();
+}
+
+std::string_view call_record::procedure_name() const noexcept {
+    return pending().what->name;
+}
 
 void call_record::submit_in_turn() noexcept {
+    const peer& to = target_->to;
     try {
         if (to && to.owner() == core_) caller_of(*core_).admit(to);
     } catch (...) {
-        return refuse(thrown_here("waiting for room in the queue"));
+        return pending().refuse(thrown_here("waiting for room in the queue"));
     }
     submit();
 }
@@ -82,108 +83,42 @@ void call_record::submit() noexcept {
     const call_context* const serving = call_context::try_current();
     caller& by = caller_of(*core_);
     engine_context& context = by.context();
-    deadline_ = context.deadline_after(target_->timeout, serving);
+    pending_call& mine = pending();
+    mine.deadline = context.deadline_after(target_->timeout, serving);
     const auto begin = [&]() noexcept {
         // On the stream: its driver calls settle().
-        if (execution_stream::current() == &context.stream()) return by.begin(*this);
+        if (execution_stream::current() == &context.stream()) return by.begin(mine);
         if (context.on_owner()) {
-            by.begin(*this);  // This may be gone afterwards.
+            by.begin(mine);  // This may be gone afterwards.
             return context.settle_idle();
         }
-        if (context.hand_over(submit_.emplace(&call_record::run_submit, *this))) return;
-        refuse({{errc::closed}, context.why_closed()});
+        if (context.hand_over(mine.submit.emplace(&pending_call::run_submit, mine))) return;
+        mine.refuse({{errc::closed}, context.why_closed()});
     };
     if (target_->attempts > 1 || window != 0 || !loans_.empty() ||
-        arguments.size() > by.outbox().eager_bytes(to) ||
+        arguments.size() > by.outbox().eager_bytes(mine.to) ||
         needs_dress(by.settings(), *target_, serving)) [[unlikely]] {
         const core_reference alive(*core_);  // An interceptor may destroy the engine.
         try {
-            dress(serving);
+            mine.dress(serving);
         } catch (...) {
-            return refuse(thrown_here("adding extras to the call"));
+            return mine.refuse(thrown_here("adding extras to the call"));
         }
         return begin();
     }
     begin();
 }
 
-void call_record::dress(const call_context* serving) {
-    caller& by = caller_of(*core_);
-    extras_.reset(new call_extras);
-    extras_->wire = dress_call(by.settings(), *target_, false, deadline_, serving);
-    if (!by.settings().interceptors(what_->library).empty()) {
-        extras_->watched = true;
-        extras_->began = by.context().now();
-    }
-    if (!loans_.empty()) add_loans(extras_->wire, loans_);
-    if (window != 0) {
-        std::byte items[8] = {};
-        store_le(items, window);
-        add_extra(extras_->wire, extra::window, items);
-    }
-    if (arguments.size() > by.outbox().eager_bytes(to)) {
-        to = by.way_now(to);
-        const mutable_bytes all(const_cast<std::byte*>(arguments.bytes().data()), arguments.size());
-        extras_->arguments = std::make_unique<exposure>(*core_, scatter(&all, 1), access::read, to);
-        add_elsewhere(extras_->wire, extras_->arguments->key(to.port()), arguments.bytes(),
-                      by.settings().checksums);
-    }
-    if (target_->attempts == 1) return;
-    extras_->attempts_left = target_->attempts - 1u;
-    extras_->pause = target_->pause;
-    extras_->address = by.looked_up_at(to);
-}
-
-/// Exposes rendezvous arguments again, through the port of the current path.
-void call_record::show_arguments() {
-    const mutable_bytes all(const_cast<std::byte*>(arguments.bytes().data()), arguments.size());
-    extras_->arguments = std::make_unique<exposure>(*core_, scatter(&all, 1), access::read, to);
-    const const_bytes old_key = find_extra(extras_->wire, extra::elsewhere);
-    const auto key = extras_->arguments->key(to.port()).encode();
-    std::copy(key.begin(), key.end(), const_cast<std::byte*>(old_key.data()));
-}
-
-/// Ends a call that the engine's stream has not seen yet.
-void call_record::refuse(const failure& wrong) noexcept {
-    if (extras_ != nullptr && extras_->watched) {
-        caller& by = caller_of(*core_);
-        tell_called(by.settings(), *what_, to, wrong.what, by.context().now() - extras_->began);
-    }
-    why = in_words(wrong.what, [&] {
-        return fmt::format("call of \"{}\": {}", printable_name(what_->name), wrong.sentence);
-    });
-    ended_ = true;
-    over();
-}
-
-void drop_extras::operator()(call_extras* which) const noexcept {
-    delete which;
-}
-
 void call_record::request_cancel() noexcept {
     // A value being deserialized may cancel its call, which is then in use below us.
     engine_context& context = context_of(*core_);
+    pending_call& mine = pending();
     if (context.on_owner() && !context.is_busy()) {
-        caller_of(*core_).cancel(*this);
+        caller_of(*core_).cancel(mine);
         return context.settle_idle();
     }
     // If the engine has ended, so has this call.
-    if (!context.hand_over(cancel_.emplace(&call_record::run_cancel, *this))) release();
-}
-
-void call_record::run_submit(work_unit& self) noexcept {
-    call_record& call = static_cast<errand&>(self).call;
-    caller_of(*call.core_).begin(call);
-}
-
-void call_record::run_cancel(work_unit& self) noexcept {
-    call_record& call = static_cast<errand&>(self).call;
-    caller_of(*call.core_).cancel(call);
-}
-
-void call_record::on_sent(completion& self, status what, std::size_t) noexcept {
-    auto& call = static_cast<call_record&>(self);
-    caller_of(*call.core_).sent(call, what);
+    if (!context.hand_over(mine.cancel.emplace(&pending_call::run_cancel, mine))) release();
 }
 
 void call_record::raise() const {
@@ -195,7 +130,7 @@ void waited_call::wait() {
     context.check_may_wait();
     who_.waits_for("rpc reply");
     submit();
-    context.wait_for_end(who_, [this] { caller_of(*core_).cancel_waited(*this); });
+    context.wait_for_end(who_, [this] { caller_of(*core_).cancel_waited(pending()); });
 }
 
 buffer_pool* one_way::pool_of(const call_target& target) {

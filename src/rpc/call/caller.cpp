@@ -9,6 +9,7 @@
 #include <amalgam/core/detail/printable.hpp>
 
 #include "rpc/call/extras.hpp"
+#include "rpc/call/pending_call.hpp"
 #include "rpc/call/result_fetch.hpp"
 #include "rpc/call/server.hpp"
 
@@ -57,7 +58,7 @@ std::uint8_t request_flags(bool naming, const_bytes extras, bool urgent, bool xd
 
 }  // namespace
 
-bool caller::take_slot(call_record& call) noexcept {
+bool caller::take_slot(pending_call& call) noexcept {
     if (first_free_ == none) {
         try {
             slots_.emplace_back().next_free = none;
@@ -70,69 +71,68 @@ bool caller::take_slot(call_record& call) noexcept {
     slot& mine = slots_[index];
     first_free_ = mine.next_free;
     mine.call = &call;
-    call.id_ = static_cast<std::uint64_t>(mine.generation) << 32 | index;
+    call.id = static_cast<std::uint64_t>(mine.generation) << 32 | index;
     ++pending_;
     return true;
 }
 
-call_record* caller::find(std::uint64_t id) noexcept {
+pending_call* caller::find(std::uint64_t id) noexcept {
     const auto index = static_cast<std::uint32_t>(id);
     if (index >= slots_.size() || slots_[index].generation != id >> 32) return nullptr;
     return slots_[index].call;
 }
 
 /// Removes the call from every list: no reply, timer or loss finds it afterwards.
-void caller::detach(call_record& call) noexcept {
-    const auto index = static_cast<std::uint32_t>(call.id_);
+void caller::detach(pending_call& call) noexcept {
+    const auto index = static_cast<std::uint32_t>(call.id);
     slot& mine = slots_[index];
     mine.call = nullptr;
     if (++mine.generation == 0) mine.generation = 1;  // Id 0 means none.
     mine.next_free = std::exchange(first_free_, index);
-    call.id_ = 0;
+    call.id = 0;
     --pending_;
-    if (call.next_pending_ != nullptr)
-        call.next_pending_->previous_pending_ = call.previous_pending_;
-    if (call.previous_pending_ != nullptr) {
-        call.previous_pending_->next_pending_ = call.next_pending_;
+    if (call.next_pending != nullptr) call.next_pending->previous_pending = call.previous_pending;
+    if (call.previous_pending != nullptr) {
+        call.previous_pending->next_pending = call.next_pending;
     } else {
-        call.callee_->pending = call.next_pending_;
+        call.callee->pending = call.next_pending;
     }
-    if (call.timer_) call.timer_.reset();
+    if (call.timer) call.timer.reset();
 }
 
 /// Ends a call that begin() cannot accept.
-[[gnu::noinline]] void caller::refuse(call_record& call) noexcept {
+[[gnu::noinline]] void caller::refuse(pending_call& call) noexcept {
     if (closed_) return fail_unsent(call, {errc::closed});
-    if (call.canceled_early_) return fail_unsent(call, {errc::canceled});
+    if (call.canceled_early) return fail_unsent(call, {errc::canceled});
     fail_unsent(
         call, {errc::invalid},
         call.to ? "the peer belongs to another engine; look up its address with the calling engine"
                 : "the peer is empty; get one from engine::lookup()");
 }
 
-void caller::begin(call_record& call) noexcept {
-    if (closed_ || call.canceled_early_ || !context_.owns(call.to)) [[unlikely]]
+void caller::begin(pending_call& call) noexcept {
+    if (closed_ || call.canceled_early || !context_.owns(call.to)) [[unlikely]]
         return refuse(call);
     peer_state* there = peers_.find(call.to);
     if (there == nullptr) there = turn(call);
     if (there == nullptr) return fail_unsent(call, addresses_.why_lost(call.to));
-    if (call.deadline_ != clock::time_point::max() && context_.now() >= call.deadline_) {
+    if (call.deadline != clock::time_point::max() && context_.now() >= call.deadline) {
         return fail_unsent(call, {errc::timed_out}, "the deadline passed before the call was sent");
     }
     if (!take_slot(call)) return fail_unsent(call, {errc::no_memory});
     counts_.calls.add();
-    call.callee_ = there;
-    call.previous_pending_ = nullptr;
-    call.next_pending_ = std::exchange(there->pending, &call);
-    if (call.next_pending_ != nullptr) call.next_pending_->previous_pending_ = &call;
-    if (!call.loans_.empty() && !loans_.keep(there->name, call.loans_)) {
+    call.callee = there;
+    call.previous_pending = nullptr;
+    call.next_pending = std::exchange(there->pending, &call);
+    if (call.next_pending != nullptr) call.next_pending->previous_pending = &call;
+    if (!call.record.loans_.empty() && !loans_.keep(there->name, call.record.loans_)) {
         return end(call, {errc::no_memory});
     }
     frame(*there, call);
-    if (call.deadline_ != clock::time_point::max()) {
-        arm(call, call.deadline_, [](timer& self) noexcept {
-            call_record& late = *static_cast<deadline_timer&>(self).call;
-            caller& calls = caller_of(*late.core_);
+    if (call.deadline != clock::time_point::max()) {
+        arm(call, call.deadline, [](timer& self) noexcept {
+            pending_call& late = *static_cast<call_timer&>(self).call;
+            caller& calls = caller_of(*late.record.core_);
             calls.counts_.timed_out.add();
             calls.give_up(late, {errc::timed_out});
         });
@@ -142,96 +142,97 @@ void caller::begin(call_record& call) noexcept {
 
 /// The call's path is lost: uses another one, if any. A call that may be retried goes to the engine
 /// now at that address.
-peer_state* caller::turn(call_record& call) noexcept {
+peer_state* caller::turn(pending_call& call) noexcept {
     try {
         peer_state* there = routes_.way_to(call.to);
-        if (there == nullptr && call.extras_ != nullptr && !call.extras_->address.empty()) {
-            const result<peer> again = addresses_.find(call.extras_->address);
+        if (there == nullptr && call.extras != nullptr && !call.extras->address.empty()) {
+            const result<peer> again = addresses_.find(call.extras->address);
             if (again) there = peers_.find(*again);
         }
         if (there == nullptr) return nullptr;
         call.to = there->name;
-        if (call.extras_ != nullptr && call.extras_->arguments != nullptr) call.show_arguments();
+        if (call.extras != nullptr && call.extras->arguments != nullptr) call.show_arguments();
         return there;
     } catch (const std::exception&) {
         return nullptr;
     }
 }
 
-void caller::frame(peer_state& there, call_record& call) noexcept {
+void caller::frame(peer_state& there, pending_call& call) noexcept {
+    body& arguments = call.record.arguments;
     std::uint32_t left = 0;
-    if (call.deadline_ != clock::time_point::max()) {
-        left = to_microseconds(call.deadline_ - context_.now());
+    if (call.deadline != clock::time_point::max()) {
+        left = to_microseconds(call.deadline - context_.now());
     }
-    call.naming_ = !there.verified(call.what_->index);
-    const const_bytes extras = call.extras_ != nullptr ? call.extras_->wire : const_bytes{};
-    call.checked_ = settings_.checksums;
+    call.naming = !there.verified(call.what->index);
+    const const_bytes extras = call.extras != nullptr ? call.extras->wire : const_bytes{};
+    call.checked = settings_.checksums;
     const std::uint8_t flags =
-        request_flags(call.naming_, extras, call.urgent, call.xdr_, call.checked_);
-    std::byte* const header = call.arguments.front(request_bytes);
+        request_flags(call.naming, extras, call.urgent, call.xdr, call.checked);
+    std::byte* const header = arguments.front(request_bytes);
     write_request(header, {.flags = flags,
-                           .provider = call.provider_,
+                           .provider = call.provider,
                            .microseconds = left,
-                           .procedure = call.what_->id});
-    call.tag = call.id_;
-    if (call.naming_ || !extras.empty()) {
-        const const_bytes names = call.naming_ ? as_bytes(call.what_->wire_text) : const_bytes{};
-        const bool elsewhere = call.extras_ != nullptr && call.extras_->arguments != nullptr;
-        const const_bytes values = elsewhere ? const_bytes{} : call.arguments.bytes();
+                           .procedure = call.what->id});
+    call.tag = call.id;
+    if (call.naming || !extras.empty()) {
+        const const_bytes names = call.naming ? as_bytes(call.what->wire_text) : const_bytes{};
+        const bool elsewhere = call.extras != nullptr && call.extras->arguments != nullptr;
+        const const_bytes values = elsewhere ? const_bytes{} : arguments.bytes();
         call.pieces = {const_bytes(header, request_bytes), extras, names, values};
         call.piece_count = 4;
     } else {
-        call.pieces[0] = {header, request_bytes + call.arguments.size()};
+        call.pieces[0] = {header, request_bytes + arguments.size()};
         call.piece_count = 1;
     }
-    if (!call.checked_) return;
-    call.checksum_ = checksum_of({call.pieces.data(), call.piece_count});
-    call.pieces[call.piece_count++] = call.checksum_;
+    if (!call.checked) return;
+    call.checksum = checksum_of({call.pieces.data(), call.piece_count});
+    call.pieces[call.piece_count++] = call.checksum;
 }
 
-void caller::arm(call_record& call, clock::time_point when, void (*then)(timer&) noexcept) {
-    call.timer_.emplace(context_.stream(), then);
-    call.timer_->call = &call;
-    call.timer_->arm(when);
+void caller::arm(pending_call& call, clock::time_point when, void (*then)(timer&) noexcept) {
+    call.timer.emplace(context_.stream(), then);
+    call.timer->call = &call;
+    call.timer->arm(when);
 }
 
 /// Ends a call that was never sent.
-void caller::fail_unsent(call_record& call, status what, std::string_view text) noexcept {
+void caller::fail_unsent(pending_call& call, status what, std::string_view text) noexcept {
     counts_.failed.add();
     explain(call, what, text);
-    call.ended_ = true;
+    call.ended = true;
     finish(call);
 }
 
 /// The call is in no list, and the port has released it.
-void caller::finish(call_record& call) noexcept {
+void caller::finish(pending_call& call) noexcept {
     const engine_context::busy callbacks_run(context_);
-    if (call.extras_ != nullptr && !finish_extras(call)) [[unlikely]]
+    if (call.extras != nullptr && !finish_extras(call)) [[unlikely]]
         return;
-    call.over();
+    call.record.over();
     if (!context_.driven()) context_.stay_in_parent();  // If driven, the child may be the caller.
 }
 
-[[gnu::noinline]] bool caller::finish_extras(call_record& call) noexcept {
-    if (result_fetch* const under_way = std::exchange(call.extras_->result, nullptr)) {
+[[gnu::noinline]] bool caller::finish_extras(pending_call& call) noexcept {
+    if (result_fetch* const under_way = std::exchange(call.extras->result, nullptr)) {
         under_way->give_up();
     }
-    if (!call.why.what.ok() && try_again_later(call)) return false;
-    if (call.extras_->watched) {
-        tell_called(settings_, *call.what_, call.to, call.why.what,
-                    context_.now() - call.extras_->began);
+    if (!call.record.why.what.ok() && try_again_later(call)) return false;
+    if (call.extras->watched) {
+        tell_called(settings_, *call.what, call.to, call.record.why.what,
+                    context_.now() - call.extras->began);
     }
-    call.extras_->arguments.reset();
+    call.extras->arguments.reset();
     return true;
 }
 
-void caller::end(call_record& call, status what, std::string_view text) noexcept {
+void caller::end(pending_call& call, status what, std::string_view text) noexcept {
     if (!what.ok()) {
         counts_.failed.add();
         explain(call, what, text);
     }
     detach(call);
-    call.ended_ = true;
+    call.ended = true;
     if (call.where == outgoing::at::nowhere) {
         finish(call);
         context_.look_whether_quiet();
@@ -240,25 +241,25 @@ void caller::end(call_record& call, status what, std::string_view text) noexcept
     }
 }
 
-void caller::explain(call_record& call, status what, std::string_view text) noexcept {
-    call.why = in_words(what, [&] {
+void caller::explain(pending_call& call, status what, std::string_view text) noexcept {
+    call.record.why = in_words(what, [&] {
         std::string own;
         const std::string_view reason = addresses_.reason(call.to, what);
         if (text.empty() && !reason.empty()) {
             text = own = fmt::format("{} ({})", advice(what.code), reason);
-        } else if (text.empty() && what == errc::timed_out && call.window != 0) {
+        } else if (text.empty() && what == errc::timed_out && call.record.window != 0) {
             text = "the deadline passed before the end of the stream; allow more time";
         }
         if (text.empty()) text = advice(what.code);
-        return fmt::format("call of \"{}\" at {}: {}", printable_name(call.what_->name),
+        return fmt::format("call of \"{}\" at {}: {}", printable_name(call.what->name),
                            addresses_.text_of(call.to), text);
     });
 }
 
-void caller::sent(call_record& call, status what) noexcept {
+void caller::sent(pending_call& call, status what) noexcept {
     call.where = outgoing::at::nowhere;
-    if (!what.ok() && !call.loans_.empty()) loans_.withdraw(call.to, call.loans_);
-    if (call.ended_) {
+    if (!what.ok() && !call.record.loans_.empty()) loans_.withdraw(call.to, call.record.loans_);
+    if (call.ended) {
         finish(call);
         context_.look_whether_quiet();
     } else if (!what.ok()) {
@@ -266,27 +267,27 @@ void caller::sent(call_record& call, status what) noexcept {
     }
 }
 
-void caller::cancel(call_record& call) noexcept {
+void caller::cancel(pending_call& call) noexcept {
     cancel_waited(call);
-    call.release();
+    call.record.release();
 }
 
-void caller::cancel_waited(call_record& call) noexcept {
-    if (call.pausing_) {
+void caller::cancel_waited(pending_call& call) noexcept {
+    if (call.pausing) {
         leave_pause(call);
         fail_unsent(call, {errc::canceled});
-    } else if (call.ended_) {
+    } else if (call.ended) {
         // Too late.
-    } else if (call.id_ == 0) {
-        call.canceled_early_ = true;  // Still being handed over; begin() checks this.
+    } else if (call.id == 0) {
+        call.canceled_early = true;  // Still being handed over; begin() checks this.
     } else {
         give_up(call, {errc::canceled});
     }
 }
 
-void caller::give_up(call_record& call, status what, std::string_view text) noexcept {
-    const std::uint64_t id = call.id_;
-    peer_state& there = *call.callee_;
+void caller::give_up(pending_call& call, status what, std::string_view text) noexcept {
+    const std::uint64_t id = call.id;
+    peer_state& there = *call.callee;
     const bool left = call.where != outgoing::at::queue;
     end(call, what, text);
     if (!left) return;
@@ -296,13 +297,13 @@ void caller::give_up(call_record& call, status what, std::string_view text) noex
     there.name.is_self() ? server_.on_cancel(there, id) : out_.end_untold(there);
 }
 
-void caller::send_credit(call_record& call, std::uint32_t items) noexcept {
-    if (call.id_ == 0) return;
+void caller::send_credit(pending_call& call, std::uint32_t items) noexcept {
+    if (call.id == 0) return;
     std::byte bytes[credit_bytes];
     write_credit(bytes, items);
-    peer_state& there = *call.callee_;
-    if (out_.send_copy(there, call.id_, {bytes}) || closed_) return;
-    there.name.is_self() ? server_.on_credit(there, call.id_, items) : out_.end_untold(there);
+    peer_state& there = *call.callee;
+    if (out_.send_copy(there, call.id, {bytes}) || closed_) return;
+    there.name.is_self() ? server_.on_credit(there, call.id, items) : out_.end_untold(there);
 }
 
 bool caller::post(peer_state& there, one_way_message& message) noexcept {
@@ -347,7 +348,7 @@ void caller::close() noexcept {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         if (slots_[i].call != nullptr) end(*slots_[i].call, {errc::closed});
     }
-    while (call_record* const call = pausing_) {
+    while (pending_call* const call = pausing_) {
         leave_pause(*call);
         fail_unsent(*call, {errc::closed});
     }
@@ -355,46 +356,45 @@ void caller::close() noexcept {
 
 // ---- retries. A pausing call is in no list but pausing_, and counts as pending.
 
-bool caller::try_again_later(call_record& call) noexcept {
-    call_extras& more = *call.extras_;
-    const errc why = call.why.what.code;
+bool caller::try_again_later(pending_call& call) noexcept {
+    call_extras& more = *call.extras;
+    const errc why = call.record.why.what.code;
     const bool may_pass = why == errc::overloaded || why == errc::corrupt ||
                           why == errc::unavailable || why == errc::unreachable ||
                           why == errc::disconnected;
     if (!may_pass || more.attempts_left == 0 || closed_) return false;
     const clock::time_point now = context_.now();
-    if (call.deadline_ != clock::time_point::max() && more.pause >= call.deadline_ - now) {
+    if (call.deadline != clock::time_point::max() && more.pause >= call.deadline - now) {
         return false;
     }
     --more.attempts_left;
-    call.ended_ = false;
-    call.pausing_ = true;
-    call.previous_pending_ = nullptr;
-    call.next_pending_ = std::exchange(pausing_, &call);
-    if (call.next_pending_ != nullptr) call.next_pending_->previous_pending_ = &call;
+    call.ended = false;
+    call.pausing = true;
+    call.previous_pending = nullptr;
+    call.next_pending = std::exchange(pausing_, &call);
+    if (call.next_pending != nullptr) call.next_pending->previous_pending = &call;
     ++pending_;
     arm(call, now + more.pause, [](timer& self) noexcept {
-        call_record& waits = *static_cast<deadline_timer&>(self).call;
-        caller_of(*waits.core_).try_again(waits);
+        pending_call& waits = *static_cast<call_timer&>(self).call;
+        caller_of(*waits.record.core_).try_again(waits);
     });
     more.pause = more.pause < std::chrono::minutes(1) ? 2 * more.pause : more.pause;
     return true;
 }
 
-void caller::leave_pause(call_record& call) noexcept {
-    call.pausing_ = false;
+void caller::leave_pause(pending_call& call) noexcept {
+    call.pausing = false;
     --pending_;
-    call.timer_.reset();
-    if (call.next_pending_ != nullptr)
-        call.next_pending_->previous_pending_ = call.previous_pending_;
-    (call.previous_pending_ != nullptr ? call.previous_pending_->next_pending_ : pausing_) =
-        call.next_pending_;
+    call.timer.reset();
+    if (call.next_pending != nullptr) call.next_pending->previous_pending = call.previous_pending;
+    (call.previous_pending != nullptr ? call.previous_pending->next_pending : pausing_) =
+        call.next_pending;
 }
 
-void caller::try_again(call_record& call) noexcept {
+void caller::try_again(pending_call& call) noexcept {
     leave_pause(call);
     counts_.retried.add();
-    call.why = {};
+    call.record.why = {};
     begin(call);
 }
 

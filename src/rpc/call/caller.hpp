@@ -23,7 +23,7 @@
 namespace amalgam::detail {
 
 class server;
-class stream_call;
+struct pending_call;
 struct values_elsewhere;
 
 /// Counters of a caller.
@@ -106,12 +106,14 @@ public:
 
     // ---- the stream only
 
-    void begin(call_record& call) noexcept;
-    void cancel(call_record& call) noexcept;
+    void begin(pending_call& call) noexcept;
+    void cancel(pending_call& call) noexcept;
     /// The same for a call whose caller waits here until it has ended.
-    void cancel_waited(call_record& call) noexcept;
+    void cancel_waited(pending_call& call) noexcept;
     void on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept;
-    void send_credit(call_record& call, std::uint32_t items) noexcept;
+    /// The port is done with the request.
+    void sent(pending_call& call, status what) noexcept;
+    void send_credit(pending_call& call, std::uint32_t items) noexcept;
     /// Where messages to the peer go now; null: it is lost.
     peer_state* way_to(const peer& to) noexcept { return routes_.way_to(to); }
     /// Sends a one-way call. False: the engine is stopped, or out of memory.
@@ -122,7 +124,7 @@ public:
 
     void on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept;
     /// The result of a call, or the next value of its stream, was fetched; or why that failed.
-    void fetched(call_record& call, const failure& why, const_bytes result,
+    void fetched(pending_call& call, const failure& why, const_bytes result,
                  loan_ids& loans) noexcept;
     /// An answer arrived with a wrong checksum.
     void on_damaged(peer_state& from, std::uint64_t id) noexcept;
@@ -141,41 +143,39 @@ public:
     const caller_counts& counts() const noexcept { return counts_; }
 
 private:
-    friend class call_record;
     struct slot {
-        call_record* call = nullptr;
+        pending_call* call = nullptr;
         std::uint32_t generation = 1;
         std::uint32_t next_free = 0;
     };
     static constexpr std::uint32_t none = 0xffffffff;
 
-    bool take_slot(call_record& call) noexcept;
-    void refuse(call_record& call) noexcept;
-    call_record* find(std::uint64_t id) noexcept;
-    peer_state* turn(call_record& call) noexcept;
-    void frame(peer_state& there, call_record& call) noexcept;
-    void arm(call_record& call, clock::time_point when, void (*then)(timer&) noexcept);
-    void end(call_record& call, status what, std::string_view text = {}) noexcept;
+    bool take_slot(pending_call& call) noexcept;
+    void refuse(pending_call& call) noexcept;
+    pending_call* find(std::uint64_t id) noexcept;
+    peer_state* turn(pending_call& call) noexcept;
+    void frame(peer_state& there, pending_call& call) noexcept;
+    void arm(pending_call& call, clock::time_point when, void (*then)(timer&) noexcept);
+    void end(pending_call& call, status what, std::string_view text = {}) noexcept;
     /// The same, decided here: tells the handler that its result is not wanted.
-    void give_up(call_record& call, status what, std::string_view text = {}) noexcept;
-    void fail_unsent(call_record& call, status what, std::string_view text = {}) noexcept;
-    void detach(call_record& call) noexcept;
-    void explain(call_record& call, status what, std::string_view text) noexcept;
-    void sent(call_record& call, status what) noexcept;
-    void finish(call_record& call) noexcept;
+    void give_up(pending_call& call, status what, std::string_view text = {}) noexcept;
+    void fail_unsent(pending_call& call, status what, std::string_view text = {}) noexcept;
+    void detach(pending_call& call) noexcept;
+    void explain(pending_call& call, status what, std::string_view text) noexcept;
+    void finish(pending_call& call) noexcept;
     /// False: the call has not ended, but will be retried.
-    bool finish_extras(call_record& call) noexcept;
-    void fetch(call_record& call, peer_state& from, const values_elsewhere& what, loan_ids loans);
-    static const char* wrong_item(const call_record& call, const parsed_message& item) noexcept;
-    void read_item(stream_call& call, const_bytes item, loan_ids& loans) noexcept;
-    void read_result(call_record& call, const_bytes result, loan_ids& loans) noexcept;
-    static bool is_plain(const call_record& call, const parsed_message& reply) noexcept;
-    void on_special_reply(call_record& call, peer_state& from, const parsed_message& reply,
+    bool finish_extras(pending_call& call) noexcept;
+    void fetch(pending_call& call, peer_state& from, const values_elsewhere& what, loan_ids loans);
+    static const char* wrong_item(const pending_call& call, const parsed_message& item) noexcept;
+    void read_item(pending_call& call, const_bytes item, loan_ids& loans) noexcept;
+    void read_result(pending_call& call, const_bytes result, loan_ids& loans) noexcept;
+    static bool is_plain(const pending_call& call, const parsed_message& reply) noexcept;
+    void on_special_reply(pending_call& call, peer_state& from, const parsed_message& reply,
                           std::uint64_t id) noexcept;
     void drop_reply(peer_state& from, const parsed_message& reply) noexcept;
-    bool try_again_later(call_record& call) noexcept;
-    void try_again(call_record& call) noexcept;
-    void leave_pause(call_record& call) noexcept;
+    bool try_again_later(pending_call& call) noexcept;
+    void try_again(pending_call& call) noexcept;
+    void leave_pause(pending_call& call) noexcept;
 
     engine_context& context_;
     const call_settings& settings_;
@@ -189,7 +189,7 @@ private:
     std::vector<slot> slots_;
     std::uint32_t first_free_ = none;
     std::size_t pending_ = 0;
-    call_record* pausing_ = nullptr;  // Between two attempts.
+    pending_call* pausing_ = nullptr;  // Between two attempts.
     bool closed_ = false;
     caller_counts counts_;
     std::atomic<std::size_t> handed_over_{0};

@@ -7,6 +7,7 @@
 
 #include "rpc/call/caller.hpp"
 #include "rpc/call/extras.hpp"
+#include "rpc/call/pending_call.hpp"
 #include "rpc/call/result_fetch.hpp"
 
 // Handling of answers.
@@ -27,8 +28,8 @@ bool comes_after_the_names(errc answer) noexcept {
 }  // namespace
 
 void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept {
-    call_record* const call = find(id);
-    if (call == nullptr || call->callee_ != &from) return drop_reply(from, reply);
+    pending_call* const call = find(id);
+    if (call == nullptr || call->callee != &from) return drop_reply(from, reply);
     if (!is_plain(*call, reply)) [[unlikely]]
         return on_special_reply(*call, from, reply, id);
     loan_ids nothing;
@@ -36,25 +37,25 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
 }
 
 /// A plain value for a plain call, so on_special_reply() would do nothing but read it.
-bool caller::is_plain(const call_record& call, const parsed_message& reply) noexcept {
-    return reply.what.ok() && reply.extras.empty() && !call.naming_ && !call.checked_ &&
-           reply.has(wire_flag::xdr) == call.xdr_;
+bool caller::is_plain(const pending_call& call, const parsed_message& reply) noexcept {
+    return reply.what.ok() && reply.extras.empty() && !call.naming && !call.checked &&
+           reply.has(wire_flag::xdr) == call.xdr;
 }
 
-[[gnu::noinline]] void caller::on_special_reply(call_record& call, peer_state& from,
+[[gnu::noinline]] void caller::on_special_reply(pending_call& call, peer_state& from,
                                                 const parsed_message& reply,
                                                 std::uint64_t id) noexcept {
-    const std::uint32_t index = call.what_->index;
-    if (call.naming_ && comes_after_the_names(reply.what.code)) from.set_verified(index, true);
+    const std::uint32_t index = call.what->index;
+    if (call.naming && comes_after_the_names(reply.what.code)) from.set_verified(index, true);
     if (!reply.what.ok()) {
         if (reply.what == errc::not_found) from.set_verified(index, false);
         return end(call, reply.what, as_text(reply.body));
     }
-    if (call.checked_ && !reply.has(wire_flag::checked)) {
+    if (call.checked && !reply.has(wire_flag::checked)) {
         drop_reply(from, reply);
         return on_damaged(from, id);  // The answer to a checked call must have a checksum.
     }
-    if (reply.has(wire_flag::xdr) != call.xdr_) {
+    if (reply.has(wire_flag::xdr) != call.xdr) {
         drop_reply(from, reply);
         return end(call, {errc::mismatch}, "the reply's encoding differs from the request's");
     }
@@ -65,7 +66,7 @@ bool caller::is_plain(const call_record& call, const parsed_message& reply) noex
     try {
         loan_ids lent_to_us = to_ids(loans_in(reply.extras));
         if (const auto elsewhere = elsewhere_in(reply.extras)) {
-            if (call.window != 0) {
+            if (call.record.window != 0) {
                 loans_.release(from, lent_to_us);
                 return end(call, {errc::mismatch}, "the end of a stream must not carry a value");
             }
@@ -84,12 +85,12 @@ void caller::drop_reply(peer_state& from, const parsed_message& reply) noexcept 
     loans_.release(from, loans_in(reply.extras));
 }
 
-void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_to_us) noexcept {
+void caller::read_result(pending_call& call, const_bytes result, loan_ids& lent_to_us) noexcept {
     if (result.size() > settings_.max_values_bytes) return end(call, {errc::too_large}, too_long);
-    const origin between{&context_.core(), call.callee_->name, nullptr, &lent_to_us};
-    archive_reader reader(result, call.xdr_ ? encoding::xdr : encoding::native, &between);
+    const origin between{&context_.core(), call.callee->name, nullptr, &lent_to_us};
+    archive_reader reader(result, call.xdr ? encoding::xdr : encoding::native, &between);
     try {
-        call.decode(reader);
+        call.record.decode(reader);
     } catch (...) {
         const failure why = thrown_here("reading the result", errc::mismatch);
         return end(call, why.what, why.sentence);
@@ -103,10 +104,10 @@ void caller::read_result(call_record& call, const_bytes result, loan_ids& lent_t
 }
 
 /// The call stays pending meanwhile, so ending it ends the fetch, too.
-void caller::fetch(call_record& call, peer_state& from, const values_elsewhere& what,
+void caller::fetch(pending_call& call, peer_state& from, const values_elsewhere& what,
                    loan_ids lent_to_us) {
-    if (call.extras_ == nullptr) call.extras_.reset(new call_extras);
-    if (call.extras_->result != nullptr || what.key.bytes > settings_.max_values_bytes) {
+    if (call.extras == nullptr) call.extras = std::make_unique<call_extras>();
+    if (call.extras->result != nullptr || what.key.bytes > settings_.max_values_bytes) {
         loans_.release(from, lent_to_us);
         return give_up(call, {errc::too_large}, too_long);
     }
@@ -117,28 +118,27 @@ void caller::fetch(call_record& call, peer_state& from, const values_elsewhere& 
     }
     auto* const get = new result_fetch(context_.core(), from.name, what, call, std::move(room),
                                        std::move(lent_to_us));
-    call.extras_->result = get;
+    call.extras->result = get;
     get->begin();
 }
 
-void caller::fetched(call_record& call, const failure& why, const_bytes result,
+void caller::fetched(pending_call& call, const failure& why, const_bytes result,
                      loan_ids& lent_to_us) noexcept {
-    call.extras_->result = nullptr;
+    call.extras->result = nullptr;
     if (!why.what.ok()) return give_up(call, why.what, why.sentence);
-    if (call.window == 0) return read_result(call, result, lent_to_us);
-    auto& stream = static_cast<stream_call&>(call);
-    stream.fetching_ = false;
-    read_item(stream, result, lent_to_us);
+    if (call.record.window == 0) return read_result(call, result, lent_to_us);
+    static_cast<stream_call&>(call.record).fetching_ = false;
+    read_item(call, result, lent_to_us);
 }
 
 void caller::on_damaged(peer_state& from, std::uint64_t id) noexcept {
-    call_record* const call = find(id);
-    if (call != nullptr && call->callee_ == &from) give_up(*call, {errc::corrupt});
+    pending_call* const call = find(id);
+    if (call != nullptr && call->callee == &from) give_up(*call, {errc::corrupt});
 }
 
 void caller::on_malformed(peer_state& from, std::uint64_t id, std::string_view wrong) noexcept {
-    call_record* const call = find(id);
-    if (call != nullptr && call->callee_ == &from) give_up(*call, {errc::mismatch}, wrong);
+    pending_call* const call = find(id);
+    if (call != nullptr && call->callee == &from) give_up(*call, {errc::mismatch}, wrong);
 }
 
 void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcept {
@@ -162,27 +162,26 @@ void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcep
 }
 
 void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& item) noexcept {
-    call_record* const call = find(id);
-    if (call == nullptr || call->callee_ != &from) return drop_reply(from, item);
-    const std::uint32_t index = call->what_->index;
-    if (call->naming_) from.set_verified(index, true);
+    pending_call* const call = find(id);
+    if (call == nullptr || call->callee != &from) return drop_reply(from, item);
+    const std::uint32_t index = call->what->index;
+    if (call->naming) from.set_verified(index, true);
     const char* const wrong = wrong_item(*call, item);
     if (wrong != nullptr) {
         loans_.release(from, loans_in(item.extras));
         return give_up(*call, {errc::mismatch}, wrong);
     }
-    auto& stream = static_cast<stream_call&>(*call);
     if (item.extras.empty()) {
         loan_ids nothing;
-        return read_item(stream, item.body, nothing);
+        return read_item(*call, item.body, nothing);
     }
     try {
         loan_ids lent_to_us = to_ids(loans_in(item.extras));
         if (const auto elsewhere = elsewhere_in(item.extras)) {
-            stream.fetching_ = true;
-            return fetch(stream, from, *elsewhere, std::move(lent_to_us));
+            static_cast<stream_call&>(call->record).fetching_ = true;
+            return fetch(*call, from, *elsewhere, std::move(lent_to_us));
         }
-        read_item(stream, item.body, lent_to_us);
+        read_item(*call, item.body, lent_to_us);
         loans_.release(from, lent_to_us);
     } catch (const std::bad_alloc&) {
         loans_.release(from, loans_in(item.extras));
@@ -190,21 +189,21 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
     }
 }
 
-const char* caller::wrong_item(const call_record& call, const parsed_message& item) noexcept {
-    if (call.window == 0 || !item.what.ok()) return "unexpected value in the stream";
-    const auto& stream = static_cast<const stream_call&>(call);
+const char* caller::wrong_item(const pending_call& call, const parsed_message& item) noexcept {
+    if (call.record.window == 0 || !item.what.ok()) return "unexpected value in the stream";
+    const auto& stream = static_cast<const stream_call&>(call.record);
     if (stream.expected_ == 0) return "received more values than requested";
     if (stream.fetching_) return "received a value while another is still being fetched";
-    return item.has(wire_flag::xdr) == call.xdr_ ? nullptr
-                                                 : "a value's encoding differs from the request's";
+    return item.has(wire_flag::xdr) == call.xdr ? nullptr
+                                                : "a value's encoding differs from the request's";
 }
 
-void caller::read_item(stream_call& call, const_bytes item, loan_ids& lent_to_us) noexcept {
+void caller::read_item(pending_call& call, const_bytes item, loan_ids& lent_to_us) noexcept {
     if (item.size() > settings_.max_values_bytes) return give_up(call, {errc::too_large}, too_long);
-    const origin between{&context_.core(), call.callee_->name, nullptr, &lent_to_us};
-    archive_reader reader(item, call.xdr_ ? encoding::xdr : encoding::native, &between);
+    const origin between{&context_.core(), call.callee->name, nullptr, &lent_to_us};
+    archive_reader reader(item, call.xdr ? encoding::xdr : encoding::native, &between);
     try {
-        if (call.take_item(reader)) return;
+        if (static_cast<stream_call&>(call.record).take_item(reader)) return;
         give_up(call, {errc::mismatch},
                 reader.ok() ? "unexpected value in the stream" : reader.why());
     } catch (...) {

@@ -9,7 +9,7 @@
 namespace amalgam::detail {
 
 result_fetch::result_fetch(engine_core& core, const peer& from, const values_elsewhere& what,
-                           call_record& whose, buffer room, loan_ids loans)
+                           pending_call& whose, buffer room, loan_ids loans)
     : transfer_record(target_of(core, from, what.key)),
       from_(from),
       what_(what),

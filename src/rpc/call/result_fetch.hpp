@@ -8,7 +8,7 @@
 
 namespace amalgam::detail {
 
-class call_record;
+struct pending_call;
 
 /// Fetches a result, or a stream value, for a pending call. Deletes itself; the call may end first.
 ///
@@ -16,7 +16,7 @@ class call_record;
 class result_fetch final : public transfer_record {
 public:
     result_fetch(engine_core& core, const peer& from, const values_elsewhere& what,
-                 call_record& whose, buffer room, loan_ids loans);
+                 pending_call& whose, buffer room, loan_ids loans);
     void begin() noexcept { submit(); }
     /// The call has ended for another reason.
     void give_up() noexcept;
@@ -30,7 +30,7 @@ private:
 
     peer from_;
     values_elsewhere what_;
-    call_record* call_;
+    pending_call* call_;
     buffer room_;
     mutable_bytes into_;
     loan_ids loans_;

@@ -3,6 +3,7 @@
 #include <amalgam/rpc/detail/stream_call.hpp>
 
 #include "rpc/call/caller.hpp"
+#include "rpc/call/pending_call.hpp"
 
 namespace amalgam::detail {
 
@@ -93,7 +94,7 @@ void stream_call::run_credit(work_unit& self) noexcept {
     stream_call& mine = static_cast<credit_errand&>(self).whose;
     const std::uint32_t more = mine.granted_.exchange(0, std::memory_order_acq_rel);
     mine.expected_ += more;
-    caller_of(*mine.core_).send_credit(mine, more);
+    caller_of(*mine.core_).send_credit(mine.pending(), more);
     mine.drop_reference();
 }
 

@@ -11,7 +11,7 @@
 namespace amalgam::detail {
 
 struct outgoing;
-class call_record;
+struct pending_call;
 class transfer_record;
 struct admission;
 
@@ -33,7 +33,7 @@ struct peer_state {
     bool introduced = false;            ///< See route_table.
     bool untold = false;                ///< No user was given this name: its loss is not reported.
     admission* admissions = nullptr;
-    call_record* pending = nullptr;        ///< Calls waiting for its reply.
+    pending_call* pending = nullptr;       ///< Calls waiting for its reply.
     transfer_record* transfers = nullptr;  ///< Between its memory and ours.
 
     /// The peer has confirmed this procedure's name and signature, so the id suffices.

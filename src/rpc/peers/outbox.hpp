@@ -12,11 +12,11 @@
 #include <amalgam/core/buffer.hpp>
 #include <amalgam/core/counter.hpp>
 #include <amalgam/fabric/port.hpp>
-#include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/tasks/parking.hpp>
 
 #include "rpc/peers/known_peers.hpp"
+#include "rpc/peers/outgoing.hpp"
 #include "rpc/peers/self_link.hpp"
 
 namespace amalgam::detail {

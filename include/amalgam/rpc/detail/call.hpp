@@ -1,9 +1,10 @@
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -11,8 +12,6 @@
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/result.hpp>
-#include <amalgam/fabric/completion.hpp>
-#include <amalgam/fabric/message.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/body.hpp>
 #include <amalgam/rpc/detail/thrown.hpp>
@@ -22,8 +21,6 @@
 #include <amalgam/rpc/trace_context.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/parking.hpp>
-#include <amalgam/tasks/timer.hpp>
-#include <amalgam/tasks/work_unit.hpp>
 
 /// The type-erased core of a typed call, and two thin typed layers over it: a call waited for, and
 /// a call behind a future.
@@ -35,7 +32,7 @@ namespace amalgam::detail {
 
 class engine_core;
 class caller;
-struct peer_state;
+struct pending_call;
 
 /// A procedure as named by callers. One per name, signature and engine, at a fixed address.
 struct remote_procedure {
@@ -45,31 +42,6 @@ struct remote_procedure {
     std::string signature;
     std::string wire_text;  ///< Name and signature, as sent in the first request to a peer.
     bool library = false;   ///< See is_library_procedure().
-};
-
-/// A message to a peer: at the port, or queued for the peer because the port is full.
-struct outgoing : completion {
-    enum class at : std::uint8_t { nowhere, queue, port };
-
-    explicit outgoing(function on_sent) noexcept : completion(on_sent) {}
-
-    amalgam::peer to;
-    std::uint64_t tag = 0;
-    std::array<const_bytes, 5> pieces{};
-    std::uint8_t piece_count = 0;
-    at where = at::nowhere;
-    bool is_answer = false;          ///< Counts as unread while queued.
-    bool urgent = false;             ///< Queued ahead of messages that are not.
-    peer_state* queue_of = nullptr;  // Queue links, with the next two.
-    outgoing* previous = nullptr;
-    outgoing* next = nullptr;
-};
-
-class call_record;
-
-struct deadline_timer : timer {
-    using timer::timer;
-    call_record* call = nullptr;
 };
 
 /// Target, deadline and other settings of a call.
@@ -88,23 +60,20 @@ struct call_target {
     std::optional<trace_context> trace{};
 };
 
-struct call_extras;
-struct drop_extras {
-    void operator()(call_extras* which) const noexcept;
-};
-
 /// One call from its arguments to its outcome, type-erased.
 ///
 /// Owner:   its maker; does not move between submit() and over().
 /// Threads: the maker's until submit(), the engine's stream until over(), then the maker's.
-class call_record : public outgoing {
+class call_record {
 public:
     explicit call_record(const call_target& target);
+    call_record(const call_record&) = delete;
+    call_record& operator=(const call_record&) = delete;
     virtual ~call_record();
 
     template <typename... T>
     void write(const T&... values) {
-        const origin between{core_, to, &loans_, nullptr};
+        const origin between{core_, target_->to, &loans_, nullptr};
         archive_writer(arguments, target_->as, &between)(values...);
     }
 
@@ -121,7 +90,7 @@ protected:
     /// Requests cancellation. Any thread, until over(). The record must stay alive until release().
     void request_cancel() noexcept;
     [[noreturn]] void raise() const;
-    std::string_view procedure_name() const noexcept { return what_->name; }
+    std::string_view procedure_name() const noexcept;
 
     /// Reads the result. May throw whatever the result's type throws.
     virtual void decode(archive_reader& from) = 0;
@@ -131,44 +100,21 @@ protected:
     /// The engine has finished with a request_cancel().
     virtual void release() noexcept {}
 
+    pending_call& pending() noexcept;
+    const pending_call& pending() const noexcept;
+
     engine_core* core_;
 
 private:
     friend class caller;
-    /// Posted task: hands this call from another thread to the engine's stream.
-    struct errand : work_unit {
-        errand(run_function what, call_record& whose) noexcept : work_unit(what), call(whose) {}
-        call_record& call;
-    };
+    friend struct pending_call;
 
-    friend class result_fetch;
-    void dress(const call_context* serving);
-    void show_arguments();
-    void refuse(const failure& wrong) noexcept;
-    static void on_sent(completion& self, status what, std::size_t bytes) noexcept;
-    static void run_submit(work_unit& self) noexcept;
-    static void run_cancel(work_unit& self) noexcept;
-
-    const remote_procedure* what_;
-    peer_state* callee_ = nullptr;  // While id_ is set.
-    clock::time_point deadline_ = clock::time_point::max();
     const call_target* target_;  // Until submit() returns.
-    std::unique_ptr<call_extras, drop_extras> extras_;
-    std::uint16_t provider_;
     lent_list loans_;
-    call_record* previous_pending_ = nullptr;  // List of pending calls to the same peer.
-    call_record* next_pending_ = nullptr;
-    std::uint64_t id_ = 0;          // Slot and generation while a reply may come; else 0.
-    bool naming_ = false;           // The request includes name and signature.
-    bool xdr_;                      // The arguments' encoding.
-    bool checked_ = false;          // The request includes a checksum.
-    bool canceled_early_ = false;   // Before submit().
-    bool ended_ = false;            // The outcome is known; over() waits for the port to finish.
-    bool pausing_ = false;          // Between two attempts.
-    std::optional<errand> submit_;  // Only if called from another thread,
-    std::optional<errand> cancel_;  // or canceled from one.
-    std::optional<deadline_timer> timer_;
-    std::array<std::byte, 4> checksum_;
+    // The engine's view of the call, a pending_call. In place, so that a call on its caller's stack
+    // allocates nothing.
+    static constexpr std::size_t pending_bytes = 496;
+    alignas(8) std::byte pending_[pending_bytes];
 };
 
 /// A call whose maker parks until it ends.

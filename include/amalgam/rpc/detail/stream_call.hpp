@@ -9,6 +9,7 @@
 
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/value_queue.hpp>
+#include <amalgam/tasks/work_unit.hpp>
 
 namespace amalgam::detail {
 

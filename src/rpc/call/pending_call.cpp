@@ -1,0 +1,94 @@
+#include "rpc/call/pending_call.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/core/detail/printable.hpp>
+
+#include "rpc/call/caller.hpp"
+#include "rpc/wire/wire.hpp"
+
+namespace amalgam::detail {
+
+pending_call::pending_call(call_record& whose, const call_target& target) noexcept
+    : outgoing(&pending_call::on_sent),
+      record(whose),
+      what(target.what),
+      provider(target.provider),
+      xdr(target.as == encoding::xdr) {
+    to = target.to;
+    urgent = target.urgent;
+}
+
+void pending_call::dress(const call_context* serving) {
+    caller& by = caller_of(*record.core_);
+    const call_target& target = *record.target_;
+    const const_bytes arguments = record.arguments.bytes();
+    extras = std::make_unique<call_extras>();
+    extras->wire = dress_call(by.settings(), target, false, deadline, serving);
+    if (!by.settings().interceptors(what->library).empty()) {
+        extras->watched = true;
+        extras->began = by.context().now();
+    }
+    if (!record.loans_.empty()) add_loans(extras->wire, record.loans_);
+    if (record.window != 0) {
+        std::byte items[8] = {};
+        store_le(items, record.window);
+        add_extra(extras->wire, extra::window, items);
+    }
+    if (arguments.size() > by.outbox().eager_bytes(to)) {
+        to = by.way_now(to);
+        const remote_key& key = expose_arguments();
+        add_elsewhere(extras->wire, key, arguments, by.settings().checksums);
+    }
+    if (target.attempts == 1) return;
+    extras->attempts_left = target.attempts - 1u;
+    extras->pause = target.pause;
+    extras->address = by.looked_up_at(to);
+}
+
+const remote_key& pending_call::expose_arguments() {
+    const const_bytes values = record.arguments.bytes();
+    const mutable_bytes all(const_cast<std::byte*>(values.data()), values.size());
+    extras->arguments =
+        std::make_unique<exposure>(*record.core_, scatter(&all, 1), access::read, to);
+    return extras->arguments->key(to.port());
+}
+
+void pending_call::show_arguments() {
+    const auto key = expose_arguments().encode();
+    const const_bytes old_key = find_extra(extras->wire, extra::elsewhere);
+    std::copy(key.begin(), key.end(), const_cast<std::byte*>(old_key.data()));
+}
+
+void pending_call::refuse(const failure& wrong) noexcept {
+    if (extras != nullptr && extras->watched) {
+        caller& by = caller_of(*record.core_);
+        tell_called(by.settings(), *what, to, wrong.what, by.context().now() - extras->began);
+    }
+    record.why = in_words(wrong.what, [&] {
+        return fmt::format("call of \"{}\": {}", printable_name(what->name), wrong.sentence);
+    });
+    ended = true;
+    record.over();
+}
+
+void pending_call::run_submit(work_unit& self) noexcept {
+    pending_call& call = static_cast<errand&>(self).call;
+    caller_of(*call.record.core_).begin(call);
+}
+
+void pending_call::run_cancel(work_unit& self) noexcept {
+    pending_call& call = static_cast<errand&>(self).call;
+    caller_of(*call.record.core_).cancel(call);
+}
+
+void pending_call::on_sent(completion& self, status how, std::size_t) noexcept {
+    auto& call = static_cast<pending_call&>(self);
+    caller_of(*call.record.core_).sent(call, how);
+}
+
+}  // namespace amalgam::detail
