@@ -6,6 +6,8 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/core/random.hpp>
+
 #include "directory/membership/hosts.hpp"
 #include "directory/protocol/broadcast_packet.hpp"
 #include "directory/protocol/gate.hpp"
