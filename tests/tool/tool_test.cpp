@@ -320,7 +320,7 @@ TEST(tool_perf_misuse, an_image_that_is_not_named_svg_is_refused) {
 TEST(tool_perf_misuse, an_image_that_cannot_be_written_is_told_before_anything_is_measured) {
     const auto got = amalgam_tool("perf all --plot /no/such/folder/out.svg");
     EXPECT_EQ(got.code, 1);
-    EXPECT_TRUE(has(got.output, "the file \"/no/such/folder/out.svg\" cannot be written"))
+    EXPECT_TRUE(has(got.output, "cannot write to the file \"/no/such/folder/out.svg\""))
         << got.output;
 }
 

@@ -154,7 +154,7 @@ TEST(transport_registry_test, a_loop_name_is_taken_once_per_registry) {
     ASSERT_TRUE(first.ok());
     const auto again = one.open("loop://same");
     EXPECT_EQ(again.code().code, errc::in_use);
-    EXPECT_NE(again.sentence().find("example loop://same-2"), std::string::npos);
+    EXPECT_NE(again.sentence().find("example: loop://same-2"), std::string::npos);
     EXPECT_TRUE(other.open("loop://same").ok());
     first.value().reset();
     EXPECT_TRUE(one.open("loop://same").ok());

@@ -131,7 +131,7 @@ constexpr wrong_config wrong[] = {
      R"(example: "tcp://127.0.0.1:0")"},
     {R"({"groups": {"G1": {"endpoint": "shm://a", "thread": 1}}})",
      "groups.G1.thread is not known, expected one of: endpoint, replicas, threads, env, host"},
-    {R"({"groups": 1e999})", R"(it has a number that is too large, expected an object; example: )"
+    {R"({"groups": 1e999})", R"(a number is too large, expected an object; example: )"
                              R"({"groups": {"G1": {"endpoint": "tcp://127.0.0.1:0"}}})"},
     {R"({"groups": {"G1": {"endpoint": "shm://a", "threads": 0}}})",
      "groups.G1.threads is 0, expected a number from 1 to 1024; example: 2"},

@@ -18,7 +18,8 @@ TEST_F(hostile_control_line, of_what_is_no_message_ends_the_run) {
 }
 
 TEST_F(hostile_control_line, without_a_line_end_ends_the_run) {
-    expect_failure("endless", "what is no message (a line of more than 8 MiB)");
+    expect_failure("endless",
+                   "an invalid message to its control socket (a line of more than 8 MiB)");
 }
 
 TEST_F(hostile_control_line, that_says_more_and_more_keeps_nobody_waiting) {

@@ -123,8 +123,8 @@ TEST_F(launcher_ranks, of_a_wrong_count_are_told_once_which_command_is_right) {
     got = run_tool(2, "count");
     EXPECT_NE(got.code, 0);
     EXPECT_EQ(got.count("amalgam: " + starter +
-                        " started 2 processes, but the config has 3 (G1, G2, G3), expected as "
-                        "many; example: " +
+                        " started 2 processes, but the config has 3 (G1, G2, G3), expected the "
+                        "same number; example: " +
                         right + " -n 3 " + AMALGAM_TOOL + " run -c " + config_ + " -- " +
                         FLOW_TEST_PROGRAM + " count"),
               1)

@@ -94,7 +94,7 @@ TEST_F(hostile_group, who_joins_under_a_name_that_is_taken_is_told) {
     EXPECT_TRUE(joined.ready());
     all_.start(all_[0]);
     all_.net.run_for(1ms);
-    EXPECT_NE(all_.failure_of(0).find("group G0 has joined group G1 before, from loop://X"),
+    EXPECT_NE(all_.failure_of(0).find("group G0 has already joined group G1 from loop://X"),
               std::string::npos)
         << all_.failure_of(0);
 }

@@ -98,11 +98,11 @@ TEST(image_faults, of_segments) {
         {"more than 64 MiB", [](example& e) { e.contents.memory_bytes = (64u << 20) + 1; }},
         {"no segments", [](example& e) { e.change_segments = [](segments& s) { s.clear(); }; }},
         {"more than 16", [](example& e) { e.change_segments = [](segments& s) { s.resize(17); }; }},
-        {"read only",
+        {"read-only",
          [](example& e) {
              e.contents.read_only_later = {0x2000, 8};
          }},
-        {"read only",
+        {"read-only",
          [](example& e) {
              e.contents.read_only_later = {0x3000, 0x181};
          }},

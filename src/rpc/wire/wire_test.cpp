@@ -88,7 +88,7 @@ TEST(rpc_wire, a_code_that_is_none_of_ours_goes_as_handler_failed_with_it_inside
 
 TEST(rpc_wire, what_is_no_message_is_refused) {
     parsed_message parsed;
-    EXPECT_STREQ(parse({}, parsed), "it is empty");
+    EXPECT_STREQ(parse({}, parsed), "empty message");
     const auto refused = [&](bytes all) { return parse(all, parsed) != nullptr; };
     for (std::size_t length = 0; length < request_bytes; ++length) {
         bytes all = request(false, "", "");

@@ -30,8 +30,8 @@ TEST(ofi_transport, provider_that_libfabric_has_no_part_for_is_refused_with_thos
     const std::string told = refusal("ofi+nonsense://127.0.0.1:0");
     EXPECT_TRUE(contains(told,
                          "uri \"ofi+nonsense://127.0.0.1:0\": libfabric has no provider "
-                         "\"nonsense\" here, which this build of libfabric does not have; "
-                         "it has: "))
+                         "\"nonsense\" here, which this build of libfabric does not include; "
+                         "available: "))
         << told;
     EXPECT_TRUE(contains(told, "tcp")) << told;
     EXPECT_TRUE(contains(told, "; example: ofi+tcp://127.0.0.1:0")) << told;

@@ -37,7 +37,7 @@ TEST(shm_port, option_that_means_nothing_is_refused_with_those_that_do) {
         EXPECT_TRUE(says(why.sentence, "rma=ring")) << why.sentence;
         EXPECT_TRUE(says(why.sentence, "example: ")) << why.sentence;
     }
-    EXPECT_TRUE(says(refusal("shm://a?listen=no").sentence, "has no name"));
+    EXPECT_TRUE(says(refusal("shm://a?listen=no").sentence, "must not have a name"));
 }
 
 TEST(shm_port, name_in_use_is_refused_and_says_by_whom) {

@@ -55,7 +55,7 @@ TEST(ucx_transport, device_that_the_machine_lacks_is_refused_with_those_it_has) 
 
 TEST(ucx_transport, address_that_is_not_ours_is_refused) {
     const std::string told = refusal("ucx+tcp://192.0.2.1:0");
-    EXPECT_TRUE(contains(told, "192.0.2.1 is not an address of this machine")) << told;
+    EXPECT_TRUE(contains(told, "192.0.2.1 is not an address of this host")) << told;
 }
 
 TEST(ucx_transport, address_of_another_kind_is_refused_by_lookup) {
@@ -71,7 +71,7 @@ TEST(ucx_transport, address_of_another_kind_is_refused_by_lookup) {
 
 TEST(ucx_transport, interface_that_is_asked_for_is_the_one_that_ucx_uses) {
     auto here = transport_registry::installed().open("ucx+tcp://lo:0").value();
-    EXPECT_TRUE(contains(here->explain(), "by lo only")) << here->explain();
+    EXPECT_TRUE(contains(here->explain(), "through lo only")) << here->explain();
     EXPECT_TRUE(here->address().starts_with("ucx+tcp://127.0.0.1:")) << here->address();
 }
 
