@@ -22,7 +22,7 @@
 
 #include "rpc/engine/core.hpp"
 #include "rpc/loop_pair.hpp"
-#include "rpc/memory/elsewhere.hpp"
+#include "rpc/memory/rendezvous.hpp"
 #include "rpc/peers/routes.hpp"
 #include "rpc/wire/wire.hpp"
 #include "seeded_runs.hpp"
@@ -192,7 +192,7 @@ public:
         if (parse(arrived.bytes(), parsed) != nullptr) return;
         for (const_bytes ids = loans_in(parsed.extras); ids.size() >= 8; ids = ids.subspan(8))
             remember(lent_, load_le<std::uint64_t>(ids.data()));
-        if (const auto elsewhere = elsewhere_in(parsed.extras)) remember(keys_, elsewhere->key);
+        if (const auto rendezvous = rendezvous_in(parsed.extras)) remember(keys_, rendezvous->key);
         find_key(parsed.body);
         if (parsed.kind != message_kind::request) return;
         remember(asked_, arrived.tag());
@@ -355,7 +355,7 @@ private:
                 }
                 case 4:
                 case 5:
-                    add_extra(made, extra::elsewhere, some_key().encode());
+                    add_extra(made, extra::rendezvous, some_key().encode());
                     break;
                 case 6: {
                     bytes_of window;

@@ -7,7 +7,7 @@
 
 #include "rpc/call/extras.hpp"
 #include "rpc/call/server.hpp"
-#include "rpc/memory/elsewhere.hpp"
+#include "rpc/memory/rendezvous.hpp"
 
 namespace amalgam::detail {
 
@@ -53,7 +53,7 @@ void answer_record::frame_item(std::shared_ptr<event>& returned) {
 void answer_record::pack(status what, message_kind kind, std::shared_ptr<event>* returned) {
     std::uint8_t flags = call.owner().answer_flags(call.flags(), what);
     if (values.values.size() > call.owner().eager_bytes(to) && !call.one_way()) [[unlikely]] {
-        leave_elsewhere((flags & wire_flag::checked) != 0, returned);
+        send_by_rendezvous((flags & wire_flag::checked) != 0, returned);
     }
     if (!values.lends.empty()) [[unlikely]]
         add_loans(extras_, values.lends);
@@ -72,12 +72,12 @@ void answer_record::pack(status what, message_kind kind, std::shared_ptr<event>*
     pieces[piece_count++] = checksum_;
 }
 
-void answer_record::leave_elsewhere(bool checked, std::shared_ptr<event>* returned) {
+void answer_record::send_by_rendezvous(bool checked, std::shared_ptr<event>* returned) {
     engine_core& core = call.owner().context().core();
     if (returned != nullptr) *returned = std::make_shared<event>();
     auto held = std::make_shared<lent_values>(core, std::move(values.values), to,
                                               returned != nullptr ? *returned : nullptr);
-    add_elsewhere(extras_, held->key(to.port()), held->bytes(), checked);
+    add_rendezvous(extras_, held->key(to.port()), held->bytes(), checked);
     const origin between{&core, to, &values.lends, nullptr};
     const std::size_t bytes = held->bytes().size();
     lend(&between, std::move(held), bytes);

@@ -46,7 +46,7 @@ private:
     void keep_sentence(std::string_view text);
     void give_up_values() noexcept;
     void pack(status what, message_kind kind, std::shared_ptr<event>* returned = nullptr);
-    void leave_elsewhere(bool checked, std::shared_ptr<event>* returned);
+    void send_by_rendezvous(bool checked, std::shared_ptr<event>* returned);
 
     std::vector<std::byte> extras_;
     std::array<std::byte, checksum_bytes> checksum_;

@@ -160,12 +160,12 @@ std::size_t one_way::most_in_message() const {
     return whole - std::min(whole, overhead);
 }
 
-void one_way::send_elsewhere(std::vector<std::byte>& extras) {
+void one_way::send_by_rendezvous(std::vector<std::byte>& extras) {
     engine_core& core = *target_.core;
     caller& by = caller_of(core);
     const peer way = by.way_now(target_.to);
     auto values = std::make_shared<lent_values>(core, std::move(arguments), way);
-    add_elsewhere(extras, values->key(way.port()), values->bytes(), by.settings().checksums);
+    add_rendezvous(extras, values->key(way.port()), values->bytes(), by.settings().checksums);
     const origin between{&core, target_.to, &loans_, nullptr};
     const std::size_t bytes = values->bytes().size();
     lend(&between, std::move(values), bytes);
@@ -189,7 +189,7 @@ void one_way::send() {
         extras = dress_call(by.settings(), target_, true, deadline, serving);
     }
     // Calls that fit a message are sent as one, so that they stay in order.
-    if (held_.owner == nullptr && arguments.size() > most_in_message()) send_elsewhere(extras);
+    if (held_.owner == nullptr && arguments.size() > most_in_message()) send_by_rendezvous(extras);
     if (!loans_.empty()) add_loans(extras, loans_);
     by.admit(target_.to);
     one_way_message message(target_, deadline);

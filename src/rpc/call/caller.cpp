@@ -177,8 +177,8 @@ void caller::frame(peer_state& there, pending_call& call) noexcept {
     call.tag = call.id;
     if (call.naming || !extras.empty()) {
         const const_bytes names = call.naming ? as_bytes(call.what->wire_text) : const_bytes{};
-        const bool elsewhere = call.extras != nullptr && call.extras->arguments != nullptr;
-        const const_bytes values = elsewhere ? const_bytes{} : arguments.bytes();
+        const bool by_rendezvous = call.extras != nullptr && call.extras->arguments != nullptr;
+        const const_bytes values = by_rendezvous ? const_bytes{} : arguments.bytes();
         call.pieces = {const_bytes(header, request_bytes), extras, names, values};
         call.piece_count = 4;
     } else {

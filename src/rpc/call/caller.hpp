@@ -24,7 +24,7 @@ namespace amalgam::detail {
 
 class server;
 struct pending_call;
-struct values_elsewhere;
+struct rendezvous_values;
 
 /// Counters of a caller.
 struct caller_counts {
@@ -165,7 +165,7 @@ private:
     void finish(pending_call& call) noexcept;
     /// False: the call has not ended, but will be retried.
     bool finish_extras(pending_call& call) noexcept;
-    void fetch(pending_call& call, peer_state& from, const values_elsewhere& what, loan_ids loans);
+    void fetch(pending_call& call, peer_state& from, const rendezvous_values& what, loan_ids loans);
     static const char* wrong_item(const pending_call& call, const parsed_message& item) noexcept;
     void read_item(pending_call& call, const_bytes item, loan_ids& loans) noexcept;
     void read_result(pending_call& call, const_bytes result, loan_ids& loans) noexcept;

@@ -65,12 +65,12 @@ bool caller::is_plain(const pending_call& call, const parsed_message& reply) noe
     }
     try {
         loan_ids lent_to_us = to_ids(loans_in(reply.extras));
-        if (const auto elsewhere = elsewhere_in(reply.extras)) {
+        if (const auto rendezvous = rendezvous_in(reply.extras)) {
             if (call.record.window != 0) {
                 loans_.release(from, lent_to_us);
                 return end(call, {errc::mismatch}, "the end of a stream must not carry a value");
             }
-            return fetch(call, from, *elsewhere, std::move(lent_to_us));
+            return fetch(call, from, *rendezvous, std::move(lent_to_us));
         }
         read_result(call, reply.body, lent_to_us);
         loans_.release(from, lent_to_us);
@@ -104,7 +104,7 @@ void caller::read_result(pending_call& call, const_bytes result, loan_ids& lent_
 }
 
 /// The call stays pending meanwhile, so ending it ends the fetch, too.
-void caller::fetch(pending_call& call, peer_state& from, const values_elsewhere& what,
+void caller::fetch(pending_call& call, peer_state& from, const rendezvous_values& what,
                    loan_ids lent_to_us) {
     if (call.extras == nullptr) call.extras = std::make_unique<call_extras>();
     if (call.extras->result != nullptr || what.key.bytes > settings_.max_values_bytes) {
@@ -177,9 +177,9 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
     }
     try {
         loan_ids lent_to_us = to_ids(loans_in(item.extras));
-        if (const auto elsewhere = elsewhere_in(item.extras)) {
+        if (const auto rendezvous = rendezvous_in(item.extras)) {
             static_cast<stream_call&>(call->record).fetching_ = true;
-            return fetch(*call, from, *elsewhere, std::move(lent_to_us));
+            return fetch(*call, from, *rendezvous, std::move(lent_to_us));
         }
         read_item(*call, item.body, lent_to_us);
         loans_.release(from, lent_to_us);

@@ -11,7 +11,7 @@
 #include <amalgam/tasks/timer.hpp>
 
 #include "rpc/call/call_settings.hpp"
-#include "rpc/memory/elsewhere.hpp"
+#include "rpc/memory/rendezvous.hpp"
 
 namespace amalgam::detail {
 

@@ -13,7 +13,7 @@
 
 #include "rpc/engine/core.hpp"
 #include "rpc/loop_pair.hpp"
-#include "rpc/memory/elsewhere.hpp"
+#include "rpc/memory/rendezvous.hpp"
 #include "rpc/wire/wire.hpp"
 
 // Peers that violate the protocol: a bare port that sends anything.
@@ -312,7 +312,7 @@ TEST(hostile_peer, that_sends_on_before_its_large_value_was_fetched_ends_the_str
         auto values = client.procedure<streamed<std::string>()>("f").on(enemy.line->address())();
         net.run_until_idle();
         bytes extras;
-        detail::add_elsewhere(extras, shown.key(), memory, false);
+        detail::add_rendezvous(extras, shown.key(), memory, false);
         const bytes loan{std::byte{1}, {}, {}, {}, {}, {}, {}, std::byte{2}};
         detail::add_extra(extras, detail::extra::loans, loan);
         bytes large(detail::reply_bytes), next(detail::reply_bytes);

@@ -13,7 +13,7 @@
 #include "rpc/call/item_sender.hpp"
 #include "rpc/call/late_answer.hpp"
 #include "rpc/call/server.hpp"
-#include "rpc/memory/elsewhere.hpp"
+#include "rpc/memory/rendezvous.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
@@ -52,7 +52,7 @@ request_extras::request_extras(const_bytes wire)
     if (!span.empty()) trace = read_trace(span);
     const const_bytes first = find_extra(wire, extra::window);
     if (!first.empty()) window = load_le<std::uint32_t>(first.data());
-    elsewhere = elsewhere_in(wire);
+    rendezvous = rendezvous_in(wire);
 }
 
 request_extras::~request_extras() = default;
@@ -110,8 +110,8 @@ void invocation::serve_late() noexcept {
 
 status invocation::run(answer_values& into, std::string& text) {
     // If the handler shares the stream with cancel(), no ordering is needed.
-    const bool elsewhere = !owner_.context().on_owner();
-    begun_.store(true, elsewhere ? std::memory_order_seq_cst : std::memory_order_relaxed);
+    const bool other_thread = !owner_.context().on_owner();
+    begun_.store(true, other_thread ? std::memory_order_seq_cst : std::memory_order_relaxed);
     status what{errc::canceled};
     if (canceled()) {
         text = "canceled before it started";
@@ -166,8 +166,8 @@ status invocation::run_watched(answer_values& into, std::string& text) {
 
 status invocation::get_arguments(std::string& text) {
     engine_core& core = owner_.context().core();
-    large = owner_.context().buffers().take(extras_->elsewhere->key.bytes);
-    const failure why = fetch_values(core, from_, *extras_->elsewhere, large);
+    large = owner_.context().buffers().take(extras_->rendezvous->key.bytes);
+    const failure why = fetch_values(core, from_, *extras_->rendezvous, large);
     arguments = large.bytes();
     if (!why.what.ok()) text = "cannot fetch the arguments: " + why.sentence;
     return why.what;
@@ -175,7 +175,7 @@ status invocation::get_arguments(std::string& text) {
 
 status invocation::run_handler(answer_values& into, std::string& text) {
     try {
-        if (extras_ != nullptr && extras_->elsewhere) {
+        if (extras_ != nullptr && extras_->rendezvous) {
             const status got = get_arguments(text);
             if (!got.ok()) return got;
         }

@@ -15,7 +15,7 @@
 #include <amalgam/tasks/extension/closure.hpp>
 
 #include "rpc/call/procedure_table.hpp"
-#include "rpc/memory/elsewhere.hpp"
+#include "rpc/memory/rendezvous.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
@@ -45,7 +45,7 @@ struct request_extras {
     std::vector<std::byte> bytes;
     std::optional<trace_context> trace;
     loan_ids lent_to_us;  ///< Borrowed buffers not yet taken over by a value.
-    std::optional<values_elsewhere> elsewhere;
+    std::optional<rendezvous_values> rendezvous;
     std::uint32_t window = 0;
     std::unique_ptr<item_sender> items;  ///< For a streamed result; lives as long as the call.
 };

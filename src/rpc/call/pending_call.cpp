@@ -42,7 +42,7 @@ void pending_call::dress(const call_context* serving) {
     if (arguments.size() > by.outbox().eager_bytes(to)) {
         to = by.way_now(to);
         const remote_key& key = expose_arguments();
-        add_elsewhere(extras->wire, key, arguments, by.settings().checksums);
+        add_rendezvous(extras->wire, key, arguments, by.settings().checksums);
     }
     if (target.attempts == 1) return;
     extras->attempts_left = target.attempts - 1u;
@@ -60,7 +60,7 @@ const remote_key& pending_call::expose_arguments() {
 
 void pending_call::show_arguments() {
     const auto key = expose_arguments().encode();
-    const const_bytes old_key = find_extra(extras->wire, extra::elsewhere);
+    const const_bytes old_key = find_extra(extras->wire, extra::rendezvous);
     std::copy(key.begin(), key.end(), const_cast<std::byte*>(old_key.data()));
 }
 

@@ -8,7 +8,7 @@
 
 namespace amalgam::detail {
 
-result_fetch::result_fetch(engine_core& core, const peer& from, const values_elsewhere& what,
+result_fetch::result_fetch(engine_core& core, const peer& from, const rendezvous_values& what,
                            pending_call& whose, buffer room, loan_ids loans)
     : transfer_record(target_of(core, from, what.key)),
       from_(from),
@@ -29,7 +29,7 @@ void result_fetch::give_up() noexcept {
 void result_fetch::over() noexcept {
     if (why.what.ok() && !what_.are(room_.bytes())) {
         context_of(*core_).found_damage();
-        why = {{errc::corrupt}, std::string(damaged_elsewhere)};
+        why = {{errc::corrupt}, std::string(damaged_rendezvous)};
     }
     if (call_ != nullptr) caller_of(*core_).fetched(*call_, why, room_.bytes(), loans_);
     loans_of(*core_).release(from_, loans_);

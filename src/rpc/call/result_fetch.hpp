@@ -4,7 +4,7 @@
 #include <amalgam/rpc/extension/loans.hpp>
 #include <amalgam/rpc/extension/transfer.hpp>
 
-#include "rpc/memory/elsewhere.hpp"
+#include "rpc/memory/rendezvous.hpp"
 
 namespace amalgam::detail {
 
@@ -15,7 +15,7 @@ struct pending_call;
 /// Threads: the engine's stream.
 class result_fetch final : public transfer_record {
 public:
-    result_fetch(engine_core& core, const peer& from, const values_elsewhere& what,
+    result_fetch(engine_core& core, const peer& from, const rendezvous_values& what,
                  pending_call& whose, buffer room, loan_ids loans);
     void begin() noexcept { submit(); }
     /// The call has ended for another reason.
@@ -29,7 +29,7 @@ private:
     }
 
     peer from_;
-    values_elsewhere what_;
+    rendezvous_values what_;
     pending_call* call_;
     buffer room_;
     mutable_bytes into_;

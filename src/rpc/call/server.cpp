@@ -15,7 +15,7 @@
 
 #include "rpc/call/caller.hpp"
 #include "rpc/call/late_answer.hpp"
-#include "rpc/memory/elsewhere.hpp"
+#include "rpc/memory/rendezvous.hpp"
 
 namespace amalgam::detail {
 
@@ -57,7 +57,7 @@ void keep_arguments(invocation& call, std::byte* room, message& arrived, const_b
 /// Inline handlers finish before the next message is looked at, so they cannot fetch arguments.
 bool is_run_in_ult(const served_procedure& what, const parsed_message& request) noexcept {
     if (what.options.run != handler::inline_) return true;
-    return !request.extras.empty() && !find_extra(request.extras, extra::elsewhere).empty();
+    return !request.extras.empty() && !find_extra(request.extras, extra::rendezvous).empty();
 }
 
 }  // namespace
@@ -167,8 +167,8 @@ bool server::is_welcome(const peer_state& from, const served_procedure& what,
 bool server::too_large(const parsed_message& request) const noexcept {
     if (request.body.size() > max_values_) return true;
     if (request.extras.empty()) return false;
-    const auto elsewhere = elsewhere_in(request.extras);
-    return elsewhere && elsewhere->key.bytes > max_values_;
+    const auto rendezvous = rendezvous_in(request.extras);
+    return rendezvous && rendezvous->key.bytes > max_values_;
 }
 
 void server::refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request) {

@@ -13,7 +13,7 @@
 
 #include "rpc/codec/sample_values.hpp"
 #include "rpc/loop_pair.hpp"
-#include "rpc/memory/elsewhere.hpp"
+#include "rpc/memory/rendezvous.hpp"
 #include "rpc/wire/wire.hpp"
 
 // Engines with different encodings, and messages with checksums.
@@ -251,7 +251,7 @@ struct shown_text {
     }
     std::vector<std::byte> behind(std::vector<std::byte> header) const {
         std::vector<std::byte> extras;
-        detail::add_elsewhere(extras, shown.key(), values.bytes(), true);
+        detail::add_rendezvous(extras, shown.key(), values.bytes(), true);
         header.insert(header.end(), extras.begin(), extras.end());
         return with_checksum(std::move(header));
     }
@@ -261,7 +261,7 @@ struct shown_text {
     region shown;
 };
 
-constexpr std::uint8_t checked_elsewhere = detail::wire_flag::checked | detail::wire_flag::extras;
+constexpr std::uint8_t checked_rendezvous = detail::wire_flag::checked | detail::wire_flag::extras;
 const std::string large(100'000, 'l');
 
 TEST(checksum, arguments_that_were_damaged_when_they_were_fetched_run_nothing) {
@@ -276,7 +276,7 @@ TEST(checksum, arguments_that_were_damaged_when_they_were_fetched_run_nothing) {
         std::vector<std::byte> header(detail::request_bytes);
         detail::write_request(header.data(),
                               {.kind = kind,
-                               .flags = checked_elsewhere,
+                               .flags = checked_rendezvous,
                                .procedure = detail::procedure_id("keep", "void(string)")});
         bare.send(kind == detail::message_kind::request ? 9 : 0, text.behind(header));
         net.run_until_idle();
@@ -303,7 +303,7 @@ TEST(checksum, a_result_that_was_damaged_when_it_was_fetched_ends_the_call_as_co
         shown_text text(bare, large);
         text.memory[50'000] ^= damage;
         std::vector<std::byte> header(detail::reply_bytes);
-        detail::write_reply(header.data(), {}, checked_elsewhere);
+        detail::write_reply(header.data(), {}, checked_rendezvous);
         bare.send(bare.tag, text.behind(header));
         net.run_until_idle();
         if (damage == std::byte{0}) {
@@ -320,7 +320,7 @@ TEST(checksum, a_result_that_was_damaged_when_it_was_fetched_ends_the_call_as_co
 TEST(checksum, of_values_elsewhere_goes_with_every_checked_message) {
     loop_network net({.max_message_bytes = 90'000});
     bare_port bare(net);
-    const auto sum_of = [&] { return detail::elsewhere_in(bare.parsed().extras)->checksum; };
+    const auto sum_of = [&] { return detail::rendezvous_in(bare.parsed().extras)->checksum; };
     body values;
     archive_writer writer(values);
     writer(large);

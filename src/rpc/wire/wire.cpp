@@ -47,7 +47,7 @@ constexpr bool is_size_right(extra key, std::size_t bytes) noexcept {
             return bytes == trace_bytes;
         case extra::loans:
             return bytes % 8 == 0;
-        case extra::elsewhere:
+        case extra::rendezvous:
             return bytes == remote_key::wire_bytes;
         case extra::checksum:
             return bytes == checksum_bytes;

@@ -44,12 +44,12 @@ inline constexpr std::uint8_t urgent = 16;  ///< Request, one-way: overtakes oth
 
 /// Kinds of extras, by key. Readers skip unknown keys.
 enum class extra : std::uint16_t {
-    trace = 1,      ///< 32 bytes: a W3C trace context.
-    metadata = 2,   ///< Once per entry: the length of its key (2), the key, the value.
-    loans = 3,      ///< Ids, 8 bytes each, of borrowed buffers; see `release`.
-    elsewhere = 4,  ///< 40 bytes: key of the memory with the values (rendezvous).
-    window = 5,     ///< 8 bytes: a streamed result is wanted; the initial credit window in items.
-    checksum = 6    ///< 4 bytes: of values sent by rendezvous.
+    trace = 1,       ///< 32 bytes: a W3C trace context.
+    metadata = 2,    ///< Once per entry: the length of its key (2), the key, the value.
+    loans = 3,       ///< Ids, 8 bytes each, of borrowed buffers; see `release`.
+    rendezvous = 4,  ///< 40 bytes: key of the memory with the values (rendezvous).
+    window = 5,      ///< 8 bytes: a streamed result is wanted; the initial credit window in items.
+    checksum = 6     ///< 4 bytes: of values sent by rendezvous.
 };
 
 inline constexpr std::size_t request_bytes = 16;

@@ -160,7 +160,7 @@ TEST(rpc_wire, extras_of_the_wrong_shape_are_refused) {
     };
     EXPECT_TRUE(refused(extra::trace, 31));
     EXPECT_TRUE(refused(extra::loans, 12));
-    EXPECT_TRUE(refused(extra::elsewhere, 48));
+    EXPECT_TRUE(refused(extra::rendezvous, 48));
     EXPECT_TRUE(refused(extra::window, 4));
     EXPECT_TRUE(refused(extra::checksum, 8));
     EXPECT_FALSE(refused(extra::loans, 16));
@@ -169,12 +169,12 @@ TEST(rpc_wire, extras_of_the_wrong_shape_are_refused) {
 }
 
 TEST(rpc_wire, extra_whose_length_changed_after_it_was_parsed_is_not_found) {
-    for (const extra key : {extra::trace, extra::elsewhere, extra::checksum, extra::window}) {
+    for (const extra key : {extra::trace, extra::rendezvous, extra::checksum, extra::window}) {
         std::vector<std::byte> extras;
-        const std::vector<std::byte> value(key == extra::trace       ? 32
-                                           : key == extra::elsewhere ? 40
-                                           : key == extra::window    ? 8
-                                                                     : 4);
+        const std::vector<std::byte> value(key == extra::trace        ? 32
+                                           : key == extra::rendezvous ? 40
+                                           : key == extra::window     ? 8
+                                                                      : 4);
         add_extra(extras, key, value);
         ASSERT_EQ(find_extra(extras, key).size(), value.size());
         // A sender over shared memory can do this; the length is 4 bytes after the key.

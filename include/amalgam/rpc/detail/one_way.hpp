@@ -45,7 +45,7 @@ private:
     static buffer_pool* pool_of(const call_target& target);
     /// Larger arguments are fetched by the receiver.
     std::size_t most_in_message() const;
-    void send_elsewhere(std::vector<std::byte>& extras);
+    void send_by_rendezvous(std::vector<std::byte>& extras);
 
     const call_target& target_;
     lent_list loans_;

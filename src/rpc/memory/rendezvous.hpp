@@ -23,21 +23,21 @@ namespace amalgam::detail {
 class engine_core;
 
 /// Location of a message's values, if they are not in it.
-struct values_elsewhere {
+struct rendezvous_values {
     remote_key key;  ///< Has the length of the values.
     std::optional<std::uint32_t> checksum{};
 
     /// Whether the fetched bytes match the sender's checksum, if it sent one.
     bool are(const_bytes fetched) const noexcept;
 };
-inline constexpr std::string_view damaged_elsewhere =
+inline constexpr std::string_view damaged_rendezvous =
     "the values were corrupted in transit: checksum mismatch; call again";
 
 /// `checked`: adds a checksum of `values`, as the message itself has one.
-void add_elsewhere(std::vector<std::byte>& extras, const remote_key& key, const_bytes values,
-                   bool checked);
+void add_rendezvous(std::vector<std::byte>& extras, const remote_key& key, const_bytes values,
+                    bool checked);
 /// Empty if the values are in the message.
-std::optional<values_elsewhere> elsewhere_in(const_bytes extras) noexcept;
+std::optional<rendezvous_values> rendezvous_in(const_bytes extras) noexcept;
 
 /// Values exposed for a message, with the memory they are in.
 class lent_values {
@@ -67,7 +67,7 @@ transfer_target target_of(engine_core& core, const peer& from, const remote_key&
 /// Fetches the arguments of a request; the caller must be able to wait. `into` has the length given
 /// by the key.
 /// Failure: those of transfers; `corrupt`. Throws error{canceled} if its ULT is canceled.
-failure fetch_values(engine_core& core, const peer& from, const values_elsewhere& what,
+failure fetch_values(engine_core& core, const peer& from, const rendezvous_values& what,
                      buffer& into);
 
 }  // namespace amalgam::detail

@@ -1,4 +1,4 @@
-#include "rpc/memory/elsewhere.hpp"
+#include "rpc/memory/rendezvous.hpp"
 
 #include <utility>
 
@@ -17,20 +17,20 @@ transfer_target target_of(engine_core& core, const peer& from, const remote_key&
     return target;
 }
 
-bool values_elsewhere::are(const_bytes fetched) const noexcept {
+bool rendezvous_values::are(const_bytes fetched) const noexcept {
     return !checksum || *checksum == crc32c(fetched);
 }
 
-void add_elsewhere(std::vector<std::byte>& extras, const remote_key& key, const_bytes values,
-                   bool checked) {
-    add_extra(extras, extra::elsewhere, key.encode());
+void add_rendezvous(std::vector<std::byte>& extras, const remote_key& key, const_bytes values,
+                    bool checked) {
+    add_extra(extras, extra::rendezvous, key.encode());
     if (checked) add_extra(extras, extra::checksum, checksum_of({&values, 1}));
 }
 
-std::optional<values_elsewhere> elsewhere_in(const_bytes extras) noexcept {
-    const const_bytes wire = find_extra(extras, extra::elsewhere);
+std::optional<rendezvous_values> rendezvous_in(const_bytes extras) noexcept {
+    const const_bytes wire = find_extra(extras, extra::rendezvous);
     if (wire.empty()) return std::nullopt;
-    values_elsewhere found{remote_key::decode(wire.first<remote_key::wire_bytes>())};
+    rendezvous_values found{remote_key::decode(wire.first<remote_key::wire_bytes>())};
     const const_bytes sum = find_extra(extras, extra::checksum);
     if (!sum.empty()) found.checksum = load_le<std::uint32_t>(sum.data());
     return found;
@@ -44,7 +44,7 @@ lent_values::lent_values(engine_core& core, body&& values, const peer& only,
     shown_ = std::make_unique<exposure>(core, scatter(&all, 1), access::read, only);
 }
 
-failure fetch_values(engine_core& core, const peer& from, const values_elsewhere& what,
+failure fetch_values(engine_core& core, const peer& from, const rendezvous_values& what,
                      buffer& into) {
     const mutable_bytes all = into.bytes();
     waited_transfer get(target_of(core, from, what.key));
@@ -53,7 +53,7 @@ failure fetch_values(engine_core& core, const peer& from, const values_elsewhere
     if (what.are(all)) return {};
     engine_context& context = context_of(core);
     context.on_stream([&] { context.found_damage(); });
-    return {{errc::corrupt}, std::string(damaged_elsewhere)};
+    return {{errc::corrupt}, std::string(damaged_rendezvous)};
 }
 
 }  // namespace amalgam::detail
