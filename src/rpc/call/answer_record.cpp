@@ -7,6 +7,7 @@
 
 #include "rpc/call/extras.hpp"
 #include "rpc/call/server.hpp"
+#include "rpc/limits.hpp"
 #include "rpc/memory/rendezvous.hpp"
 
 namespace amalgam::detail {
@@ -32,7 +33,8 @@ void answer_record::frame(status what, std::string_view text) noexcept {
 [[gnu::noinline]] void answer_record::keep_sentence(std::string_view text) {
     values.values.clear();
     values.lends.clear();
-    archive_writer(values.values).raw(text.data(), std::min(text.size(), max_sentence_bytes));
+    archive_writer(values.values)
+        .raw(text.data(), std::min(text.size(), limits::max_sentence_bytes));
 }
 
 /// Out of memory: the answer becomes that.

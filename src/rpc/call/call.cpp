@@ -12,6 +12,7 @@
 #include "rpc/call/caller.hpp"
 #include "rpc/call/extras.hpp"
 #include "rpc/call/pending_call.hpp"
+#include "rpc/limits.hpp"
 
 namespace amalgam::detail {
 
@@ -156,7 +157,8 @@ void one_way::hold(std::shared_ptr<const void> owner, const rest_of_message& las
 
 std::size_t one_way::most_in_message() const {
     const std::size_t whole = caller_of(*target_.core).outbox().max_message_bytes(target_.to);
-    const std::size_t overhead = request_bytes + target_.what->wire_text.size() + max_extras_bytes;
+    const std::size_t overhead =
+        request_bytes + target_.what->wire_text.size() + limits::max_extras_bytes;
     return whole - std::min(whole, overhead);
 }
 

@@ -9,6 +9,7 @@
 #include "rpc/call/extras.hpp"
 #include "rpc/call/pending_call.hpp"
 #include "rpc/call/result_fetch.hpp"
+#include "rpc/limits.hpp"
 
 // Handling of answers.
 
@@ -155,7 +156,7 @@ void caller::on_verdict(peer_state& from, const parsed_message& verdict) noexcep
                     {{"procedure", what->name},
                      {"peer", addresses_.text_of(from.name)},
                      {"status", verdict.what.code},
-                     {"why", as_text(verdict.body).substr(0, max_sentence_bytes)}});
+                     {"why", as_text(verdict.body).substr(0, limits::max_sentence_bytes)}});
     } catch (const std::bad_alloc&) {
         // It is only counted.
     }

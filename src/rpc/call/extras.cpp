@@ -4,16 +4,17 @@
 
 #include <amalgam/rpc/interceptor.hpp>
 
+#include "rpc/limits.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam {
 
 void outgoing_call::attach(std::string_view key, std::string_view value) {
-    if (key.empty() || key.size() > detail::max_name_bytes) {
+    if (key.empty() || key.size() > detail::limits::max_name_bytes) {
         throw error(
             errc::invalid,
             fmt::format("the metadata key has {} bytes, expected 1 to {}; example: \"user\"",
-                        key.size(), detail::max_name_bytes));
+                        key.size(), detail::limits::max_name_bytes));
     }
     detail::add_metadata(extras_, key, value);
 }

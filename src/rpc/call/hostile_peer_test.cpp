@@ -12,6 +12,7 @@
 #include <amalgam/rpc/streamed.hpp>
 
 #include "rpc/engine/core.hpp"
+#include "rpc/limits.hpp"
 #include "rpc/loop_pair.hpp"
 #include "rpc/memory/rendezvous.hpp"
 #include "rpc/wire/wire.hpp"
@@ -470,7 +471,7 @@ TEST(hostile_peer, whose_ways_come_and_go_is_not_remembered_by_all_of_them) {
     const auto engine = server.core().routes().by_ticket(ticket);
     ASSERT_NE(engine, nullptr);
     EXPECT_EQ(engine->routes.size(), 1u);
-    EXPECT_LE(engine->lost.size(), detail::route_table::max_lost);
+    EXPECT_LE(engine->lost.size(), detail::limits::max_lost_names);
 }
 
 TEST(hostile_peer, cannot_fill_the_log_with_verdicts) {
@@ -496,7 +497,7 @@ TEST(hostile_peer, cannot_fill_the_log_with_verdicts) {
     default_logger().set_sink({});
     EXPECT_EQ(counters_of(client)["rpc.one_ways_refused"], many);
     EXPECT_LT(lines, many / 2);
-    EXPECT_LE(longest, detail::max_sentence_bytes);
+    EXPECT_LE(longest, detail::limits::max_sentence_bytes);
 }
 
 TEST(hostile_peer, cancels_and_verdicts_about_nothing_are_ignored) {

@@ -8,23 +8,25 @@
 
 #include <amalgam/core/detail/printable.hpp>
 
+#include "rpc/limits.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
 
 void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
-    if (fresh->name.empty() || fresh->name.size() > max_name_bytes) {
+    if (fresh->name.empty() || fresh->name.size() > limits::max_name_bytes) {
         throw error(
             errc::invalid,
             fmt::format("the procedure name has {} bytes, expected 1 to {}; example: \"sum\"",
-                        fresh->name.size(), max_name_bytes));
+                        fresh->name.size(), limits::max_name_bytes));
     }
-    if (fresh->signature.size() > max_signature_bytes) {
+    if (fresh->signature.size() > limits::max_signature_bytes) {
         throw error(
             errc::invalid,
             fmt::format("the signature of \"{}\" is {} bytes long as text, expected at most {}: "
                         "give its types short names with amalgam_type_name",
-                        printable_name(fresh->name), fresh->signature.size(), max_signature_bytes));
+                        printable_name(fresh->name), fresh->signature.size(),
+                        limits::max_signature_bytes));
     }
     const std::uint16_t provider = fresh->options.provider;
     for (const auto& other : all_) {

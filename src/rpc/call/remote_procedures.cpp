@@ -7,22 +7,24 @@
 #include <amalgam/core/detail/printable.hpp>
 #include <amalgam/rpc/engine.hpp>
 
+#include "rpc/limits.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
 
 const remote_procedure& remote_procedures::intern(std::string_view name, std::string signature) {
-    if (name.empty() || name.size() > max_name_bytes) {
+    if (name.empty() || name.size() > limits::max_name_bytes) {
         throw error(
             errc::invalid,
             fmt::format("the procedure name has {} bytes, expected 1 to {}; example: \"sum\"",
-                        name.size(), max_name_bytes));
+                        name.size(), limits::max_name_bytes));
     }
-    if (signature.size() > max_signature_bytes) {
-        throw error(errc::invalid,
-                    fmt::format("the signature of \"{}\" is {} bytes long as text, expected at "
-                                "most {}: give its types short names with amalgam_type_name",
-                                printable_name(name), signature.size(), max_signature_bytes));
+    if (signature.size() > limits::max_signature_bytes) {
+        throw error(
+            errc::invalid,
+            fmt::format("the signature of \"{}\" is {} bytes long as text, expected at "
+                        "most {}: give its types short names with amalgam_type_name",
+                        printable_name(name), signature.size(), limits::max_signature_bytes));
     }
     const std::uint64_t id = procedure_id(name, signature);
     const std::lock_guard one(lock_);

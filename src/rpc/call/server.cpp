@@ -15,6 +15,7 @@
 
 #include "rpc/call/caller.hpp"
 #include "rpc/call/late_answer.hpp"
+#include "rpc/limits.hpp"
 #include "rpc/memory/rendezvous.hpp"
 
 namespace amalgam::detail {
@@ -195,7 +196,7 @@ void server::refuse(peer_state& from, std::uint64_t id, const parsed_message& re
                     std::string_view text) noexcept {
     counts_.refused.add();
     loans_.release(from, loans_in(request.extras));
-    text = text.substr(0, max_sentence_bytes);
+    text = text.substr(0, limits::max_sentence_bytes);
     if (request.kind == message_kind::one_way) {
         send_verdict(from, what, request.procedure, text);
     } else if (leaves_unread(from, 2 * max_unread_)) {

@@ -13,6 +13,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "rpc/engine/core.hpp"
+#include "rpc/limits.hpp"
 
 namespace amalgam::detail {
 
@@ -136,7 +137,8 @@ void route_search::look() {
         const bool any = std::any_of(candidates_.begin(), candidates_.end(), [](const auto& one) {
             return one.is == state::answered || one.is == state::works;
         });
-        if (any && until == clock::time_point::max()) until = core_.now() + patience;
+        if (any && until == clock::time_point::max())
+            until = core_.now() + limits::introduction_limit;
         if (late || until == clock::time_point::max()) {
             changed_.wait();
         } else {

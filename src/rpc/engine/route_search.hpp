@@ -24,9 +24,6 @@ namespace amalgam::detail {
 /// Threads: the engine's stream, except the constructor.
 class route_search : public std::enable_shared_from_this<route_search> {
 public:
-    /// How long to wait for the others once one has answered.
-    static constexpr std::chrono::milliseconds patience{200};
-
     /// `addresses`: normalized as in engine::lookup(), each with its transport.
     struct asked_address {
         std::string text;

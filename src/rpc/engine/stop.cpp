@@ -13,6 +13,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "rpc/engine/core.hpp"
+#include "rpc/limits.hpp"
 
 // Stops an engine, in steps that each take bounded time:
 //   1. no new call begins or is served;
@@ -26,8 +27,6 @@
 namespace amalgam::detail {
 
 namespace {
-// For replies of handlers whose own calls were just ended.
-constexpr std::chrono::milliseconds last_words{100};
 
 /// ULTs that wait for an engine to end, each by its home pool. While one of its own ULTs does, an
 /// engine's streams do not end; see engine_core::stop_streams().
@@ -347,7 +346,7 @@ void engine_core::end_calls(bool wait) {
             transfers_.close();
         });
         if (options_.drain > options_.drain.zero()) {
-            wait_until_quiet(std::min(last_words, options_.drain));
+            wait_until_quiet(std::min(limits::last_messages_limit, options_.drain));
         }
     }
     on_stream([this] { close_now(); });
@@ -360,7 +359,7 @@ void engine_core::end_calls(bool wait) {
 void engine_core::stop_streams() {
     const bool run_by_themselves = !driven_ && !streams_.driven_by_caller();
     if (run_by_themselves && execution_stream::current() == nullptr) {
-        poll_until(std::max<clock::duration>(last_words, options_.drain),
+        poll_until(std::max<clock::duration>(limits::last_messages_limit, options_.drain),
                    [this] { return !waits_for_ends().any_in(streams_); });
         poll_until(engine_streams::time_to_stop, [this] {
             streams_.cancel_waiting();

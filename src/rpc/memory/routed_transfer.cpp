@@ -11,6 +11,7 @@
 #include <amalgam/rpc/procedure.hpp>
 
 #include "rpc/context/engine_context.hpp"
+#include "rpc/limits.hpp"
 #include "rpc/memory/transfers.hpp"
 #include "rpc/peers/routes.hpp"
 
@@ -100,7 +101,7 @@ routed_transfer::routed_transfer(const routed_target& target)
               mine.cancel();
           },
           *this) {
-    if (target_.first.piece_bytes == 0) target_.first.piece_bytes = transfers::default_piece_bytes;
+    if (target_.first.piece_bytes == 0) target_.first.piece_bytes = limits::transfer_piece_bytes;
 }
 
 routed_transfer::~routed_transfer() = default;
@@ -199,8 +200,8 @@ void routed_transfer::find_ways() {
 /// Opens lanes on as many paths as are to be used at once.
 void routed_transfer::open_ways() {
     const std::size_t piece_bytes = target_.first.piece_bytes;
-    const std::size_t window =
-        std::clamp<std::size_t>(transfers::window_bytes / piece_bytes, 2, transfers::max_window);
+    const std::size_t window = std::clamp<std::size_t>(limits::transfer_window_bytes / piece_bytes,
+                                                       2, limits::max_transfer_window);
     std::size_t in_use = 0;
     for (const way& each : ways_)
         in_use += each.used && !each.lost ? 1 : 0;

@@ -4,6 +4,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "rpc/context/engine_context.hpp"
+#include "rpc/limits.hpp"
 #include "rpc/memory/transfers.hpp"
 
 namespace amalgam::detail {
@@ -14,7 +15,7 @@ transfer_record::transfer_record(const transfer_target& target)
       key_(target.key),
       offset_(target.offset),
       timeout_(target.timeout),
-      piece_bytes_(target.piece_bytes != 0 ? target.piece_bytes : transfers::default_piece_bytes),
+      piece_bytes_(target.piece_bytes != 0 ? target.piece_bytes : limits::transfer_piece_bytes),
       submit_(&transfer_record::run_submit, *this),
       cancel_(&transfer_record::run_cancel, *this) {}
 

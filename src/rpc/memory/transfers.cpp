@@ -11,6 +11,7 @@
 #include <amalgam/core/detail/in_words.hpp>
 
 #include "rpc/context/engine_context.hpp"
+#include "rpc/limits.hpp"
 
 namespace amalgam::detail {
 
@@ -180,8 +181,8 @@ std::size_t transfers::advance(transfer_record& mine) noexcept {
     ++mine.held_;
     std::size_t pieces = 0;
     std::size_t copied = 0;
-    const auto window = static_cast<unsigned>(
-        std::clamp<std::size_t>(window_bytes / mine.piece_bytes_, 2, max_window));
+    const auto window = static_cast<unsigned>(std::clamp<std::size_t>(
+        limits::transfer_window_bytes / mine.piece_bytes_, 2, limits::max_transfer_window));
     while (mine.state_ == transfer_record::state::running && mine.asked_ < mine.total_ &&
            mine.at_port_ < window) {
         const std::uint64_t before = mine.asked_;
@@ -195,7 +196,8 @@ std::size_t transfers::advance(transfer_record& mine) noexcept {
         ++pieces;
         copied += static_cast<std::size_t>(mine.asked_ - before);
         arrived(mine, static_cast<std::size_t>(mine.asked_ - before));
-        if (copied >= turn_bytes && mine.state_ == transfer_record::state::running) {
+        if (copied >= limits::transfer_turn_bytes &&
+            mine.state_ == transfer_record::state::running) {
             wait(mine, true);
             break;
         }
@@ -252,7 +254,7 @@ void transfers::fill(transfer_record& mine, transfer_piece& piece) noexcept {
     piece.bytes = 0;
     piece.count = 0;
     piece.canceled = false;
-    while (piece.bytes < limit && piece.count < transfer_piece::max_segments) {
+    while (piece.bytes < limit && piece.count < limits::max_piece_segments) {
         const std::size_t length =
             mine.is_put_ ? mine.from_[mine.segment_].size() : mine.into_[mine.segment_].size();
         const std::size_t take = std::min(length - mine.within_, limit - piece.bytes);

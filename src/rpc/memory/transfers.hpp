@@ -13,6 +13,7 @@
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/rpc/extension/transfer.hpp>
 
+#include "rpc/limits.hpp"
 #include "rpc/memory/exposure_table.hpp"
 #include "rpc/peers/known_peers.hpp"
 #include "rpc/peers/peer_addresses.hpp"
@@ -21,9 +22,6 @@ namespace amalgam::detail {
 
 /// A piece of a transfer in flight at a port, with its part of the local segment list.
 struct transfer_piece : completion {
-    /// Pieces with more segments are made shorter.
-    static constexpr std::size_t max_segments = 16;
-
     transfer_piece() noexcept : completion(&on_done) {}
     static void on_done(completion& self, status what, std::size_t bytes) noexcept;
 
@@ -32,8 +30,8 @@ struct transfer_piece : completion {
     std::size_t bytes = 0;
     std::size_t count = 0;  ///< Segments.
     bool canceled = false;
-    std::array<mutable_bytes, max_segments> into;
-    std::array<const_bytes, max_segments> from;
+    std::array<mutable_bytes, limits::max_piece_segments> into;
+    std::array<const_bytes, limits::max_piece_segments> from;
 };
 
 /// Counters of transfers.
@@ -49,13 +47,6 @@ struct transfer_counts {
 /// Threads: the engine's stream.
 class transfers {
 public:
-    static constexpr std::size_t default_piece_bytes = std::size_t{1} << 20;
-    /// Limit of one transfer for bytes in flight ...
-    static constexpr std::size_t window_bytes = std::size_t{4} << 20;
-    static constexpr unsigned max_window = 16;
-    /// ... and for bytes per turn, if posting copies.
-    static constexpr std::size_t turn_bytes = std::size_t{1} << 20;
-
     /// `own`: what this engine exposes. An unresponsive peer is disconnected at `silence_limit`.
     transfers(engine_context& context, known_peers& peers, peer_addresses& addresses,
               const exposure_table& own, std::chrono::milliseconds silence_limit) noexcept

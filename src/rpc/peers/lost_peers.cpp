@@ -9,11 +9,13 @@
 
 #include <amalgam/core/hash.hpp>
 
+#include "rpc/limits.hpp"
+
 namespace amalgam::detail {
 
 void lost_peers::keep(const peer& gone, lost_peer&& what) noexcept {
     std::deque<peer>& order = what.looked_up ? looked_up_ : came_;
-    const std::size_t most = what.looked_up ? max_looked_up : max_came;
+    const std::size_t most = what.looked_up ? limits::max_lost_looked_up : limits::max_lost_came;
     try {
         order.push_back(gone);
         all_.insert_or_assign(gone, std::move(what));

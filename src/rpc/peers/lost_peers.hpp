@@ -29,9 +29,6 @@ struct lost_peer {
 ///          allocations per lost peer; none for others.
 class lost_peers {
 public:
-    static constexpr std::size_t max_looked_up = 4096;
-    static constexpr std::size_t max_came = 256;
-
     /// Out of memory, it is forgotten instead.
     void keep(const peer& gone, lost_peer&& what) noexcept;
     /// Null: not lost, or too long ago.

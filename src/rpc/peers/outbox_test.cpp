@@ -11,6 +11,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "rpc/engine/core.hpp"
+#include "rpc/limits.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -184,7 +185,7 @@ TEST(self_link, delivers_copies_in_order_and_is_full_at_its_limit) {
     EXPECT_EQ(sink.got, (std::vector<std::string>{"one", "two"}));
     EXPECT_TRUE(link.empty());
     EXPECT_EQ(link.deliver(sink), 0u);
-    for (std::size_t i = 0; i < self_link::max_waiting; ++i)
+    for (std::size_t i = 0; i < limits::max_self_waiting; ++i)
         ASSERT_EQ(link.post(i, gather(&piece, 1)), posted::done);
     EXPECT_EQ(link.post(0, gather(&piece, 1)), posted::full);
 }

@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "rpc/limits.hpp"
+
 namespace amalgam::detail {
 
 namespace {
@@ -84,7 +86,7 @@ std::shared_ptr<known_engine> route_table::lose(peer_state& way) noexcept {
 }
 
 std::optional<known_engine::name> route_table::drop_oldest(known_engine& engine) noexcept {
-    if (engine.lost.size() <= max_lost) return std::nullopt;
+    if (engine.lost.size() <= limits::max_lost_names) return std::nullopt;
     const known_engine::name oldest = engine.lost.front();
     engine.lost.erase(engine.lost.begin());
     by_name_.erase(oldest.who);

@@ -93,8 +93,6 @@ public:
     /// Removes a lost path. Returns its engine, without routes if that is lost, too; null: not
     /// introduced.
     std::shared_ptr<known_engine> lose(peer_state& way) noexcept;
-    /// Limit for lost names of an engine still reached, since paths may come and go often.
-    static constexpr std::size_t max_lost = 64;
     /// Removes the oldest name past the limit, which no longer means anybody; empty if there is
     /// none.
     std::optional<known_engine::name> drop_oldest(known_engine& engine) noexcept;

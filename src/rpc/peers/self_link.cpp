@@ -3,10 +3,12 @@
 #include <cstring>
 #include <new>
 
+#include "rpc/limits.hpp"
+
 namespace amalgam::detail {
 
 posted self_link::post(std::uint64_t tag, gather pieces) noexcept {
-    if (waiting_.size() >= max_waiting) return posted::full;
+    if (waiting_.size() >= limits::max_self_waiting) return posted::full;
     std::size_t bytes = 0;
     for (const const_bytes& piece : pieces)
         bytes += piece.size();

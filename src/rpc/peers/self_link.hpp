@@ -17,8 +17,6 @@ namespace amalgam::detail {
 /// Threads: the engine's stream.
 class self_link {
 public:
-    /// Limit of undelivered messages; past it: `full`.
-    static constexpr std::size_t max_waiting = 1024;
     /// The engine's own id on this link.
     static constexpr peer_id id{1};
 

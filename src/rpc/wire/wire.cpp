@@ -8,6 +8,8 @@
 #include <amalgam/core/hash.hpp>
 #include <amalgam/fabric/region.hpp>
 
+#include "rpc/limits.hpp"
+
 namespace amalgam::detail {
 
 namespace {
@@ -62,7 +64,7 @@ const char* parse_extras(const_bytes bytes, parsed_message& into) noexcept {
     if (bytes.size() < extras_head_bytes) return "truncated extras";
     const std::size_t all = load_le<std::uint32_t>(bytes.data());
     if (load_le<std::uint32_t>(bytes.data() + 4) != 0) return "a reserved field is nonzero";
-    if (all < extras_head_bytes || all % 8 != 0 || all > max_extras_bytes) {
+    if (all < extras_head_bytes || all % 8 != 0 || all > limits::max_extras_bytes) {
         return "invalid length of extras";
     }
     if (bytes.size() < all) return "truncated extras";
@@ -83,8 +85,8 @@ const char* parse_names(const_bytes bytes, parsed_message& into) noexcept {
     const std::size_t name = load_le<std::uint16_t>(bytes.data());
     const std::size_t signature = load_le<std::uint16_t>(bytes.data() + 2);
     if (load_le<std::uint32_t>(bytes.data() + 4) != 0) return "a reserved field is nonzero";
-    if (name == 0 || name > max_name_bytes) return "invalid length of the name";
-    if (signature > max_signature_bytes) return "the signature is too long";
+    if (name == 0 || name > limits::max_name_bytes) return "invalid length of the name";
+    if (signature > limits::max_signature_bytes) return "the signature is too long";
     const std::size_t all = round_up_8(lengths + name + signature);
     if (bytes.size() < all) return "truncated names";
     into.name = as_text(bytes.subspan(lengths, name));
@@ -288,7 +290,7 @@ void write_release(std::byte* to) noexcept {
 void add_extra(std::vector<std::byte>& extras, extra key, const_bytes value) {
     const std::size_t start = std::max(extras.size(), extras_head_bytes);
     const std::size_t end = start + extra_head_bytes + round_up_8(value.size());
-    if (end > max_extras_bytes) {
+    if (end > limits::max_extras_bytes) {
         throw error(errc::too_large,
                     "the call's extras, including borrowed memory in its arguments, exceed 64 KiB: "
                     "attach less, or split bulk descriptors over several calls");

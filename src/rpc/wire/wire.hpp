@@ -15,6 +15,8 @@
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/trace_context.hpp>
 
+#include "rpc/limits.hpp"
+
 /// The messages of rpc, byte by byte: see docs/wire/rpc.md. A message's tag is the call's id.
 namespace amalgam::detail {
 
@@ -58,11 +60,6 @@ inline constexpr std::size_t cancel_bytes = 8;
 inline constexpr std::size_t verdict_bytes = 16;
 inline constexpr std::size_t credit_bytes = 8;
 inline constexpr std::size_t release_bytes = 8;  ///< Without the ids.
-/// Longer sentences are cut.
-inline constexpr std::size_t max_sentence_bytes = 4096;
-inline constexpr std::size_t max_name_bytes = 255;
-inline constexpr std::size_t max_signature_bytes = 16384;
-inline constexpr std::size_t max_extras_bytes = 65536;
 inline constexpr std::size_t checksum_bytes = 4;
 
 /// A parsed message. Views borrow from it.
@@ -119,7 +116,7 @@ void write_release(std::byte* to) noexcept;
 
 /// Appends to extras under construction, which go between header and names. Starts empty; always a
 /// multiple of 8 bytes.
-/// Failure: throws error{too_large} past max_extras_bytes, error{no_memory}.
+/// Failure: throws error{too_large} past limits::max_extras_bytes, error{no_memory}.
 void add_extra(std::vector<std::byte>& extras, extra key, const_bytes value);
 
 void add_trace(std::vector<std::byte>& extras, const trace_context& trace);

@@ -8,6 +8,8 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "rpc/limits.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -165,7 +167,7 @@ TEST(rpc_wire, extras_of_the_wrong_shape_are_refused) {
     EXPECT_TRUE(refused(extra::checksum, 8));
     EXPECT_FALSE(refused(extra::loans, 16));
     std::vector<std::byte> extras;
-    EXPECT_THROW(add_extra(extras, extra::metadata, bytes(max_extras_bytes)), error);
+    EXPECT_THROW(add_extra(extras, extra::metadata, bytes(limits::max_extras_bytes)), error);
 }
 
 TEST(rpc_wire, extra_whose_length_changed_after_it_was_parsed_is_not_found) {

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+/// Sizes, windows and times of rpc that users do not set; those that they set are engine_options
+/// (<amalgam/rpc/engine.hpp>). What is marked "wire" is refused when it is exceeded.
+namespace amalgam::detail::limits {
+
+// ---- messages
+inline constexpr std::size_t max_sentence_bytes = 4096;    ///< Of a failure. Wire.
+inline constexpr std::size_t max_name_bytes = 255;         ///< Of a procedure. Wire.
+inline constexpr std::size_t max_signature_bytes = 16384;  ///< Wire.
+inline constexpr std::size_t max_extras_bytes = 65536;     ///< Wire.
+
+// ---- transfers of bulk memory
+inline constexpr std::size_t transfer_piece_bytes = std::size_t{1} << 20;
+/// Pieces with more segments are made shorter.
+inline constexpr std::size_t max_piece_segments = 16;
+/// Bytes of one transfer in flight, and pieces.
+inline constexpr std::size_t transfer_window_bytes = std::size_t{4} << 20;
+inline constexpr unsigned max_transfer_window = 16;
+/// Bytes per turn, if posting copies.
+inline constexpr std::size_t transfer_turn_bytes = std::size_t{1} << 20;
+
+// ---- peers
+/// Addresses kept of lost peers that were looked up, and of those that connected to us.
+inline constexpr std::size_t max_lost_looked_up = 4096;
+inline constexpr std::size_t max_lost_came = 256;
+/// Lost names of an engine still reached, since paths may come and go often.
+inline constexpr std::size_t max_lost_names = 64;
+/// Undelivered messages to ourselves; past it: `full`.
+inline constexpr std::size_t max_self_waiting = 1024;
+
+// ---- times
+/// For the other addresses of an engine, once one has answered.
+inline constexpr std::chrono::milliseconds introduction_limit{200};
+/// When an engine ends: for replies of handlers whose own calls were just ended.
+inline constexpr std::chrono::milliseconds last_messages_limit{100};
+
+}  // namespace amalgam::detail::limits
