@@ -12,7 +12,7 @@ namespace amalgam::detail {
 
 namespace {
 constexpr std::size_t announcers_at_once = 64;  // Per period, over all servers.
-constexpr unsigned patience = 3;                // Times a stranger is left to others.
+constexpr unsigned rounds_left_to_others = 3;   // Times a stranger is left to others.
 constexpr unsigned most_met_at_once = 64;
 constexpr std::size_t most_strangers = 1024;
 }  // namespace
@@ -75,9 +75,10 @@ bool discovery::is_to_be_met(const broadcast_packet& stranger) {
     const unsigned heard = ++strangers_[stranger.from];
     const bool knows_more =
         stranger.number != servers ? stranger.number > servers : stranger.from < view_.key();
-    if ((!is_first || knows_more) && heard <= patience) return false;
+    if ((!is_first || knows_more) && heard <= rounds_left_to_others) return false;
     // A server that is alone meets one stranger at a time, unless that keeps others waiting.
-    if (meeting_ >= (servers == 1 && heard <= patience ? 1 : most_met_at_once)) return false;
+    if (meeting_ >= (servers == 1 && heard <= rounds_left_to_others ? 1 : most_met_at_once))
+        return false;
     ++meeting_;
     return true;
 }

@@ -92,7 +92,7 @@ public:
 
 private:
     std::chrono::nanoseconds left() const { return deadline_ - runtime_.now(); }
-    std::chrono::nanoseconds patience() const { return left() / 8; }
+    std::chrono::nanoseconds step_limit() const { return left() / 8; }
 
     void ask(const std::vector<delegation>& parts) {
         const std::lock_guard one(lock_);
@@ -117,14 +117,14 @@ private:
         changed_.set();
     }
     std::optional<answer> ask_one(const delegation& where) {
-        const auto there = peers_.reach(where.who, patience());
+        const auto there = peers_.reach(where.who, step_limit());
         if (!there) return std::nullopt;
         // Less than the time left here: so that servers further down give up first, and their
         // caller still gets the remaining answers.
         call asked = start_(*there, where.part, left() / 4 * 3);
-        if (!asked.wait_until(runtime_.now() + patience())) {
-            auto ping = peers_.ping(*there, patience()).start(view_.key(), 0);
-            if (!asked.wait_until(runtime_.now() + patience()) &&
+        if (!asked.wait_until(runtime_.now() + step_limit())) {
+            auto ping = peers_.ping(*there, step_limit()).start(view_.key(), 0);
+            if (!asked.wait_until(runtime_.now() + step_limit()) &&
                 !(ping.ready() && ping.wait().ok()))
                 return std::nullopt;
         }

@@ -37,7 +37,7 @@ remote_searches::searches::iterator remote_searches::drop(searches::iterator whi
 
 void remote_searches::make_room(clock::time_point now) {
     for (auto at = all_.begin(); at != all_.end();)
-        at = now - at->second.asked > most_.patience ? drop(at) : std::next(at);
+        at = now - at->second.asked > most_.idle_limit ? drop(at) : std::next(at);
     while (all_.size() >= most_.searches || (bytes_ > most_.bytes && !all_.empty())) {
         const auto oldest = std::min_element(
             all_.begin(), all_.end(),

@@ -22,7 +22,7 @@ public:
     struct limits {
         std::size_t searches = 65536;
         std::size_t bytes = std::size_t{256} << 20;  ///< Total size of the queries.
-        std::chrono::seconds patience{60};
+        std::chrono::seconds idle_limit{60};
     };
 
     explicit remote_searches(registry& of) noexcept : remote_searches(of, limits()) {}

@@ -50,7 +50,7 @@ TEST_F(remote_searches_test, a_search_goes_on_until_it_is_over_or_stopped) {
 }
 
 TEST_F(remote_searches_test, what_nobody_asks_for_any_more_is_dropped) {
-    remote_searches remote(all, {.patience = 10s});
+    remote_searches remote(all, {.idle_limit = 10s});
     const std::uint64_t asked = remote.keep(all.make_search(query()), at(0));
     const std::uint64_t left = remote.keep(all.make_search(query()), at(0));
     EXPECT_EQ(remote.next(asked, 100, at(8), got), outcome::found);

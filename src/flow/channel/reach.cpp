@@ -15,14 +15,14 @@ bool may_come(errc code) noexcept {
 
 result<peer> reach(
     engine& over, const std::string& address, clock::time_point deadline,
-    const std::function<result<void>(const peer& who, std::chrono::nanoseconds patience)>& ask,
+    const std::function<result<void>(const peer& who, std::chrono::nanoseconds time_left)>& ask,
     const std::function<bool()>& is_over) {
     clock::duration pause = std::chrono::milliseconds(5);
     for (;;) {
         result<peer> found = over.try_lookup(address);
         if (found) {
-            const auto patience = std::max<clock::duration>(deadline - over.now(), pause);
-            const result<void> answer = ask(*found, patience);
+            const auto time_left = std::max<clock::duration>(deadline - over.now(), pause);
+            const result<void> answer = ask(*found, time_left);
             if (answer) return found;
             found = answer.why();
         }

@@ -65,8 +65,8 @@ void fastflow_out::join() {
 
 bool fastflow_out::join(link& at, clock::time_point deadline) {
     const auto procedure = over().procedure<fastflow_wire::join_signature>(fastflow_wire::join);
-    const auto ask = [&](const peer& who, std::chrono::nanoseconds patience) {
-        return procedure.on(who).within(patience).try_call(type_);
+    const auto ask = [&](const peer& who, std::chrono::nanoseconds time_left) {
+        return procedure.on(who).within(time_left).try_call(type_);
     };
     const result<peer> found =
         reach(over(), at.address, deadline, ask, [this] { return failed().has_value(); });

@@ -74,8 +74,8 @@ void adopt_orphans() {
                     "left behind; expected Linux 3.4 or later");
 }
 
-std::size_t kill_descendants(std::chrono::milliseconds patience) noexcept {
-    auto deadline = std::chrono::steady_clock::now() + patience;
+std::size_t kill_descendants(std::chrono::milliseconds limit) noexcept {
+    auto deadline = std::chrono::steady_clock::now() + limit;
     std::size_t killed = 0;
     // A killed child's children become ours only once it is gone, hence the rounds.
     while (reap_all()) {

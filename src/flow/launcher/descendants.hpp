@@ -10,8 +10,8 @@ namespace amalgam::detail {
 void adopt_orphans();
 
 /// Kills every child of this process, and their children as they are adopted, until none is left or
-/// `patience` has passed (a process stuck in the kernel cannot be killed). Reaps them all. Returns
+/// `limit` has passed (a process stuck in the kernel cannot be killed). Reaps them all. Returns
 /// how many were killed.
-std::size_t kill_descendants(std::chrono::milliseconds patience) noexcept;
+std::size_t kill_descendants(std::chrono::milliseconds limit) noexcept;
 
 }  // namespace amalgam::detail

@@ -164,7 +164,7 @@ confined_end end_of(std::vector<std::byte> all, int how) {
 /// One process. Empty: it did not start in time, and none of the code was run.
 std::optional<confined_end> try_once(const confined_work& work, const_bytes payload,
                                      std::size_t alignment, const confined_limits& limits,
-                                     std::chrono::nanoseconds patience) {
+                                     std::chrono::nanoseconds time_limit) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0)
         return confined_end{
@@ -184,7 +184,7 @@ std::optional<confined_end> try_once(const confined_work& work, const_bytes payl
 
     using clock = std::chrono::steady_clock;
     bool begun = false;
-    auto until = clock::now() + patience;
+    auto until = clock::now() + time_limit;
     std::vector<std::byte> all;
     std::array<std::byte, 65536> part;
     const call_context* const call = call_context::try_current();
@@ -224,9 +224,10 @@ std::optional<confined_end> try_once(const confined_work& work, const_bytes payl
 
 confined_end run_confined(const confined_work& work, const_bytes payload, std::size_t alignment,
                           const confined_limits& limits) {
-    std::chrono::nanoseconds patience = 250ms;
-    for (int attempts = 6; attempts != 0; --attempts, patience *= 2)
-        if (auto end = try_once(work, payload, alignment, limits, patience)) return std::move(*end);
+    std::chrono::nanoseconds time_limit = 250ms;
+    for (int attempts = 6; attempts != 0; --attempts, time_limit *= 2)
+        if (auto end = try_once(work, payload, alignment, limits, time_limit))
+            return std::move(*end);
     return {errc::overloaded,
             "its process does not start: a thread of this process holds a lock that it needs, or "
             "no processor is free",

@@ -28,7 +28,7 @@ int running_trace_signal() noexcept {
 
 namespace {
 
-constexpr std::chrono::milliseconds patience{200};
+constexpr std::chrono::milliseconds trace_limit{200};
 
 /// A question to one thread, and its answer. A signal may arrive late, during another question: so
 /// the state counts up by four per question, and only an open question is answered.
@@ -103,7 +103,7 @@ bool handle_signal() noexcept {
 
 /// False: no answer, and none will come.
 bool wait_for_answer(question& what, std::uint32_t asked) noexcept {
-    const auto give_up = (std::chrono::steady_clock::now() + patience).time_since_epoch();
+    const auto give_up = (std::chrono::steady_clock::now() + trace_limit).time_since_epoch();
     const auto whole = std::chrono::floor<std::chrono::seconds>(give_up);
     const timespec until{whole.count(), (give_up - whole).count()};
     for (std::uint32_t state = asked; state != asked + question::over;
