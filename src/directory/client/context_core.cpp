@@ -12,6 +12,7 @@
 #include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/server/start_directory.hpp"
 
 namespace amalgam::detail {
@@ -19,9 +20,6 @@ namespace amalgam::detail {
 namespace {
 
 constexpr const char* directory_variable = "AMALGAM_DIRECTORY";
-constexpr std::chrono::seconds open_limit{5};
-constexpr std::chrono::seconds start_limit{10};
-constexpr std::chrono::seconds begin_limit{1};
 
 }  // namespace
 
@@ -106,7 +104,7 @@ result<resource_id> context_core::try_open(const std::string& directory) {
         if (why.code() == errc::disconnected) return {errc::unreachable, why.what()};
         return {why.code().code, why.what()};
     }
-    auto answer = open.on(*there).within(open_limit).try_call(describe());
+    auto answer = open.on(*there).within(limits::answer_limit).try_call(describe());
     // `disconnected` means that the peer was known to be gone before the call.
     if (!answer && answer.code() == errc::disconnected)
         return {errc::unreachable, answer.sentence()};
@@ -122,7 +120,7 @@ void context_core::open_at(const std::string& directory, bool start) {
     result<resource_id> id = try_open(directory);
     const bool starts = !id && id.code() == errc::unreachable && start;
     if (starts) start_directory(directory, secret_of(options_.secret));
-    const time_point until = on_.now() + (starts ? start_limit : begin_limit);
+    const time_point until = on_.now() + (starts ? limits::start_limit : limits::reach_limit);
     // A starting server listens before it serves.
     const auto may_come = [&] {
         return !id && (id.code() == errc::not_found || (starts && id.code() == errc::unreachable));
@@ -145,7 +143,7 @@ void context_core::close() noexcept {
     try {
         if (id_ != resource_id::none && !lost_) {
             const auto close = on_.procedure<at_directory::close>(at_directory::close_name);
-            (void)close.on(directory()).within(open_limit).try_call(id_);
+            (void)close.on(directory()).within(limits::answer_limit).try_call(id_);
         }
     } catch (const std::exception&) {
         // The directory is gone, and so are our resources; or it will notice that we are.

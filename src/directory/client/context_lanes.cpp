@@ -8,16 +8,11 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/client/context_core.hpp"
+#include "directory/limits.hpp"
 
 namespace amalgam::detail {
 
 // Messages that nobody waits for: they arrive in the order in which they were started.
-
-namespace {
-
-constexpr std::size_t most_at_once = 64;  // In flight per lane.
-
-}  // namespace
 
 /// Runs one lane. Short messages are pipelined: when one is refused for lack of room, the receiver
 /// refuses all that follow, until one begins anew. Other messages are sent one at a time.
@@ -104,7 +99,7 @@ private:
         under_way_.pop_front();
         const result<errc> became = outcome(first.answer);
         if (became && *became == errc::ok) {
-            window_ = std::min(window_ + 1, most_at_once);
+            window_ = std::min(window_ + 1, limits::max_in_flight);
             return first.what->end(nullptr);
         }
         // None that follows was stored, except those that begin anew: so they can be resent.
@@ -183,7 +178,7 @@ private:
     const resource_id from_;
     const resource_id to_;
     std::deque<asked> under_way_;
-    std::size_t window_ = most_at_once;
+    std::size_t window_ = limits::max_in_flight;
     std::deque<entry> again_;  // Precede the messages in the lane.
     bool begins_ = true;       // The next one begins anew: earlier refusals no longer count.
 };

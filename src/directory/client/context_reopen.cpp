@@ -6,20 +6,13 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/client/context_core.hpp"
+#include "directory/limits.hpp"
 #include "directory/server/start_directory.hpp"
 
 namespace amalgam::detail {
 
 // A lost directory may be restarted without its state: its contexts then register again under their
 // old ids, with all their resources.
-
-namespace {
-constexpr std::chrono::milliseconds pause_between_attempts{100};
-constexpr std::chrono::seconds pause_between_starts{2};
-constexpr std::chrono::seconds call_limit{5};
-// How long other contexts may take to return to a directory, after this one has.
-constexpr std::chrono::seconds doubt_limit{5};
-}  // namespace
 
 peer context_core::directory() const {
     const std::lock_guard one(directory_lock_);
@@ -85,14 +78,14 @@ void context_core::reopen() {
         }
         if (how == attempt::refused || on_.now() >= until) break;
         if (how == attempt::missing && starts_directory_ && on_.now() >= start_again) {
-            start_again = on_.now() + pause_between_starts;
+            start_again = on_.now() + limits::pause_between_starts;
             try {
                 start_directory(directory_address_, secret_of(options_.secret));
             } catch (const error& why) {  // Somebody else may start one.
                 log(log_level::info, "directory", why.what());
             }
         }
-        if (closing_.wait_for(pause_between_attempts)) break;
+        if (closing_.wait_for(limits::pause_between_attempts)) break;
     }
     {
         const std::lock_guard one(directory_lock_);
@@ -102,7 +95,7 @@ void context_core::reopen() {
     change(0, resource_change::kind::ended, {});
     // It may have gone far enough to register with the directory.
     const auto close = on_.procedure<at_directory::close>(at_directory::close_name);
-    (void)close.on(directory()).within(call_limit).try_call(id_);
+    (void)close.on(directory()).within(limits::answer_limit).try_call(id_);
 }
 
 context_core::attempt context_core::failure(errc why) noexcept {
@@ -114,7 +107,7 @@ context_core::attempt context_core::failure(errc why) noexcept {
 context_core::attempt context_core::try_to_reopen() {
     const result<peer> there = on_.try_lookup(directory_address_);
     if (!there) return failure(there.code().code);
-    gate_->enter(*there, gate_role, call_limit);
+    gate_->enter(*there, gate_role, limits::answer_limit);
     set_directory(*there);
     std::uint64_t changes = 0;
     std::vector<std::pair<resource_id, attribute_list>> all;
@@ -145,10 +138,12 @@ context_core::attempt context_core::watch_again_at(const peer& there) {
     for (const auto& state : all) {
         const unsigned time = state->doubt();
         // If it is the same directory, it still has the watch.
-        const auto ended = unwatch_.on(there).within(call_limit).try_call(id_, state->number());
+        const auto ended =
+            unwatch_.on(there).within(limits::answer_limit).try_call(id_, state->number());
         if (!ended) return failure(ended.code().code);
-        const auto begun =
-            watch_.on(there).within(call_limit).try_call(id_, state->number(), state->query());
+        const auto begun = watch_.on(there)
+                               .within(limits::answer_limit)
+                               .try_call(id_, state->number(), state->query());
         if (!begun) return failure(begun.code().code);
         const std::lock_guard one(watches_lock_);
         if (begun->code == errc::ok) {
@@ -172,8 +167,8 @@ void context_core::settle_watches() {
             if (!watches_.contains(state->number())) ended.push_back(state->number());
     }
     for (const std::uint32_t each : ended)
-        (void)unwatch_.on(directory()).within(call_limit).try_call(id_, each);
-    if (all.empty() || closing_.wait_for(doubt_limit)) return;
+        (void)unwatch_.on(directory()).within(limits::answer_limit).try_call(id_, each);
+    if (all.empty() || closing_.wait_for(limits::return_limit)) return;
     for (const auto& [state, time] : all)
         state->settle(on_.pool(), time);
 }
@@ -181,7 +176,7 @@ void context_core::settle_watches() {
 context_core::attempt context_core::reopen_at(const peer& there, resource_id which,
                                               const attribute_view& what) {
     const auto call = on_.procedure<at_directory::reopen>(at_directory::reopen_name);
-    const auto answer = call.on(there).within(call_limit).try_call(id_, which, what);
+    const auto answer = call.on(there).within(limits::answer_limit).try_call(id_, which, what);
     if (answer && answer->code == errc::ok) return attempt::done;
     log(log_level::info, "directory", "the directory did not take a resource back",
         {{"resource", number(which)}, {"why", answer ? answer->sentence : answer.sentence()}});
@@ -201,7 +196,7 @@ bool context_core::end_reopening(std::uint64_t kept) {
     }
     reopened_.set();
     for (const resource_id each : removed)
-        (void)remove_.on(directory()).within(call_limit).try_call(id_, each);
+        (void)remove_.on(directory()).within(limits::answer_limit).try_call(id_, each);
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/client/context_core.hpp"
+#include "directory/limits.hpp"
 
 namespace amalgam {
 
@@ -79,7 +80,9 @@ void watch_state::queue(pool& where, resource_change::kind what, const found_val
     if (which.id != resource_id::none) change.which = filled(query_, which);
     untold_bytes_ += change.which.what.bytes().size();
     untold_.push_back(std::move(change));
-    if (untold_.size() > most_untold || untold_bytes_ > most_untold_bytes) overflow(where);
+    if (untold_.size() > limits::max_undelivered_changes ||
+        untold_bytes_ > limits::max_undelivered_change_bytes)
+        overflow(where);
     if (std::exchange(telling_, true)) return;
     amalgam::post(where, [self = shared_from_this()] { self->tell_all(); });
 }

@@ -23,9 +23,6 @@ class context_core;
 class watch_state : public std::enable_shared_from_this<watch_state> {
 public:
     using function = std::function<void(const resource_change&)>;
-    /// Limit for undelivered changes, and bytes of their values; past it the watch ends.
-    static constexpr std::size_t most_untold = std::size_t{1} << 18;
-    static constexpr std::size_t most_untold_bytes = std::size_t{1} << 28;
 
     watch_state(std::weak_ptr<context_core> whose, std::uint32_t number, attribute_list query,
                 function what)

@@ -19,6 +19,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/client/context_core.hpp"
+#include "directory/limits.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -115,7 +116,7 @@ TEST(watch_state, its_function_is_called_by_one_at_a_time_and_in_order) {
 TEST(watch_state, it_ends_when_too_much_is_not_told) {
     using kind = resource_change::kind;
     constexpr std::size_t long_values = 1 << 18;
-    const std::size_t most = watch_state::most_untold_bytes / long_values;
+    const std::size_t most = detail::limits::max_undelivered_change_bytes / long_values;
     execution_stream stream;
     attribute_list query;
     query.ask("load");

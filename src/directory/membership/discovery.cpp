@@ -6,16 +6,10 @@
 
 #include <amalgam/core/log.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/membership/peers.hpp"
 
 namespace amalgam::detail {
-
-namespace {
-constexpr std::size_t announcers_at_once = 64;  // Per period, over all servers.
-constexpr unsigned rounds_left_to_others = 3;   // Times a stranger is left to others.
-constexpr unsigned most_met_at_once = 64;
-constexpr std::size_t most_strangers = 1024;
-}  // namespace
 
 discovery::discovery(ring_runtime& runtime, membership_view& view, joining& joins)
     : runtime_(runtime),
@@ -47,8 +41,8 @@ void discovery::announce() {
             bytes = to_bytes(packet, *runtime_.guard);
         }
         (void)options.medium->send(bytes);
-    } while (!runtime_.stopping.wait_for(options.period *
-                                         std::max<std::size_t>(1, servers / announcers_at_once)));
+    } while (!runtime_.stopping.wait_for(
+        options.period * std::max<std::size_t>(1, servers / limits::max_announcers)));
 }
 
 void discovery::hear(broadcast_packet&& stranger) {
@@ -71,13 +65,14 @@ bool discovery::is_to_be_met(const broadcast_packet& stranger) {
         strangers_.erase(stranger.from);
         return false;
     }
-    if (strangers_.size() == most_strangers) strangers_.clear();
+    if (strangers_.size() == limits::max_unknown_servers) strangers_.clear();
     const unsigned heard = ++strangers_[stranger.from];
     const bool knows_more =
         stranger.number != servers ? stranger.number > servers : stranger.from < view_.key();
-    if ((!is_first || knows_more) && heard <= rounds_left_to_others) return false;
+    if ((!is_first || knows_more) && heard <= limits::rounds_left_to_others) return false;
     // A server that is alone meets one stranger at a time, unless that keeps others waiting.
-    if (meeting_ >= (servers == 1 && heard <= rounds_left_to_others ? 1 : most_met_at_once))
+    if (meeting_ >=
+        (servers == 1 && heard <= limits::rounds_left_to_others ? 1 : limits::max_meetings))
         return false;
     ++meeting_;
     return true;
@@ -104,7 +99,7 @@ void discovery::meet(const broadcast_packet& stranger) {
 
 void discovery::met(std::vector<std::string> addresses) {
     std::erase_if(addresses, is_local);
-    if (addresses.size() > most_addresses) addresses.resize(most_addresses);
+    if (addresses.size() > limits::max_addresses) addresses.resize(limits::max_addresses);
     runtime_.run_for_others([this, addresses = std::move(addresses)] {
         for (const std::string& each : addresses) {
             if (view_.has_address(each)) return;

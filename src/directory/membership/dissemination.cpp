@@ -4,13 +4,10 @@
 
 #include <amalgam/core/log.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/membership/tree_call.hpp"
 
 namespace amalgam::detail {
-
-namespace {
-constexpr std::chrono::milliseconds gather_time{5};  // News within this time is sent together.
-}  // namespace
 
 dissemination::dissemination(ring_runtime& runtime, membership_view& view, ring_peers& peers,
                              observers observe)
@@ -52,7 +49,7 @@ void dissemination::tell_all(const ring_news& news) {
 }
 
 void dissemination::tell_now() {
-    (void)runtime_.stopping.wait_for(gather_time);
+    (void)runtime_.stopping.wait_for(limits::gather_time);
     ring_news news;
     {
         const std::lock_guard one(lock_);

@@ -7,12 +7,9 @@
 
 #include <amalgam/core/log.hpp>
 
-namespace amalgam::detail {
+#include "directory/limits.hpp"
 
-namespace {
-constexpr std::size_t successors_probed = 2;  // Detects two neighbors failing together.
-constexpr unsigned rounds_between_rejoins = 10;
-}  // namespace
+namespace amalgam::detail {
 
 failure_detector::failure_detector(ring_runtime& runtime, membership_view& view,
                                    dissemination& news, probes& pings, joining& joins)
@@ -31,7 +28,7 @@ void failure_detector::watch_successors() {
     unsigned round = 0;
     std::chrono::nanoseconds pause = period;
     while (!runtime_.stopping.wait_for(pause)) {
-        std::vector<member> next = view_.successors(successors_probed);
+        std::vector<member> next = view_.successors(limits::successors_probed);
         const bool alone = next.empty();
         {
             const std::lock_guard one(lock_);
@@ -53,7 +50,7 @@ void failure_detector::watch_successors() {
             });
         }
         if (const auto here = runtime_.here.lock()) here->see_servers(view_.keys());
-        if (alone || ++round % rounds_between_rejoins == 0) joining_.rejoin_lost();
+        if (alone || ++round % limits::rounds_between_rejoins == 0) joining_.rejoin_lost();
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/membership/hosts.hpp"
 #include "directory/membership/procedures.hpp"
 #include "directory/resources/store.hpp"
@@ -115,7 +116,7 @@ std::pair<std::uint64_t, std::uint64_t> seeds_of_the_same_range() {
     for (std::uint64_t seed = 100; seed < 10000; ++seed) {
         seeded_random chance(seed);
         (void)chance();
-        const auto [at, fresh] = seen.emplace(chance.below(detail::resource_store::ranges), seed);
+        const auto [at, fresh] = seen.emplace(chance.below(detail::limits::id_ranges), seed);
         if (fresh) continue;
         return key_of(at->second) < key_of(seed) ? std::pair(at->second, seed)
                                                  : std::pair(seed, at->second);
@@ -124,7 +125,7 @@ std::pair<std::uint64_t, std::uint64_t> seeds_of_the_same_range() {
 }
 
 std::uint32_t range_of(resource_id id) {
-    return static_cast<std::uint32_t>(id) / detail::resource_store::ids_per_range;
+    return static_cast<std::uint32_t>(id) / detail::limits::ids_per_range;
 }
 
 TEST(ring_faults, servers_that_came_to_own_the_same_ids_while_they_were_parted_keep_them_apart) {

@@ -6,6 +6,7 @@
 
 #include <amalgam/core/log.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/resources/store.hpp"
 
 namespace amalgam::detail {
@@ -15,17 +16,16 @@ id_claims::id_claims(ring_runtime& runtime, membership_view& view, ring_peers& p
     : runtime_(runtime), view_(view), peers_(peers), news_(news), probes_(pings) {}
 
 std::optional<std::uint32_t> id_claims::some_free_range() {
-    return view_.locked(
-        [&](const member& self, const member_table& others) -> std::optional<std::uint32_t> {
-            if (self.ranges.size() >= most_ranges) return std::nullopt;
-            for (int attempts = 1000; attempts > 0; --attempts) {
-                const auto range =
-                    static_cast<std::uint32_t>(runtime_.random_below(resource_store::ranges));
-                if (others.owner_of(range) != nullptr) continue;
-                if (!contains(self.ranges, range)) return range;
-            }
-            return std::nullopt;
-        });
+    return view_.locked([&](const member& self,
+                            const member_table& others) -> std::optional<std::uint32_t> {
+        if (self.ranges.size() >= limits::max_ranges) return std::nullopt;
+        for (int attempts = 1000; attempts > 0; --attempts) {
+            const auto range = static_cast<std::uint32_t>(runtime_.random_below(limits::id_ranges));
+            if (others.owner_of(range) != nullptr) continue;
+            if (!contains(self.ranges, range)) return range;
+        }
+        return std::nullopt;
+    });
 }
 
 bool id_claims::is_contested(std::uint32_t range) {
@@ -79,12 +79,11 @@ void id_claims::object(const member& to) {
 // Another server owns a range of this one: they did not know each other when they obtained it.
 // With the lock held.
 bool id_claims::share(const member& with) {
-    constexpr std::size_t most = 16;  // More network partitions than this are a lie.
     if (with.key > view_.key()) return false;
     bool some = false;
     for (const std::uint32_t range : settled_) {
         if (!contains(with.settled, range) || !contains(with.ranges, range)) continue;
-        if (contains(shared_, range) || shared_.size() == most) continue;
+        if (contains(shared_, range) || shared_.size() == limits::max_shared_ranges) continue;
         shared_.push_back(range);
         leaving_.push_back(range);
         some = true;
@@ -154,12 +153,10 @@ void id_claims::drop(std::uint32_t range) {
 }
 
 bool id_claims::own_again(std::uint32_t range) {
-    constexpr std::size_t most = 64;  // Limits what a stranger's claims can allocate.
-    constexpr int rounds = 20;
     std::vector<member> owners;
     // False: this server may claim no more. Empty: it claims that range already.
     const auto take = [&](member& self, const member_table& others) -> std::optional<bool> {
-        if (self.ranges.size() >= most_ranges) return false;
+        if (self.ranges.size() >= limits::max_ranges) return false;
         if (contains(self.ranges, range)) return std::nullopt;
         self.ranges.push_back(range);
         ++self.version;
@@ -171,14 +168,15 @@ bool id_claims::own_again(std::uint32_t range) {
         {
             const std::lock_guard one(lock_);
             if (contains(settled_, range)) return true;
-            if (owned_again_ == most) return false;
+            if (owned_again_ == limits::max_reclaimed_ranges) return false;
             if (const auto claimed = view_.locked(take)) {
                 if (!*claimed) return false;
                 break;
             }
         }
         // Another context of the same directory is already claiming it.
-        if (round == rounds || runtime_.stopping.wait_for(runtime_.options.claim_time))
+        if (round == limits::claim_rounds ||
+            runtime_.stopping.wait_for(runtime_.options.claim_time))
             return false;
     }
     for (const member& each : owners) {

@@ -7,21 +7,22 @@
 #include <amalgam/core/crc32c.hpp>
 #include <amalgam/core/hash.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/resources/store.hpp"
 
 namespace amalgam::detail {
 
 bool is_proper(const member& one) {
-    constexpr std::size_t most_bytes = 255;  // Per address.
     const auto each_once = [](std::vector<std::uint32_t> ranges) {
-        if (ranges.size() > most_ranges) return false;
+        if (ranges.size() > limits::max_ranges) return false;
         std::sort(ranges.begin(), ranges.end());
         if (std::adjacent_find(ranges.begin(), ranges.end()) != ranges.end()) return false;
-        return ranges.empty() || ranges.back() < resource_store::ranges;
+        return ranges.empty() || ranges.back() < limits::id_ranges;
     };
-    return one.key != 0 && one.addresses.size() <= most_addresses &&
-           std::all_of(one.addresses.begin(), one.addresses.end(),
-                       [&](const std::string& each) { return each.size() <= most_bytes; }) &&
+    return one.key != 0 && one.addresses.size() <= limits::max_addresses &&
+           std::all_of(
+               one.addresses.begin(), one.addresses.end(),
+               [&](const std::string& each) { return each.size() <= limits::max_address_bytes; }) &&
            each_once(one.ranges) && each_once(one.settled);
 }
 
@@ -57,7 +58,7 @@ member_table::learnt member_table::learn(const member& what, time_point when) {
     const auto known = all_.find(what.key);
     const std::size_t claimed = known != all_.end() ? known->second.ranges.size() : 0;
     if (known == all_.end() && all_.size() >= most_members_) return learnt::nothing;
-    if (claims_.size() - claimed + what.ranges.size() > most_claims || !is_proper(what))
+    if (claims_.size() - claimed + what.ranges.size() > limits::max_claims || !is_proper(what))
         return learnt::nothing;
     const auto [at, fresh] = all_.try_emplace(what.key);
     member& one = at->second;

@@ -36,8 +36,6 @@ struct member {
 /// Whether a server may describe itself this way: valid ranges, no duplicates, nothing over the
 /// limits. Only proper members are kept, so that a stranger cannot exhaust memory.
 bool is_proper(const member& one);
-inline constexpr std::size_t most_ranges = 1024;   ///< Per server: 67 million ids.
-inline constexpr std::size_t most_addresses = 32;  ///< Per server, each of at most 255 bytes.
 
 /// News that a server is gone, as of this version. If it is alive, it refutes that with the next
 /// version.
@@ -88,8 +86,6 @@ public:
     explicit member_table(clock::duration keep = std::chrono::seconds(10),
                           std::size_t most_members = 65536)
         : most_members_(most_members), keep_(keep) {}
-
-    static constexpr std::size_t most_claims = 131072;  ///< In total: four times the ranges.
 
     enum class learnt : std::uint8_t { nothing, newer, first };
     /// News of a member, received at that time. `nothing` if it is not new, is older than what is

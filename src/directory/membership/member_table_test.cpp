@@ -8,6 +8,7 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/resources/store.hpp"
 
 namespace amalgam::detail {
@@ -62,9 +63,9 @@ TEST(member_table, knows_the_newest_of_each_and_whose_a_range_is) {
 
 TEST(member_table, keeps_nobody_who_says_what_no_server_would) {
     member_table table;
-    const std::uint32_t end = resource_store::ranges;
+    const std::uint32_t end = limits::id_ranges;
     std::vector<std::uint32_t> many;
-    for (std::uint32_t i = 0; i <= most_ranges; ++i)
+    for (std::uint32_t i = 0; i <= limits::max_ranges; ++i)
         many.push_back(i);
     for (const std::vector<std::uint32_t>& ranges :
          {std::vector<std::uint32_t>{5, 5}, std::vector<std::uint32_t>{end}, many}) {
@@ -76,7 +77,7 @@ TEST(member_table, keeps_nobody_who_says_what_no_server_would) {
     member listens = of(7);
     listens.addresses = {std::string(256, 'a')};
     EXPECT_EQ(table.learn(listens, at(0)), learnt::nothing);
-    listens.addresses.assign(most_addresses + 1, "tcp://10.0.0.1:7000");
+    listens.addresses.assign(limits::max_addresses + 1, "tcp://10.0.0.1:7000");
     EXPECT_EQ(table.learn(listens, at(0)), learnt::nothing);
     EXPECT_EQ(table.learn(of(0), at(0)), learnt::nothing);
     EXPECT_EQ(table.size(), 0u);
@@ -85,7 +86,7 @@ TEST(member_table, keeps_nobody_who_says_what_no_server_would) {
     std::uint64_t key = 1;
     while (table.learn(of(key, 1, many), at(0)) == learnt::first)
         ++key;
-    EXPECT_EQ(table.size(), member_table::most_claims / most_ranges);
+    EXPECT_EQ(table.size(), limits::max_claims / limits::max_ranges);
     EXPECT_EQ(table.learn(of(1, 2, many), at(0)), learnt::newer) << "it claims no more than before";
     EXPECT_EQ(table.learn(of(key, 1), at(0)), learnt::first);
 }

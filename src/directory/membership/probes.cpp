@@ -4,10 +4,11 @@
 #include <cstddef>
 #include <utility>
 
+#include "directory/limits.hpp"
+
 namespace amalgam::detail {
 
 namespace {
-constexpr std::size_t helpers = suspicions::enough;
 
 bool nobody_listens(errc why) {
     return why == errc::unreachable || why == errc::disconnected || why == errc::closed;
@@ -73,7 +74,7 @@ sign probes::ping(const member& who, std::uint32_t suspected, std::chrono::nanos
 
 std::vector<std::uint64_t> probes::some_helpers(std::uint64_t without) {
     std::vector<std::uint64_t> all = view_.trusted(without);  // Suspected servers cannot help.
-    const std::size_t count = std::min(helpers, all.size());
+    const std::size_t count = std::min(limits::suspicion_confirmations, all.size());
     for (std::size_t i = 0; i < count; ++i)
         std::swap(all[i], all[i + runtime_.random_below(all.size() - i)]);
     all.resize(count);

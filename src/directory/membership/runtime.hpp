@@ -14,6 +14,7 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/membership/ring_user.hpp"
 #include "directory/protocol/gate.hpp"
 #include "directory/protocol/served.hpp"
@@ -81,14 +82,13 @@ void ring_runtime::run(Work work) {
 
 template <typename Work>
 void ring_runtime::run_for_others(Work work) {
-    constexpr int most = 1024;
     struct place {
         std::atomic<int>& taken;
         explicit place(std::atomic<int>& all) noexcept : taken(all) { ++taken; }
         ~place() { --taken; }
     };
     const auto mine = std::make_shared<place>(works_for_others_);
-    if (works_for_others_ > most) return work_dropped_.add();
+    if (works_for_others_ > limits::max_works_for_others) return work_dropped_.add();
     run([mine, work = std::move(work)]() mutable { work(); });
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "directory/limits.hpp"
+
 namespace amalgam::detail {
 
 bool suspicions::suspect(std::uint64_t who, std::uint32_t version, time_point now) {
@@ -14,7 +16,8 @@ bool suspicions::suspect(std::uint64_t who, std::uint32_t version, time_point no
 
 void suspicions::confirm(std::uint64_t who, std::uint64_t by) {
     const auto at = all_.find(who);
-    if (at != all_.end() && at->second.by.size() < enough) at->second.by.insert(by);
+    if (at != all_.end() && at->second.by.size() < limits::suspicion_confirmations)
+        at->second.by.insert(by);
 }
 
 void suspicions::refute(std::uint64_t who, std::uint32_t version) noexcept {
@@ -28,7 +31,7 @@ std::size_t suspicions::confirmations(std::uint64_t who) const {
 }
 
 clock::duration suspicions::lasts(std::size_t confirmations, std::size_t others) const {
-    const std::size_t wanted = std::min(enough, others);
+    const std::size_t wanted = std::min(limits::suspicion_confirmations, others);
     if (confirmations >= wanted) return least_;
     const double share = std::log(static_cast<double>(confirmations) + 1) /
                          std::log(static_cast<double>(wanted) + 1);

@@ -35,7 +35,6 @@ private:
 class suspicions {
 public:
     using time_point = clock::time_point;
-    static constexpr std::size_t enough = 3;  ///< Confirmations for the shortest time.
 
     suspicions(clock::duration least, clock::duration most) : least_(least), most_(most) {}
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "directory/limits.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -28,7 +30,7 @@ TEST(suspicions, each_confirmation_of_another_server_makes_one_shorter_and_its_s
     }
     EXPECT_EQ(before, 1s);
     all.confirm(7, 23);
-    EXPECT_EQ(all.confirmations(7), suspicions::enough);
+    EXPECT_EQ(all.confirmations(7), limits::suspicion_confirmations);
 }
 
 TEST(suspicions, fewer_servers_have_to_confirm_where_there_are_fewer) {

@@ -6,6 +6,7 @@
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/codec_std.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/protocol/gate.hpp"
 #include "directory/protocol/procedures.hpp"
 
@@ -15,7 +16,6 @@ namespace {
 
 constexpr std::uint32_t magic = 0x62446d41;  // "AmDb"
 constexpr std::uint8_t version = 1;
-constexpr std::size_t most_in_a_packet = 64;
 
 gate_proof proof_of(const_bytes bytes, const gate& by) {
     return by.hash("broadcast", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -54,7 +54,7 @@ std::optional<broadcast_packet> parse_packet(const_bytes bytes, const gate& by) 
     if (says_magic != magic || says_version != version) return std::nullopt;
     read(packet.what, reserved, packet.from, packet.number, packet.addresses, packet.query);
     if (!read.ok() || read.remaining() != 0 || packet.what > broadcast_packet::kind::search ||
-        packet.addresses.size() > most_in_a_packet)
+        packet.addresses.size() > limits::max_packet_addresses)
         return std::nullopt;
     return packet;
 }

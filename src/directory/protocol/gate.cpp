@@ -10,14 +10,12 @@
 #include <amalgam/core/detail/read_file.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/protocol/procedures.hpp"
 
 namespace amalgam::detail {
 
 namespace {
-
-constexpr std::size_t most_at_once = 8;  // Challenges per peer.
-constexpr std::chrono::seconds show_limit{1};
 
 std::string challenge_name(std::string_view role) {
     return fmt::format("amalgam.{}.gate.challenge", role);
@@ -120,7 +118,7 @@ gate_answer gate::challenged(gate_nonce nonce) {
     const gate_nonce ours = random_nonce();
     const std::lock_guard one(lock_);
     auto& open = challenges_[call_context::current().from()];
-    if (open.size() == most_at_once) open.pop_front();
+    if (open.size() == limits::max_challenges) open.pop_front();
     open.emplace_back(nonce, ours);
     return {ours, prove(role_, false, nonce, ours)};
 }
@@ -164,7 +162,7 @@ void gate::enter(const peer& there, std::string_view role, std::chrono::nanoseco
     const gate_nonce ours = random_nonce();
     auto answer = ask.on(there).within(within).try_call(ours);
     // A starting directory listens before it serves.
-    const auto until = on_.now() + std::min<std::chrono::nanoseconds>(within, show_limit);
+    const auto until = on_.now() + std::min<std::chrono::nanoseconds>(within, limits::proof_limit);
     while (!answer && answer.code() == errc::not_found && role == gate_role && on_.now() < until) {
         this_task::sleep_for(std::chrono::milliseconds(5));
         answer = ask.on(there).within(within).try_call(ours);

@@ -7,15 +7,12 @@
 
 #include <amalgam/core/log.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/membership/tree_call.hpp"
 
 namespace amalgam::detail {
 
 namespace {
-constexpr std::size_t most_servers_searched = 64;  // Every server answers.
-constexpr unsigned misses_taken = 3;
-constexpr int rest_periods = 30;
-constexpr int most_heard_at_once = 256;
 
 // The part of the ring that contains only that server.
 ring_part only(std::uint64_t key) {
@@ -37,7 +34,7 @@ void broadcast_queries::start() {
 }
 
 void broadcast_queries::hear(broadcast_packet&& asked) {
-    if (hearing_.fetch_add(1) >= most_heard_at_once) {
+    if (hearing_.fetch_add(1) >= limits::max_broadcasts_heard) {
         hearing_.fetch_sub(1);
         return packets_dropped_.add();
     }
@@ -126,7 +123,7 @@ std::optional<found_values> broadcast_queries::find(const attribute_view& query)
 
 std::optional<std::uint32_t> broadcast_queries::search(const attribute_view& query,
                                                        const taker& take) {
-    if (view_.size() > most_servers_searched) return std::nullopt;
+    if (view_.size() > limits::max_servers_searched) return std::nullopt;
     std::vector<std::uint64_t> silent;
     auto heard = ask(broadcast_packet::kind::search, query, silent);
     if (!heard) return std::nullopt;
@@ -151,7 +148,7 @@ void broadcast_queries::note(bool missed) {
     {
         const std::lock_guard one(lock_);
         missed_ = missed ? missed_ + 1 : 0;
-        if (missed_ < misses_taken) return;
+        if (missed_ < limits::max_broadcast_misses) return;
         missed_ = 0;
     }
     rest();
@@ -161,7 +158,7 @@ void broadcast_queries::rest() {
     log(log_level::info, "directory",
         "broadcasts do not reach the other directories; asking them by trees");
     const std::lock_guard one(lock_);
-    rests_until_ = runtime_.now() + rest_periods * runtime_.options.period;
+    rests_until_ = runtime_.now() + limits::broadcast_rest_periods * runtime_.options.period;
 }
 
 }  // namespace amalgam::detail

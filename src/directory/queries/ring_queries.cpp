@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "directory/limits.hpp"
 #include "directory/membership/tree_call.hpp"
 #include "directory/resources/store.hpp"
 
@@ -47,7 +48,7 @@ part_answer ring_queries::find(resource_id id, const attribute_view& query) {
 part_answer ring_queries::find_by_id(resource_id id, const attribute_view& query) {
     // More than one after a network partition.
     std::vector<std::uint64_t> owners =
-        view_.claimants_of(static_cast<std::uint32_t>(id) / resource_store::ids_per_range);
+        view_.claimants_of(static_cast<std::uint32_t>(id) / limits::ids_per_range);
     std::sort(owners.begin(), owners.end());
     part_answer all;
     std::vector<future<found_values>> answers;

@@ -7,6 +7,8 @@
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/random.hpp>
 
+#include "directory/limits.hpp"
+
 namespace amalgam::detail {
 
 namespace {
@@ -24,20 +26,21 @@ std::uint64_t hash(const_bytes bytes, std::uint64_t seed) noexcept {
 
 }  // namespace
 
-resource_store::resource_store() : seed_(random_u64()), range_order_(ranges), records_(1) {}
+resource_store::resource_store()
+    : seed_(random_u64()), range_order_(limits::id_ranges), records_(1) {}
 
 void resource_store::own_range(std::uint32_t range) {
     if (range_order_[range] != 0) return;
     owned_.push_back(range);
     retired_.push_back(false);
     range_order_[range] = static_cast<std::uint16_t>(owned_.size());
-    unused_ += ids_per_range - (owned_.size() == 1 ? 1 : 0);  // Slot 0 is never used.
+    unused_ += limits::ids_per_range - (owned_.size() == 1 ? 1 : 0);  // Slot 0 is never used.
 }
 
 void resource_store::retire_range(std::uint32_t range) {
     if (range_order_[range] == 0) return;
     const std::uint32_t which = range_order_[range] - 1u;
-    const std::uint32_t begin = which * ids_per_range, end = begin + ids_per_range;
+    const std::uint32_t begin = which * limits::ids_per_range, end = begin + limits::ids_per_range;
     if (is_retired(begin)) return;
     retired_[which] = true;
     if (fresh_ < end) unused_ -= end - std::max(fresh_, begin);
@@ -52,8 +55,8 @@ void resource_store::retire_range(std::uint32_t range) {
 }
 
 void resource_store::skip_retired() noexcept {
-    while (fresh_ < owned_.size() * ids_per_range && is_retired(fresh_))
-        fresh_ = (fresh_ / ids_per_range + 1) * ids_per_range;
+    while (fresh_ < owned_.size() * limits::ids_per_range && is_retired(fresh_))
+        fresh_ = (fresh_ / limits::ids_per_range + 1) * limits::ids_per_range;
 }
 
 void resource_store::put_with_freed(std::uint32_t slot) noexcept {
@@ -64,14 +67,14 @@ void resource_store::put_with_freed(std::uint32_t slot) noexcept {
 
 std::uint32_t resource_store::slot_of(resource_id id) const noexcept {
     const auto number = static_cast<std::uint32_t>(id);
-    const std::uint32_t range = number / ids_per_range;
-    if (range >= ranges || range_order_[range] == 0) return no_slot;
-    return (range_order_[range] - 1) * ids_per_range + number % ids_per_range;
+    const std::uint32_t range = number / limits::ids_per_range;
+    if (range >= limits::id_ranges || range_order_[range] == 0) return no_slot;
+    return (range_order_[range] - 1) * limits::ids_per_range + number % limits::ids_per_range;
 }
 
 resource_id resource_store::id_of(std::uint32_t slot) const noexcept {
-    return static_cast<resource_id>(owned_[slot / ids_per_range] * ids_per_range +
-                                    slot % ids_per_range);
+    return static_cast<resource_id>(owned_[slot / limits::ids_per_range] * limits::ids_per_range +
+                                    slot % limits::ids_per_range);
 }
 
 std::uint64_t resource_store::key_of(const attribute& one) const noexcept {
@@ -95,7 +98,7 @@ void resource_store::take_from_freed(std::uint32_t slot) noexcept {
 
 std::uint32_t resource_store::free_slot(resource_id wanted) const noexcept {
     if (wanted == resource_id::none)
-        return fresh_ < owned_.size() * ids_per_range ? fresh_ : first_freed_;
+        return fresh_ < owned_.size() * limits::ids_per_range ? fresh_ : first_freed_;
     const std::uint32_t slot = slot_of(wanted);
     if (slot == no_slot || slot == 0 || (slot >= fresh_ && !is_retired(slot))) return no_slot;
     return slot < records_.size() && records_[slot].memory != nullptr ? no_slot : slot;

@@ -8,6 +8,7 @@
 #include <amalgam/directory/attributes.hpp>
 #include <amalgam/directory/resource_id.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/resources/posting_lists.hpp"
 
 namespace amalgam::detail {
@@ -25,14 +26,11 @@ class store_search;
 ///          searches walk lists.
 class resource_store {
 public:
-    static constexpr std::uint32_t ids_per_range = 1u << 16;
-    static constexpr std::uint32_t ranges = 1u << 15;  ///< Limit; keeps ids positive as an int.
-
     resource_store();
     resource_store(const resource_store&) = delete;
     resource_store& operator=(const resource_store&) = delete;
 
-    /// New ids may come from this range, too. Precondition: range < ranges.
+    /// New ids may come from this range, too. Precondition: range < limits::id_ranges.
     void own_range(std::uint32_t range);
     /// No new ids come from this range. Existing ones stay. Does nothing if the range is not owned.
     void retire_range(std::uint32_t range);
@@ -95,7 +93,9 @@ private:
     std::uint32_t slot_of(resource_id id) const noexcept;
     resource_id id_of(std::uint32_t slot) const noexcept;
     found found_at(std::uint32_t slot) const noexcept;
-    bool is_retired(std::uint32_t slot) const noexcept { return retired_[slot / ids_per_range]; }
+    bool is_retired(std::uint32_t slot) const noexcept {
+        return retired_[slot / limits::ids_per_range];
+    }
     void skip_retired() noexcept;
     void put_with_freed(std::uint32_t slot) noexcept;
     void take_from_freed(std::uint32_t slot) noexcept;

@@ -10,6 +10,8 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "directory/limits.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -34,7 +36,7 @@ TEST(resource_store, gives_ids_of_its_ranges_only_and_a_freed_one_last) {
     store.own_range(7);
     store.own_range(3);
     store.own_range(7);
-    EXPECT_EQ(store.free_ids(), 2u * resource_store::ids_per_range - 1);
+    EXPECT_EQ(store.free_ids(), 2u * limits::ids_per_range - 1);
     const resource_id first = store.add(resource_id::none, {});
     EXPECT_TRUE(store.remove(first));
     EXPECT_FALSE(store.remove(first));
@@ -42,20 +44,20 @@ TEST(resource_store, gives_ids_of_its_ranges_only_and_a_freed_one_last) {
     for (std::size_t left = store.free_ids() - 1; left > 0; --left) {
         const resource_id id = store.add(resource_id::none, {});
         ASSERT_TRUE(seen.insert(number(id)).second);
-        const std::uint32_t range = number(id) / resource_store::ids_per_range;
+        const std::uint32_t range = number(id) / limits::ids_per_range;
         ASSERT_TRUE(range == 7 || range == 3);
         ASSERT_TRUE(store.owns(id));
     }
     EXPECT_EQ(store.add(resource_id::none, {}), first) << "all others were used once";
     EXPECT_EQ(store.add(resource_id::none, {}), resource_id::none);
     EXPECT_EQ(store.free_ids(), 0u);
-    EXPECT_FALSE(store.owns(resource_id{8 * resource_store::ids_per_range}));
+    EXPECT_FALSE(store.owns(resource_id{8 * limits::ids_per_range}));
     EXPECT_FALSE(store.owns(resource_id{~0u}));
     EXPECT_EQ(store.find(resource_id{~0u}).id, resource_id::none);
 }
 
 TEST(resource_store, a_range_that_is_retired_gives_no_ids_and_keeps_those_it_gave) {
-    constexpr std::uint32_t size = resource_store::ids_per_range;
+    constexpr std::uint32_t size = limits::ids_per_range;
     for (const std::size_t before : {0u, 10u, size - 1, size, size + 10, 2 * size}) {
         SCOPED_TRACE(before);
         resource_store store;
@@ -94,7 +96,7 @@ TEST(resource_store, gives_an_id_that_is_wanted_when_it_was_given_before_and_is_
     store.own_range(5);
     const auto wants = [&](resource_id id) { return store.add(resource_id::none, {}, id); };
     const auto at = [](std::uint32_t range, std::uint32_t which) {
-        return resource_id{range * resource_store::ids_per_range + which};
+        return resource_id{range * limits::ids_per_range + which};
     };
     std::vector<resource_id> given;
     for (int i = 0; i < 5; ++i)

@@ -11,10 +11,11 @@
 #include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "directory/limits.hpp"
+
 namespace amalgam::detail {
 
 namespace {
-constexpr std::size_t looks_at_once = 4096;  // Of a search, before other calls get a turn.
 
 /// Destroys a search of the registry with the lock held, even if its ULT is canceled.
 struct ends_locked {
@@ -168,7 +169,7 @@ found_values directory_core::find(resource_id id, attribute_view query) {
     const std::lock_guard one(lock_);
     if (id != resource_id::none) return registry_.find(id, query);
     found_values found;
-    const auto how = registry_.find_first(query, looks_at_once, found);
+    const auto how = registry_.find_first(query, limits::search_turn, found);
     if (how == store_search::outcome::unfinished) found.context = not_looked_at_all;
     return found;
 }
@@ -195,7 +196,7 @@ reply<next_answer> directory_core::next(resource_id context, std::uint32_t searc
         attribute_list query;
         auto outcome = alone([&] {
             check_is(context);
-            const auto how = registry_.next(context, search, looks_at_once, answer.found);
+            const auto how = registry_.next(context, search, limits::search_turn, answer.found);
             if (how != store_search::outcome::over) return how;
             auto& state = spread_[{context, search}];
             if (state == nullptr) state = std::make_shared<spread>();
@@ -308,10 +309,11 @@ found_values directory_core::find_here(const attribute_view& query) {
     using outcome = store_search::outcome;
     found_values found;
     std::unique_lock one(lock_);
-    if (registry_.find_first(query, looks_at_once, found) != outcome::unfinished) return found;
+    if (registry_.find_first(query, limits::search_turn, found) != outcome::unfinished)
+        return found;
     auto search = registry_.make_search(query);
     const ends_locked it{one, search};
-    while (registry_.next(*search, looks_at_once, found) == outcome::unfinished) {
+    while (registry_.next(*search, limits::search_turn, found) == outcome::unfinished) {
         one.unlock();
         this_task::yield();
         one.lock();
@@ -325,7 +327,7 @@ std::optional<first_answer> directory_core::search_here(const attribute_view& qu
     auto search = registry_.make_search(query);
     const ends_locked it{one, search};
     for (;;) {
-        const auto how = registry_.next(*search, looks_at_once, first.found);
+        const auto how = registry_.next(*search, limits::search_turn, first.found);
         if (how == store_search::outcome::over) return std::nullopt;
         if (how == store_search::outcome::found) break;
         one.unlock();
@@ -342,7 +344,8 @@ next_answer directory_core::next_here(std::uint64_t search) {
         {
             const std::lock_guard one(lock_);
             if (!remote_searches_.has(search)) return {true, {}, 1};  // The request came too late.
-            const auto how = remote_searches_.next(search, looks_at_once, on_.now(), answer.found);
+            const auto how =
+                remote_searches_.next(search, limits::search_turn, on_.now(), answer.found);
             answer.over = how == store_search::outcome::over;
             if (how != store_search::outcome::unfinished) return answer;
         }

@@ -6,6 +6,7 @@
 
 #include <amalgam/core/log.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/server/core.hpp"
 
 namespace amalgam::detail {
@@ -13,7 +14,6 @@ namespace amalgam::detail {
 // Arrivals and departures of contexts, returning contexts, and other servers.
 
 namespace {
-constexpr std::size_t few_ids = resource_store::ids_per_range / 4;  // Below it, claim a range.
 constexpr const char* has_just_begun = "the directory has just started and has no ids yet";
 }  // namespace
 
@@ -55,8 +55,8 @@ reply<bool> directory_core::reopen(resource_id context, resource_id which, attri
         });
         if (known.code != errc::ok) return known;
     }
-    const auto range = static_cast<std::uint32_t>(which) / resource_store::ids_per_range;
-    if (range >= resource_store::ranges || !ring_->ids().own_again(range))
+    const auto range = static_cast<std::uint32_t>(which) / limits::ids_per_range;
+    if (range >= limits::id_ranges || !ring_->ids().own_again(range))
         return {errc::denied,
                 fmt::format("the id {} does not belong to this directory, which cannot claim it",
                             number(which)),
@@ -189,7 +189,7 @@ void directory_core::drop(resource_id context, const peer& who) {
 }
 
 void directory_core::claim_if_few() {
-    if (registry_.free_ids() < few_ids) ring_->ids().want();
+    if (registry_.free_ids() < limits::few_ids) ring_->ids().want();
 }
 
 }  // namespace amalgam::detail

@@ -16,11 +16,12 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
+#include "directory/limits.hpp"
+
 namespace amalgam::detail {
 
 namespace {
 constexpr const char* first_line = "amalgam directory 1\n";
-constexpr std::size_t most_bytes = std::size_t{64} << 10;
 
 /// Specific to the network namespace, because names in shared memory are. The inode number of a
 /// namespace may be reused; its cookie, of Linux 5.14 and later, is not.
@@ -95,7 +96,7 @@ std::optional<directory_record::start> directory_record::read() const {
         ::openat(folder.get(), name_.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
     if (!file || ::fstat(file.get(), &its) != 0 || !is_ours(its) || !S_ISREG(its.st_mode))
         return std::nullopt;
-    std::string text(most_bytes, '\0');
+    std::string text(limits::max_record_bytes, '\0');
     const ssize_t got = ::read(file.get(), text.data(), text.size());
     text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     if (!text.starts_with(first_line) || !text.ends_with('\n')) return std::nullopt;
