@@ -21,6 +21,7 @@
 
 #include "inject/image/contents.hpp"
 #include "inject/image/elf_image.hpp"
+#include "inject/limits.hpp"
 
 namespace amalgam {
 
@@ -159,12 +160,12 @@ code_image build_image(const image_source& from) {
     if (!files::exists(from.path))
         throw error(errc::not_found, fmt::format("there is no file {}", from.path));
     if (!std::has_single_bit(from.payload_alignment) ||
-        from.payload_alignment > detail::image_contents::most_payload_alignment)
+        from.payload_alignment > detail::limits::max_payload_alignment)
         throw error(
             errc::invalid,
             fmt::format(
                 "the payload alignment is {}, expected a power of two up to {}; example: 64",
-                from.payload_alignment, detail::image_contents::most_payload_alignment));
+                from.payload_alignment, detail::limits::max_payload_alignment));
     const std::string name = from.name.empty() ? files::path(from.path).stem().string() : from.name;
     if (!is_image_name(name))
         throw error(errc::invalid,
@@ -174,7 +175,7 @@ code_image build_image(const image_source& from) {
     const brief_folder folder;
     const std::string object = folder.path_of("image.so");
     compile(from, name, folder, object);
-    const auto made = detail::read_file(object, detail::image_contents::most_file_bytes);
+    const auto made = detail::read_file(object, detail::limits::max_image_file_bytes);
     if (!made) throw error(made.code(), fmt::format("{} {}", object, made.sentence()));
     auto bytes = detail::image_from_elf(*made, name, from.payload_alignment);
     if (!bytes) throw error(bytes.code(), fmt::format("{}: {}", from.path, bytes.sentence()));

@@ -17,6 +17,7 @@
 
 #include "inject/image/contents.hpp"
 #include "inject/image/unwind_records.hpp"
+#include "inject/limits.hpp"
 
 namespace amalgam {
 
@@ -40,8 +41,6 @@ std::string_view name(architecture which) noexcept {
 
 namespace detail {
 namespace {
-
-constexpr std::size_t most_parts = 65536;  // Of each kind.
 
 bool is_name_char(char c) noexcept {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -158,13 +157,14 @@ std::optional<std::string> image_contents::fault() const {
     if (architecture != amalgam::architecture::x86_64 &&
         architecture != amalgam::architecture::aarch64)
         return "it is for an unknown architecture";
-    if (memory_bytes == 0 || memory_bytes > most_bytes)
+    if (memory_bytes == 0 || memory_bytes > limits::max_image_memory)
         return "it takes no memory, or more than 64 MiB";
-    if (!std::has_single_bit(payload_alignment) || payload_alignment > most_payload_alignment)
+    if (!std::has_single_bit(payload_alignment) ||
+        payload_alignment > limits::max_payload_alignment)
         return "its payload's alignment is not a power of two up to 4096";
     if (segments.empty() || segments.size() > 16) return "it has no segments, or more than 16";
-    if (relocations.size() > most_parts || imports.size() > most_parts ||
-        exports.size() > most_parts)
+    if (relocations.size() > limits::max_image_parts || imports.size() > limits::max_image_parts ||
+        exports.size() > limits::max_image_parts)
         return "it has more than 65,536 relocations, imports or exports";
     for (const auto check : {fault_of_segments, fault_of_thread_data, fault_of_relocations,
                              fault_of_unwind, fault_of_functions})
@@ -215,7 +215,7 @@ std::optional<std::string> read_joined(archive_reader& from, image_contents& int
     detail::joined_images all;
     from(all);
     if (!from.ok()) return std::string(from.why());
-    if (all.parts.empty() || all.parts.size() > detail::joined_images::most)
+    if (all.parts.empty() || all.parts.size() > detail::limits::max_joined_images)
         return "it joins no images, or more than 8";
     std::vector<architecture> seen;
     for (const auto& each : all.parts) {
@@ -294,7 +294,7 @@ std::vector<architecture> code_image::architectures() const {
 }
 
 code_image code_image::load(const std::string& path) {
-    auto bytes = detail::read_file(path, image_contents::most_file_bytes);
+    auto bytes = detail::read_file(path, detail::limits::max_image_file_bytes);
     if (!bytes)
         throw error(bytes.code(), fmt::format("the image {} {}; expected one that amalgam inject "
                                               "build made",

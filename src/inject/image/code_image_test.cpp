@@ -19,6 +19,7 @@
 
 #include "inject/image/compiled_image.hpp"
 #include "inject/image/contents.hpp"
+#include "inject/limits.hpp"
 
 namespace amalgam {
 namespace {
@@ -131,7 +132,7 @@ TEST(code_image, says_by_its_code_why_it_is_not_read_or_written) {
     EXPECT_EQ(code, errc::not_found);
     EXPECT_EQ(why.find("the image " + folder.path() + " cannot be read (Is a directory)"), 0u)
         << why;
-    files::resize_file(text, detail::image_contents::most_file_bytes + 1);
+    files::resize_file(text, detail::limits::max_image_file_bytes + 1);
     const auto [too_long, how] = thrown_by([&] { (void)code_image::load(text); });
     EXPECT_EQ(too_long, errc::invalid);
     EXPECT_EQ(how.find("the image " + text + " is longer than 256 MiB"), 0u) << how;

@@ -96,7 +96,6 @@ struct image_thread_data {
 /// An image for several architectures.
 struct joined_images {
     static constexpr std::uint32_t magic = 0x74614941;  // "AIat"
-    static constexpr std::size_t most = 8;
 
     std::vector<std::span<const std::uint8_t>> parts{};  ///< Unsigned images.
 
@@ -122,10 +121,6 @@ struct image_signature {
 struct image_contents {
     static constexpr std::uint32_t magic = 0x676d4941;  // "AImg"
     static constexpr std::uint16_t version = 1;
-    static constexpr std::uint32_t most_bytes = 64u << 20;  ///< Of its memory.
-    /// Of a file: more than a combined image for all architectures needs.
-    static constexpr std::size_t most_file_bytes = std::size_t{256} << 20;
-    static constexpr std::size_t most_payload_alignment = 4096;
     static constexpr std::uint32_t page = 4096;  ///< Not shared by two segments.
 
     std::string_view name{};

@@ -12,6 +12,7 @@
 #include <amalgam/core/status.hpp>
 
 #include "inject/image/contents.hpp"
+#include "inject/limits.hpp"
 
 namespace amalgam::detail {
 
@@ -237,7 +238,7 @@ public:
 
 private:
     std::uint32_t rebased(std::uint64_t address) const {
-        if (address < base_ || address - base_ > image_contents::most_bytes)
+        if (address < base_ || address - base_ > limits::max_image_memory)
             refuse(errc::invalid, "the shared object refers to an address outside the image");
         return static_cast<std::uint32_t>(address - base_);
     }

@@ -16,6 +16,7 @@
 #include <amalgam/rpc/archive.hpp>
 
 #include "inject/image/contents.hpp"
+#include "inject/limits.hpp"
 
 namespace amalgam {
 
@@ -79,8 +80,7 @@ signing_key signing_key::generate() {
 }
 
 signing_key signing_key::load(const std::string& path) {
-    constexpr std::size_t most_bytes = 4096;
-    auto read = detail::read_file(path, most_bytes);
+    auto read = detail::read_file(path, detail::limits::max_key_file_bytes);
     if (!read) throw error(read.code(), fmt::format("the key {} {}", path, read.sentence()));
     std::string_view text(reinterpret_cast<const char*>(read->data()), read->size());
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r'))

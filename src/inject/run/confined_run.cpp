@@ -20,6 +20,7 @@
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "inject/limits.hpp"
 #include "inject/protocol/report_failure.hpp"
 #include "inject/run/confined_rights.hpp"
 #include "inject/run/forking_thread.hpp"
@@ -31,7 +32,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int answer_fd = 3;  // The only descriptor of a confined process.
-constexpr std::size_t most_sentence_bytes = 1024;
 
 /// Sent first: whether it will run the code.
 enum class beginning : std::uint8_t { confined = 1, not_confined = 2 };
@@ -107,7 +107,9 @@ struct confined_task {
             const const_bytes result = task.work(own, payload.size());
             answer_with(false, result.data(), result.size());
         },
-        [](const char* why) { answer_with(true, why, ::strnlen(why, most_sentence_bytes)); });
+        [](const char* why) {
+            answer_with(true, why, ::strnlen(why, limits::max_confined_reason_bytes));
+        });
     ::_exit(0);
 }
 
@@ -157,7 +159,7 @@ confined_end end_of(std::vector<std::byte> all, int how) {
     all.erase(all.begin(), all.begin() + sizeof(head));
     if (all.size() != head.bytes) return end_without_answer(how);
     if (head.failed == 0) return {errc::ok, {}, std::move(all)};
-    all.resize(std::min(all.size(), most_sentence_bytes));
+    all.resize(std::min(all.size(), limits::max_confined_reason_bytes));
     return {errc::handler_failed, {reinterpret_cast<const char*>(all.data()), all.size()}, {}};
 }
 

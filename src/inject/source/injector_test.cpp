@@ -10,6 +10,7 @@
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/interceptor.hpp>
 
+#include "inject/limits.hpp"
 #include "inject/protocol/procedures.hpp"
 #include "inject/source/injector_testing.hpp"
 #include "inject/target/waiting_messages.hpp"
@@ -525,7 +526,7 @@ TEST_F(injector_test, messages_to_images_that_nobody_has_are_held_to_a_bound) {
         const auto refused = [&] {
             return at_target.counters().get("inject.refused").value() - before;
         };
-        constexpr std::uint64_t held = detail::waiting_messages::most_images_of_a_peer;
+        constexpr std::uint64_t held = detail::limits::max_fetched_images_per_peer;
         poll_until([&] { return refused() >= messages - held; });
         EXPECT_EQ(refused(), messages - held);
         sum = 0;
@@ -560,7 +561,7 @@ TEST(waiting_messages, are_bounded_by_number_and_bytes_and_by_half_for_each_peer
     EXPECT_TRUE(enters(a, 1, 100000)) << "one of any size";
     EXPECT_FALSE(enters(b, 1, 1) && enters(b, 1, 1)) << "all bytes";
     all.clear();
-    for (detail::image_id i = 0; i < detail::waiting_messages::most_images_of_a_peer; ++i)
+    for (detail::image_id i = 0; i < detail::limits::max_fetched_images_per_peer; ++i)
         (void)waiting->enter(a, i, 0);  // A finished wait leaves nothing behind.
     for (int i = 0; i < 4; ++i)
         EXPECT_TRUE(enters(b, 7, 1));

@@ -14,6 +14,7 @@
 #include <amalgam/rpc/extension/inside.hpp>
 
 #include "inject/image/contents.hpp"
+#include "inject/limits.hpp"
 #include "inject/link/library_symbols.hpp"
 #include "inject/protocol/payload_memory.hpp"
 #include "inject/protocol/report_failure.hpp"
@@ -25,7 +26,6 @@ namespace amalgam::detail {
 namespace {
 
 /// Time for the source to answer a request for an image.
-constexpr std::chrono::nanoseconds fetch_time = std::chrono::seconds(30);
 
 bool contains(const std::vector<std::string>& those, std::string_view what) {
     return std::find(those.begin(), those.end(), what) != those.end();
@@ -417,7 +417,8 @@ target_core::ready target_core::fetch(waiting_messages::image_fetch& what) {
     if (ready known = find(what.which)) return known;
     if (what.failed) throw error(*what.failed);
     try {
-        const std::vector<std::byte> code = fetch_.on(what.from).within(fetch_time)(what.which);
+        const std::vector<std::byte> code =
+            fetch_.on(what.from).within(limits::fetch_limit)(what.which);
         if (code.empty()) throw error(errc::not_found, "its source no longer has it");
         return take(code, what.which);
     } catch (const error& why) {

@@ -11,6 +11,7 @@
 #include <amalgam/inject/injection_ring.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "inject/limits.hpp"
 #include "inject/source/core.hpp"
 #include "inject/target/core.hpp"
 
@@ -22,7 +23,6 @@ namespace {
 constexpr std::uint64_t ring_head_bytes = 64;
 /// Messages start at multiples of this.
 constexpr std::uint64_t ring_unit = 64;
-constexpr std::uint64_t least_ring_bytes = 4096;
 
 /// Precedes each message.
 struct ring_message {
@@ -101,7 +101,7 @@ private:
 namespace amalgam {
 
 injection_ring::injection_ring(const injection_target& runs, std::size_t bytes) {
-    if (bytes < detail::least_ring_bytes || bytes > std::size_t{1} << 30)
+    if (bytes < detail::limits::min_ring_bytes || bytes > detail::limits::max_ring_bytes)
         throw error(errc::invalid,
                     fmt::format("a ring has {} bytes, expected 4096 to 2^30", bytes));
     memory_ = std::make_unique<detail::ring_memory>(runs.core_,
@@ -122,7 +122,7 @@ std::size_t injection_ring::poll(std::size_t most) {
 }
 
 injection_ring_writer::injection_ring_writer(bulk ring) : ring_(std::move(ring)) {
-    if (ring_.bytes() < detail::least_ring_bytes || ring_.bytes() % detail::ring_unit != 0)
+    if (ring_.bytes() < detail::limits::min_ring_bytes || ring_.bytes() % detail::ring_unit != 0)
         throw error(
             errc::invalid,
             fmt::format(

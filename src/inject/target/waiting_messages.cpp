@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "inject/limits.hpp"
+
 namespace amalgam::detail {
 
 waiting_messages::place::place(std::shared_ptr<waiting_messages> of,
@@ -35,8 +37,8 @@ waiting_messages::place waiting_messages::enter(const peer& from, image_id which
     const bool fits =
         room(whole.messages, 1, most_messages_) && room(of_peer.messages, 1, most_messages_ / 2) &&
         room(whole.bytes, bytes, most_bytes_) && room(of_peer.bytes, bytes, most_bytes_ / 2);
-    if (!fits || (same == nullptr &&
-                  (whole.images >= most_images || of_peer.images >= most_images_of_a_peer)))
+    if (!fits || (same == nullptr && (whole.images >= limits::max_fetched_images ||
+                                      of_peer.images >= limits::max_fetched_images_per_peer)))
         throw error(errc::overloaded,
                     "too many messages wait for images that this target does not have; send the "
                     "image by a call before posting many messages to it, or raise "

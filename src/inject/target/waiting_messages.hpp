@@ -10,6 +10,7 @@
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/tasks/mutex.hpp>
 
+#include "inject/limits.hpp"
 #include "inject/protocol/procedures.hpp"
 
 namespace amalgam::detail {
@@ -22,9 +23,6 @@ namespace amalgam::detail {
 /// Threads: any.
 class waiting_messages : public std::enable_shared_from_this<waiting_messages> {
 public:
-    static constexpr std::size_t most_images = 64;
-    static constexpr std::size_t most_images_of_a_peer = 8;
-
     /// One peer may use half of these.
     waiting_messages(std::size_t messages, std::size_t bytes) noexcept
         : most_messages_(messages), most_bytes_(bytes) {}
@@ -63,7 +61,7 @@ private:
 
     const std::size_t most_messages_, most_bytes_;
     std::mutex lock_;
-    std::vector<std::shared_ptr<image_fetch>> all_;  // At most most_images.
+    std::vector<std::shared_ptr<image_fetch>> all_;  // At most limits::max_fetched_images.
 };
 
 }  // namespace amalgam::detail
