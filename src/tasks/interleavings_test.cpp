@@ -37,28 +37,33 @@ bool one_way(actor& who, Lock lock, Try attempt, Timed timed) {
     }
 }
 
+/// Locks in one of the three ways and counts, with a pause in between; `inside` runs while locked.
+template <typename Mutex, typename Inside>
+void lock_and_count(actor& who, Mutex& guard, long& counter, std::atomic<long>& entered,
+                    Inside inside) {
+    for (int i = 0; i < steps; ++i) {
+        if (!one_way(
+                who, [&] { guard.lock(); }, [&] { return guard.try_lock(); },
+                [&](auto time) { return guard.try_lock_for(time); })) {
+            continue;
+        }
+        const long before = counter;
+        who.pause();
+        inside();
+        counter = before + 1;
+        guard.unlock();
+        ++entered;
+        who.pause();
+    }
+}
+
 TEST_F(interleavings, a_mutex_lets_one_in_and_is_free_at_the_end) {
     for (int round = 0; round < rounds; ++round) {
         mutex guard;
         long counter = 0;
         std::atomic<long> entered = 0;
         crowd(
-            some_actors(),
-            [&](actor& who) {
-                for (int i = 0; i < steps; ++i) {
-                    if (!one_way(
-                            who, [&] { guard.lock(); }, [&] { return guard.try_lock(); },
-                            [&](auto time) { return guard.try_lock_for(time); })) {
-                        continue;
-                    }
-                    const long before = counter;
-                    who.pause();
-                    counter = before + 1;
-                    guard.unlock();
-                    ++entered;
-                    who.pause();
-                }
-            },
+            some_actors(), [&](actor& who) { lock_and_count(who, guard, counter, entered, [] {}); },
             [&](actor& who) -> task<> {
                 for (int i = 0; i < steps; ++i) {
                     co_await guard.start_lock();
@@ -83,21 +88,11 @@ TEST_F(interleavings, a_recursive_mutex_lets_one_in_as_often_as_it_likes) {
         crowd(
             some_actors(),
             [&](actor& who) {
-                for (int i = 0; i < steps; ++i) {
-                    if (!one_way(
-                            who, [&] { guard.lock(); }, [&] { return guard.try_lock(); },
-                            [&](auto time) { return guard.try_lock_for(time); })) {
-                        continue;
-                    }
-                    const long before = counter;
-                    who.pause();
+                lock_and_count(who, guard, counter, entered, [&] {
                     EXPECT_TRUE(guard.try_lock());
                     who.pause();
                     guard.unlock();
-                    counter = before + 1;
-                    guard.unlock();
-                    ++entered;
-                }
+                });
             },
             [&](actor& who) -> task<> {
                 for (int i = 0; i < steps; ++i) {

@@ -19,6 +19,7 @@
 #include "directory/protocol/broadcast_packet.hpp"
 #include "directory/protocol/gate.hpp"
 #include "directory/protocol/procedures.hpp"
+#include "numbers.hpp"
 
 namespace amalgam::adversary {
 
@@ -77,18 +78,7 @@ protected:
         return all[dice_.below(all.size())];
     }
     std::uint64_t number() {
-        constexpr std::uint64_t edges[] = {0, 1, 255, 65535, 1u << 20, 0x7fffffff, 0xffffffff};
-        const std::uint64_t edge = edges[dice_.below(std::size(edges))];
-        switch (dice_.below(4)) {
-            case 0:
-                return dice_();
-            case 1:
-                return ~edge;
-            case 2:
-                return edge + 1;
-            default:
-                return edge;
-        }
+        return number_near(dice_, {0, 1, 255, 65535, 1u << 20, 0x7fffffff, 0xffffffff});
     }
     std::string text(std::size_t most) { return std::string(dice_.below(most + 1), 'l'); }
     attribute_list list() {

@@ -20,6 +20,7 @@
 #include <amalgam/rpc/stream_writer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "numbers.hpp"
 #include "rpc/engine/core.hpp"
 #include "rpc/loop_pair.hpp"
 #include "rpc/memory/rendezvous.hpp"
@@ -239,18 +240,7 @@ private:
     }
     /// A number near a limit, or any.
     std::uint64_t number() {
-        constexpr std::uint64_t edges[] = {0, 1, 7, 8, 255, 65535, 65536, 1u << 20, 0xffffffff};
-        const std::uint64_t edge = edges[dice_.below(std::size(edges))];
-        switch (dice_.below(4)) {
-            case 0:
-                return dice_();
-            case 1:
-                return ~edge;
-            case 2:
-                return edge + 1;
-            default:
-                return edge;
-        }
+        return number_near(dice_, {0, 1, 7, 8, 255, 65535, 65536, 1u << 20, 0xffffffff});
     }
 
     /// Id of a call of the victim's or its own; in flight, over, or never made.
