@@ -10,7 +10,7 @@
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
-#include <amalgam/rpc/extension/routed_transfer.hpp>
+#include <amalgam/rpc/extension/multipath_transfer.hpp>
 #include <amalgam/rpc/extension/transfer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -38,7 +38,7 @@ failure told(const std::function<void(std::uint64_t)>& whom, std::uint64_t bytes
     }
 }
 
-/// One pull or push in flight: a future_transfer or a routed_transfer.
+/// One pull or push in flight: a future_transfer or a multipath_transfer.
 template <typename Transfer>
 class bulk_transfer final : public Transfer {
 public:
@@ -127,7 +127,7 @@ future<void> start(const std::shared_ptr<const bulk_source>& source, const trans
     routed_target by_any{.first = target, .home = source->home.incarnation, .striped = how.striped};
     for (const bulk_way& each : source->all_ways())
         by_any.keys.push_back(each.key);
-    auto one = std::make_unique<bulk_transfer<routed_transfer>>(by_any, source, how);
+    auto one = std::make_unique<bulk_transfer<multipath_transfer>>(by_any, source, how);
     lend(*one);
     return one.release()->launch();
 }

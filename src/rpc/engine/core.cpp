@@ -60,7 +60,7 @@ engine_context& context_of(engine_core& core) noexcept {
 caller& caller_of(engine_core& core) noexcept {
     return core.caller();
 }
-transfers& transfers_of(engine_core& core) noexcept {
+transfer_table& transfers_of(engine_core& core) noexcept {
     return core.transfers();
 }
 loans& loans_of(engine_core& core) noexcept {

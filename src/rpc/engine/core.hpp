@@ -28,7 +28,7 @@
 #include "rpc/engine/port_link.hpp"
 #include "rpc/memory/exposure_table.hpp"
 #include "rpc/memory/loans.hpp"
-#include "rpc/memory/transfers.hpp"
+#include "rpc/memory/transfer_table.hpp"
 #include "rpc/peers/known_peers.hpp"
 #include "rpc/peers/outbox.hpp"
 #include "rpc/peers/peer_addresses.hpp"
@@ -90,7 +90,7 @@ public:
     detail::server& server() noexcept { return server_; }
     detail::outbox& outbox() noexcept { return outbox_; }
     detail::loans& loans() noexcept { return loans_; }
-    detail::transfers& transfers() noexcept { return transfers_; }
+    transfer_table& transfers() noexcept { return transfers_; }
     detail::peer_addresses& peer_addresses() noexcept { return peer_addresses_; }
     exposure_table& exposures() noexcept { return exposures_; }
     known_peers& peers() noexcept { return peers_; }
@@ -188,7 +188,7 @@ private:
     detail::loans loans_{outbox_, routes_, options_.max_borrowed_bytes,
                          options_.max_borrowed_bytes_total};
     exposure_table exposures_{*this, ports_};
-    detail::transfers transfers_;
+    transfer_table transfers_;
     remote_procedures procedures_;
     // Each calls the other for messages to ourselves.
     detail::caller caller_;

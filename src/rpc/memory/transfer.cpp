@@ -5,7 +5,7 @@
 
 #include "rpc/context/engine_context.hpp"
 #include "rpc/limits.hpp"
-#include "rpc/memory/transfers.hpp"
+#include "rpc/memory/transfer_table.hpp"
 
 namespace amalgam::detail {
 

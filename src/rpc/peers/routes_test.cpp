@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <amalgam/rpc/extension/exposure.hpp>
-#include <amalgam/rpc/extension/routed_transfer.hpp>
+#include <amalgam/rpc/extension/multipath_transfer.hpp>
 #include <amalgam/tasks/event.hpp>
 
 #include "conformance/random_segments.hpp"
@@ -335,12 +335,12 @@ struct two_ways_of_bytes : two_ways {
                 .striped = striped};
     }
     future<void> get(bool striped, seeded_random& random) {
-        auto one = std::make_unique<detail::routed_transfer>(target(striped));
+        auto one = std::make_unique<detail::multipath_transfer>(target(striped));
         one->get_copy(conformance_cut(mutable_bytes(mine), random));
         return one.release()->launch();
     }
     future<void> put(bool striped, seeded_random& random) {
-        auto one = std::make_unique<detail::routed_transfer>(target(striped));
+        auto one = std::make_unique<detail::multipath_transfer>(target(striped));
         one->put_copy(conformance_cut(const_bytes(mine), random));
         return one.release()->launch();
     }
@@ -368,7 +368,7 @@ struct traffic {
     std::size_t a = 0, b = 0;
 };
 
-TEST(routed_transfer, takes_one_way_or_all_as_asked) {
+TEST(multipath_transfer, takes_one_way_or_all_as_asked) {
     for (const bool striped : {false, true}) {
         two_ways_of_bytes t;
         seeded_random random(3);
@@ -392,7 +392,7 @@ TEST(routed_transfer, takes_one_way_or_all_as_asked) {
     }
 }
 
-TEST(routed_transfer, loses_and_doubles_nothing_whatever_operation_fails) {
+TEST(multipath_transfer, loses_and_doubles_nothing_whatever_operation_fails) {
     for (const bool striped : {false, true}) {
         for (const bool is_put : {false, true}) {
             for (std::uint64_t n = 1;; ++n) {
@@ -417,7 +417,7 @@ TEST(routed_transfer, loses_and_doubles_nothing_whatever_operation_fails) {
     }
 }
 
-TEST(routed_transfer, goes_on_when_a_way_is_cut_and_ends_when_all_are) {
+TEST(multipath_transfer, goes_on_when_a_way_is_cut_and_ends_when_all_are) {
     for (const bool striped : {false, true}) {
         two_ways_of_bytes t;
         seeded_random random(9);
@@ -440,7 +440,7 @@ TEST(routed_transfer, goes_on_when_a_way_is_cut_and_ends_when_all_are) {
     }
 }
 
-TEST(routed_transfer, of_a_put_ends_when_the_other_side_has_given_up_the_lost_way_too) {
+TEST(multipath_transfer, of_a_put_ends_when_the_other_side_has_given_up_the_lost_way_too) {
     // The client gives up a silent path long before the server does.
     two_ways_of_bytes t({.silence_limit = 60s}, {.silence_limit = 1s});
     seeded_random random(4);
@@ -472,7 +472,7 @@ enum class given_up { canceled, timed_out };
 future<void> put_until(two_ways_of_bytes& t, given_up how, clock::duration timeout) {
     detail::routed_target to = t.target(true);
     if (how == given_up::timed_out) to.first.timeout = timeout;
-    auto* const one = new detail::routed_transfer(to);
+    auto* const one = new detail::multipath_transfer(to);
     const const_bytes all(t.mine);
     one->put_copy(gather(&all, 1));
     return one->launch();
@@ -482,7 +482,7 @@ bool is_all(const std::vector<std::byte>& memory, std::byte what) {
     return std::count(memory.begin(), memory.end(), what) == static_cast<long>(memory.size());
 }
 
-TEST(routed_transfer, given_up_ends_when_its_slowest_way_is_quiet) {
+TEST(multipath_transfer, given_up_ends_when_its_slowest_way_is_quiet) {
     for (const given_up how : {given_up::canceled, given_up::timed_out}) {
         two_ways_of_bytes t({}, {}, no_lending);
         t.net.delay(1ms);
@@ -505,7 +505,7 @@ TEST(routed_transfer, given_up_ends_when_its_slowest_way_is_quiet) {
     }
 }
 
-TEST(routed_transfer, given_up_ends_when_the_other_side_has_given_up_the_lost_way_too) {
+TEST(multipath_transfer, given_up_ends_when_the_other_side_has_given_up_the_lost_way_too) {
     for (const given_up how : {given_up::canceled, given_up::timed_out}) {
         two_ways_of_bytes t({.silence_limit = 60s}, {.silence_limit = 1s}, no_lending);
         t.net.delay(1ms);
@@ -526,7 +526,7 @@ TEST(routed_transfer, given_up_ends_when_the_other_side_has_given_up_the_lost_wa
     }
 }
 
-TEST(routed_transfer, given_up_is_disconnected_when_no_way_is_left_to_ask_by) {
+TEST(multipath_transfer, given_up_is_disconnected_when_no_way_is_left_to_ask_by) {
     for (const given_up how : {given_up::canceled, given_up::timed_out}) {
         two_ways_of_bytes t({}, {}, no_lending);
         t.net.delay(1ms);
@@ -543,7 +543,7 @@ TEST(routed_transfer, given_up_is_disconnected_when_no_way_is_left_to_ask_by) {
     }
 }
 
-TEST(routed_transfer, that_went_well_is_not_torn_by_an_earlier_one_that_was_given_up) {
+TEST(multipath_transfer, that_went_well_is_not_torn_by_an_earlier_one_that_was_given_up) {
     for (const given_up how : {given_up::canceled, given_up::timed_out}) {
         two_ways_of_bytes t({}, {}, no_lending);
         seeded_random random(5);
@@ -570,13 +570,13 @@ TEST(routed_transfer, that_went_well_is_not_torn_by_an_earlier_one_that_was_give
     }
 }
 
-TEST(routed_transfer, ends_with_its_deadline_cancel_or_engine) {
+TEST(multipath_transfer, ends_with_its_deadline_cancel_or_engine) {
     for (int how = 0; how < 4; ++how) {
         two_ways_of_bytes t;
         t.net.delay(1ms);
         detail::routed_target to = t.target(true);
         if (how == 0) to.first.timeout = 1200us;
-        auto* const one = new detail::routed_transfer(to);
+        auto* const one = new detail::multipath_transfer(to);
         const mutable_bytes all(t.mine);
         one->get_copy(scatter(&all, 1));
         auto later = one->launch();
@@ -594,11 +594,11 @@ TEST(routed_transfer, ends_with_its_deadline_cancel_or_engine) {
     }
 }
 
-TEST(routed_transfer, a_key_that_is_not_shown_any_more_is_denied) {
+TEST(multipath_transfer, a_key_that_is_not_shown_any_more_is_denied) {
     two_ways_of_bytes t;
     const detail::routed_target stale = t.target(true);
     t.shown.reset();
-    auto* const one = new detail::routed_transfer(stale);
+    auto* const one = new detail::multipath_transfer(stale);
     const mutable_bytes all(t.mine);
     one->get_copy(scatter(&all, 1));
     auto later = one->launch();

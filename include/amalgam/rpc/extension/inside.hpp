@@ -29,7 +29,7 @@ const std::string& port_address(const engine_core& core, std::size_t port) noexc
 bool is_lost(const engine_core& core, const peer& who) noexcept;
 /// engine::lookup() that throws only if out of memory.
 result<peer> find_peer(engine_core& core, std::string_view address);
-/// Whether any peer may be known by several paths: see routed_transfer.
+/// Whether any peer may be known by several paths: see multipath_transfer.
 bool knows_routes(const engine_core& core) noexcept;
 /// The clock used for its deadlines.
 clock::time_point now_of(const engine_core& core) noexcept;

@@ -23,7 +23,7 @@
 namespace amalgam::detail {
 
 class engine_core;
-class transfers;
+class transfer_table;
 class transfer_record;
 struct peer_state;
 struct transfer_piece;
@@ -93,7 +93,7 @@ protected:
     engine_core* core_;
 
 private:
-    friend class transfers;
+    friend class transfer_table;
     friend struct transfer_piece;
     enum class state : std::uint8_t { fresh, running, ended };
     struct errand : work_unit {

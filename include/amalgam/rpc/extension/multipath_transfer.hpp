@@ -37,10 +37,10 @@ struct routed_target {
 /// Threads: as future_transfer.
 /// Failure: as future_transfer; `disconnected` only if no path is left.
 /// Cost:    some allocations per transfer.
-class routed_transfer : public future_state<void> {
+class multipath_transfer : public future_state<void> {
 public:
-    explicit routed_transfer(const routed_target& target);
-    ~routed_transfer() override;
+    explicit multipath_transfer(const routed_target& target);
+    ~multipath_transfer() override;
 
     void get_copy(scatter into);
     void put_copy(gather from);
@@ -78,8 +78,9 @@ private:
         std::size_t within = 0;
     };
     struct errand : work_unit {
-        errand(run_function what, routed_transfer& mine) noexcept : work_unit(what), whose(mine) {}
-        routed_transfer& whose;
+        errand(run_function what, multipath_transfer& mine) noexcept
+            : work_unit(what), whose(mine) {}
+        multipath_transfer& whose;
     };
 
     void begin() noexcept;

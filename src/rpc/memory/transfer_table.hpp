@@ -45,11 +45,11 @@ struct transfer_counts {
 /// deadline, cancellation, loss of the peer, or the end of the engine.
 ///
 /// Threads: the engine's stream.
-class transfers {
+class transfer_table {
 public:
     /// `own`: what this engine exposes. An unresponsive peer is disconnected at `silence_limit`.
-    transfers(engine_context& context, known_peers& peers, peer_addresses& addresses,
-              const exposure_table& own, std::chrono::milliseconds silence_limit) noexcept
+    transfer_table(engine_context& context, known_peers& peers, peer_addresses& addresses,
+                   const exposure_table& own, std::chrono::milliseconds silence_limit) noexcept
         : context_(context),
           peers_(peers),
           addresses_(addresses),
@@ -129,6 +129,6 @@ private:
     transfer_counts counts_;
 };
 
-transfers& transfers_of(engine_core& core) noexcept;
+transfer_table& transfers_of(engine_core& core) noexcept;
 
 }  // namespace amalgam::detail

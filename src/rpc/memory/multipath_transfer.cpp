@@ -7,12 +7,12 @@
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
-#include <amalgam/rpc/extension/routed_transfer.hpp>
+#include <amalgam/rpc/extension/multipath_transfer.hpp>
 #include <amalgam/rpc/procedure.hpp>
 
 #include "rpc/context/engine_context.hpp"
 #include "rpc/limits.hpp"
-#include "rpc/memory/transfers.hpp"
+#include "rpc/memory/transfer_table.hpp"
 #include "rpc/peers/routes.hpp"
 
 namespace amalgam::detail {
@@ -44,9 +44,9 @@ failure was_stopped(engine_core& core) noexcept {
 
 /// Moves the pieces of one path, one after the other. Yields the stream between pieces, so that
 /// others get their turn.
-class routed_transfer::lane final : public work_unit {
+class multipath_transfer::lane final : public work_unit {
 public:
-    lane(routed_transfer& whose, std::size_t by) noexcept
+    lane(multipath_transfer& whose, std::size_t by) noexcept
         : work_unit([](work_unit& self) noexcept {
               auto& mine = static_cast<lane&>(self);
               mine.whose_.run(mine);
@@ -64,7 +64,7 @@ public:
         moving = true;
         record_->begin();
     }
-    void cancel(transfers& moves) noexcept { moves.cancel(*record_); }
+    void cancel(transfer_table& moves) noexcept { moves.cancel(*record_); }
     const failure& why() const noexcept { return record_->why; }
 
     const std::size_t way;  ///< Index.
@@ -86,41 +86,42 @@ private:
         lane& on_;
     };
 
-    routed_transfer& whose_;
+    multipath_transfer& whose_;
     std::optional<record> record_;
 };
 
-routed_transfer::routed_transfer(const routed_target& target)
+multipath_transfer::multipath_transfer(const routed_target& target)
     : core_(target.first.core),
       alive_(*core_),
       target_(target),
       begin_([](work_unit& self) noexcept { static_cast<errand&>(self).whose.begin(); }, *this),
       cancel_(
           [](work_unit& self) noexcept {
-              routed_transfer& mine = static_cast<errand&>(self).whose;
+              multipath_transfer& mine = static_cast<errand&>(self).whose;
               mine.cancel();
           },
           *this) {
     if (target_.first.piece_bytes == 0) target_.first.piece_bytes = limits::transfer_piece_bytes;
 }
 
-routed_transfer::~routed_transfer() = default;
+multipath_transfer::~multipath_transfer() = default;
 
-void routed_transfer::get_copy(scatter into) {
+void multipath_transfer::get_copy(scatter into) {
     into_.assign(into.begin(), into.end());
     for (const mutable_bytes& each : into)
         total_ += each.size();
 }
 
-void routed_transfer::put_copy(gather from) {
+void multipath_transfer::put_copy(gather from) {
     is_put_ = true;
     from_.assign(from.begin(), from.end());
     for (const const_bytes& each : from)
         total_ += each.size();
 }
 
-future<void> routed_transfer::launch() noexcept {
-    on_abandon([](void* self) noexcept { static_cast<routed_transfer*>(self)->abandoned(); }, this);
+future<void> multipath_transfer::launch() noexcept {
+    on_abandon([](void* self) noexcept { static_cast<multipath_transfer*>(self)->abandoned(); },
+               this);
     add_reference();  // The future's reference; ours is dropped in release().
     future<void> later(*this);
     deadline_ =
@@ -134,7 +135,7 @@ future<void> routed_transfer::launch() noexcept {
     return later;
 }
 
-bool routed_transfer::abandoned() noexcept {
+bool multipath_transfer::abandoned() noexcept {
     add_reference();  // Until cancel().
     if (context_of(*core_).on_owner()) {
         cancel();
@@ -145,7 +146,7 @@ bool routed_transfer::abandoned() noexcept {
     return false;
 }
 
-void routed_transfer::cancel() noexcept {
+void multipath_transfer::cancel() noexcept {
     if (!begun_) {
         canceled_early_ = true;  // Still being handed over; begin() checks this.
     } else if (!ended_) {
@@ -156,7 +157,7 @@ void routed_transfer::cancel() noexcept {
     drop_reference();
 }
 
-void routed_transfer::begin() noexcept {
+void multipath_transfer::begin() noexcept {
     begun_ = true;
     began_ = context_of(*core_).now();
     busy_ = 1;
@@ -180,7 +181,7 @@ void routed_transfer::begin() noexcept {
 }
 
 /// All paths to the memory, the requested one first.
-void routed_transfer::find_ways() {
+void multipath_transfer::find_ways() {
     const transfer_target& first = target_.first;
     const peer_state* const there = routes_of(*core_).way_to(first.there);
     if (there == nullptr) return;
@@ -198,7 +199,7 @@ void routed_transfer::find_ways() {
 }
 
 /// Opens lanes on as many paths as are to be used at once.
-void routed_transfer::open_ways() {
+void multipath_transfer::open_ways() {
     const std::size_t piece_bytes = target_.first.piece_bytes;
     const std::size_t window = std::clamp<std::size_t>(limits::transfer_window_bytes / piece_bytes,
                                                        2, limits::max_transfer_window);
@@ -217,7 +218,7 @@ void routed_transfer::open_ways() {
 }
 
 /// Gives idle lanes work, while there is any.
-void routed_transfer::wake() noexcept {
+void multipath_transfer::wake() noexcept {
     std::uint64_t left = pieces_left();
     // Round-robin over the paths, so that even few pieces use all of them.
     for (bool more = true; more && left != 0;) {
@@ -234,7 +235,7 @@ void routed_transfer::wake() noexcept {
     }
 }
 
-void routed_transfer::schedule(lane& on) noexcept {
+void multipath_transfer::schedule(lane& on) noexcept {
     if (!transfers_of(*core_).is_closed()) {
         on.busy = true;
         ++ways_[on.way].busy;
@@ -246,12 +247,12 @@ void routed_transfer::schedule(lane& on) noexcept {
     end(was_stopped(*core_));
 }
 
-void routed_transfer::rest(lane& on) noexcept {
+void multipath_transfer::rest(lane& on) noexcept {
     on.busy = on.moving = false;
     --ways_[on.way].busy;
 }
 
-std::uint64_t routed_transfer::pieces_left() const noexcept {
+std::uint64_t multipath_transfer::pieces_left() const noexcept {
     const std::uint64_t bytes = target_.first.piece_bytes;
     const std::uint64_t fresh = total_ - fresh_.offset;
     return again_.size() + fresh / bytes + (fresh % bytes != 0 ? 1 : 0);
@@ -259,7 +260,7 @@ std::uint64_t routed_transfer::pieces_left() const noexcept {
 
 /// Whether one more piece over this path would arrive before the others finish the rest: a slow
 /// path must not delay the end.
-bool routed_transfer::is_worth_it(std::size_t by) const noexcept {
+bool multipath_transfer::is_worth_it(std::size_t by) const noexcept {
     const way& mine = ways_[by];
     const clock::duration so_far = context_of(*core_).now() - began_;
     if (mine.done == 0 || so_far <= clock::duration::zero()) return true;
@@ -276,7 +277,7 @@ bool routed_transfer::is_worth_it(std::size_t by) const noexcept {
 }
 
 /// The next piece: one left by a lost path, else a new one.
-bool routed_transfer::take(piece& next) noexcept {
+bool multipath_transfer::take(piece& next) noexcept {
     if (!again_.empty()) {
         next = again_.back();
         again_.pop_back();
@@ -300,7 +301,7 @@ bool routed_transfer::take(piece& next) noexcept {
 }
 
 /// The local bytes of a piece.
-void routed_transfer::slice(lane& on) const {
+void multipath_transfer::slice(lane& on) const {
     on.into.clear();
     on.from.clear();
     std::size_t within = on.what.within;
@@ -318,7 +319,7 @@ void routed_transfer::slice(lane& on) const {
     }
 }
 
-void routed_transfer::run(lane& on) noexcept {
+void multipath_transfer::run(lane& on) noexcept {
     const way& by = ways_[on.way];
     if (ended_ || by.lost || !is_worth_it(on.way) || !take(on.what)) {
         rest(on);
@@ -340,13 +341,13 @@ void routed_transfer::run(lane& on) noexcept {
     }
 }
 
-std::chrono::nanoseconds routed_transfer::time_left() const noexcept {
+std::chrono::nanoseconds multipath_transfer::time_left() const noexcept {
     if (deadline_ == clock::time_point::max()) return std::chrono::nanoseconds::max();
     return std::max<clock::duration>(deadline_ - context_of(*core_).now(), clock::duration::zero());
 }
 
 /// A piece has ended.
-void routed_transfer::over(lane& on) noexcept {
+void multipath_transfer::over(lane& on) noexcept {
     rest(on);
     const failure& why = on.why();
     if (ended_) {
@@ -375,13 +376,13 @@ void routed_transfer::over(lane& on) noexcept {
     release();
 }
 
-void routed_transfer::lose(way& by) noexcept {
+void multipath_transfer::lose(way& by) noexcept {
     by.lost = true;
     by.owes = is_put_;
 }
 
 /// Other paths repeat what was in flight: getting or putting the same bytes twice is harmless.
-void routed_transfer::go_without(lane& on) noexcept {
+void multipath_transfer::go_without(lane& on) noexcept {
     lose(ways_[on.way]);
     again_.push_back(on.what);  // Reserved: one per lane.
     try {
@@ -397,7 +398,7 @@ void routed_transfer::go_without(lane& on) noexcept {
 /// The transfer is over, but bytes of a put over a lost path may still be queued remotely, and
 /// arrive after the memory is reused. So the peer must drop that path first. True: it was asked to,
 /// and release() will be called again.
-bool routed_transfer::part_from_lost() noexcept {
+bool multipath_transfer::part_from_lost() noexcept {
     const auto owing =
         std::find_if(ways_.begin(), ways_.end(), [](const way& each) { return each.owes; });
     if (owing == ways_.end()) return false;
@@ -435,7 +436,7 @@ bool routed_transfer::part_from_lost() noexcept {
     return false;
 }
 
-void routed_transfer::end(failure why) noexcept {
+void multipath_transfer::end(failure why) noexcept {
     if (ended_) return;
     ended_ = true;
     why_ = std::move(why);
@@ -445,7 +446,7 @@ void routed_transfer::end(failure why) noexcept {
 }
 
 /// Drops one hold; finishes after the last.
-void routed_transfer::release() noexcept {
+void multipath_transfer::release() noexcept {
     if (--busy_ != 0) return;
     if (!ended_ || part_from_lost()) return;
     transfers_of(*core_).let_go();

@@ -1,4 +1,4 @@
-#include "rpc/memory/transfers.hpp"
+#include "rpc/memory/transfer_table.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -54,14 +54,14 @@ std::string_view advice(status what) noexcept {
 
 }  // namespace
 
-void transfers::open(std::span<const std::unique_ptr<port>> ports) {
+void transfer_table::open(std::span<const std::unique_ptr<port>> ports) {
     for (const std::unique_ptr<port>& each : ports)
         ports_.push_back(each.get());
     lists_.resize(ports_.size() + 1);
 }
 
 /// Why it cannot start; null if it can.
-const char* transfers::refuse(const transfer_record& mine, status& what) const noexcept {
+const char* transfer_table::refuse(const transfer_record& mine, status& what) const noexcept {
     what = {errc::invalid};
     if (closed_) {
         what = {errc::closed};
@@ -87,7 +87,7 @@ const char* transfers::refuse(const transfer_record& mine, status& what) const n
     return nullptr;
 }
 
-void transfers::begin(transfer_record& mine) noexcept {
+void transfer_table::begin(transfer_record& mine) noexcept {
     using state = transfer_record::state;
     status what;
     const char* const wrong = refuse(mine, what);
@@ -113,7 +113,7 @@ void transfers::begin(transfer_record& mine) noexcept {
     advance(mine);
 }
 
-void transfers::link(transfer_record& mine, peer_state& there) noexcept {
+void transfer_table::link(transfer_record& mine, peer_state& there) noexcept {
     mine.state_ = transfer_record::state::running;
     mine.peer_ = &there;
     mine.previous_of_peer_ = nullptr;
@@ -122,7 +122,7 @@ void transfers::link(transfer_record& mine, peer_state& there) noexcept {
 }
 
 /// Removes it from every list: no timer, loss or turn finds it afterwards.
-void transfers::unlink(transfer_record& mine) noexcept {
+void transfer_table::unlink(transfer_record& mine) noexcept {
     transfer_record* const next = mine.next_of_peer_;
     transfer_record* const previous = mine.previous_of_peer_;
     if (next != nullptr) next->previous_of_peer_ = previous;
@@ -131,7 +131,7 @@ void transfers::unlink(transfer_record& mine) noexcept {
     mine.timer_.reset();
 }
 
-void transfers::wait(transfer_record& mine, bool for_its_turn) noexcept {
+void transfer_table::wait(transfer_record& mine, bool for_its_turn) noexcept {
     waiting_list& those = list_of(static_cast<std::uint16_t>(mine.there_.port()));
     mine.waiting_ = true;
     mine.its_turn_ = for_its_turn;
@@ -143,7 +143,7 @@ void transfers::wait(transfer_record& mine, bool for_its_turn) noexcept {
     runnable_ += for_its_turn ? 1 : 0;
 }
 
-void transfers::stop_waiting(transfer_record& mine) noexcept {
+void transfer_table::stop_waiting(transfer_record& mine) noexcept {
     if (!std::exchange(mine.waiting_, false)) return;
     waiting_list& those = list_of(static_cast<std::uint16_t>(mine.there_.port()));
     transfer_record* const next = mine.next_waiting_;
@@ -154,7 +154,7 @@ void transfers::stop_waiting(transfer_record& mine) noexcept {
     runnable_ -= mine.its_turn_ ? 1 : 0;
 }
 
-std::size_t transfers::flush(waiting_list& those) noexcept {
+std::size_t transfer_table::flush(waiting_list& those) noexcept {
     // One turn each: transfers that wait again queue behind the current last one.
     std::size_t moved = 0;
     transfer_record* const last = those.last;
@@ -167,7 +167,7 @@ std::size_t transfers::flush(waiting_list& those) noexcept {
     return moved;
 }
 
-void transfers::arm(transfer_record& mine) {
+void transfer_table::arm(transfer_record& mine) {
     mine.timer_.emplace(context_.stream(), [](timer& self) noexcept {
         transfer_record& late = *static_cast<transfer_timer&>(self).transfer;
         transfers_of(*late.core_).end(late, {errc::timed_out});
@@ -177,7 +177,7 @@ void transfers::arm(transfer_record& mine) {
 }
 
 /// Posts what fits. Returns how many pieces completed at once.
-std::size_t transfers::advance(transfer_record& mine) noexcept {
+std::size_t transfer_table::advance(transfer_record& mine) noexcept {
     ++mine.held_;
     std::size_t pieces = 0;
     std::size_t copied = 0;
@@ -206,7 +206,7 @@ std::size_t transfers::advance(transfer_record& mine) noexcept {
     return pieces;
 }
 
-transfers::step transfers::post_piece(transfer_record& mine) noexcept {
+transfer_table::step transfer_table::post_piece(transfer_record& mine) noexcept {
     transfer_piece* const piece = take_piece();
     if (piece == nullptr) {
         end(mine, {errc::no_memory});
@@ -247,7 +247,7 @@ transfers::step transfers::post_piece(transfer_record& mine) noexcept {
 }
 
 /// The next slice of the local list.
-void transfers::fill(transfer_record& mine, transfer_piece& piece) noexcept {
+void transfer_table::fill(transfer_record& mine, transfer_piece& piece) noexcept {
     const auto limit = static_cast<std::size_t>(
         std::min<std::uint64_t>(mine.piece_bytes_, mine.total_ - mine.asked_));
     piece.whose = &mine;
@@ -276,7 +276,7 @@ void transfers::fill(transfer_record& mine, transfer_piece& piece) noexcept {
 }
 
 /// Copies within this process. False: that memory is no longer exposed.
-bool transfers::copy_own(transfer_record& mine, const transfer_piece& piece) noexcept {
+bool transfer_table::copy_own(transfer_record& mine, const transfer_piece& piece) noexcept {
     std::uint64_t at = mine.offset_ + mine.asked_;
     const exposure* const shown =
         own_.find(mine.key_, at, piece.bytes, mine.is_put_ ? access::write : access::read);
@@ -306,7 +306,7 @@ bool transfers::copy_own(transfer_record& mine, const transfer_piece& piece) noe
     return true;
 }
 
-transfer_piece* transfers::take_piece() noexcept {
+transfer_piece* transfer_table::take_piece() noexcept {
     if (free_pieces_ == nullptr) {
         try {
             all_pieces_.push_back(std::make_unique<transfer_piece>());
@@ -318,18 +318,18 @@ transfer_piece* transfers::take_piece() noexcept {
     return std::exchange(free_pieces_, free_pieces_->next);
 }
 
-void transfers::give_back(transfer_piece& piece) noexcept {
+void transfer_table::give_back(transfer_piece& piece) noexcept {
     piece.next = std::exchange(free_pieces_, &piece);
 }
 
-bool transfers::is_at_rest() const noexcept {
+bool transfer_table::is_at_rest() const noexcept {
     std::size_t free = 0;
     for (const transfer_piece* each = free_pieces_; each != nullptr; each = each->next)
         ++free;
     return pending_ == 0 && waiting_ == 0 && runnable_ == 0 && free == all_pieces_.size();
 }
 
-void transfers::arrived(transfer_record& mine, std::size_t bytes) noexcept {
+void transfer_table::arrived(transfer_record& mine, std::size_t bytes) noexcept {
     mine.moved_ += bytes;
     counts_.bytes.add(bytes);
     const engine_context::busy callbacks_run(context_);
@@ -344,7 +344,7 @@ void transfer_piece::on_done(completion& self, status what, std::size_t) noexcep
     transfers_of(*piece.whose->core_).piece_done(piece, what);
 }
 
-void transfers::piece_done(transfer_piece& piece, status what) noexcept {
+void transfer_table::piece_done(transfer_piece& piece, status what) noexcept {
     transfer_record& mine = *piece.whose;
     transfer_piece** at = &mine.pieces_;
     while (*at != &piece)
@@ -369,7 +369,7 @@ void transfers::piece_done(transfer_piece& piece, status what) noexcept {
     let_go(mine);
 }
 
-void transfers::end(transfer_record& mine, status what, std::string_view text) noexcept {
+void transfer_table::end(transfer_record& mine, status what, std::string_view text) noexcept {
     if (mine.state_ != transfer_record::state::running) return;
     ++mine.held_;
     mine.state_ = transfer_record::state::ended;
@@ -393,7 +393,7 @@ void transfers::end(transfer_record& mine, status what, std::string_view text) n
 
 /// The rest ends when the peer has answered. An unresponsive peer is disconnected at the silence
 /// limit, which bounds the wait.
-void transfers::limit_wait(transfer_record& mine) noexcept {
+void transfer_table::limit_wait(transfer_record& mine) noexcept {
     mine.timer_.emplace(context_.stream(), [](timer& self) noexcept {
         transfer_record& stuck = *static_cast<transfer_timer&>(self).transfer;
         transfers_of(*stuck.core_).cut_off(stuck);
@@ -402,11 +402,11 @@ void transfers::limit_wait(transfer_record& mine) noexcept {
     mine.timer_->arm(context_.now() + silence_limit_);
 }
 
-void transfers::cut_off(transfer_record& stuck) noexcept {
+void transfer_table::cut_off(transfer_record& stuck) noexcept {
     ports_[stuck.there_.port()]->close(stuck.there_.id());
 }
 
-void transfers::let_go(transfer_record& mine) noexcept {
+void transfer_table::let_go(transfer_record& mine) noexcept {
     if (--mine.held_ != 0 || mine.at_port_ != 0 || mine.state_ != transfer_record::state::ended)
         return;
     --pending_;
@@ -417,12 +417,12 @@ void transfers::let_go(transfer_record& mine) noexcept {
     context_.look_whether_quiet();
 }
 
-void transfers::let_go() noexcept {
+void transfer_table::let_go() noexcept {
     --pending_;
     context_.look_whether_quiet();
 }
 
-void transfers::cancel(transfer_record& mine) noexcept {
+void transfer_table::cancel(transfer_record& mine) noexcept {
     if (mine.state_ == transfer_record::state::fresh) {
         mine.canceled_early_ = true;  // Still being handed over; begin() checks this.
     } else {
@@ -431,17 +431,17 @@ void transfers::cancel(transfer_record& mine) noexcept {
     mine.release();
 }
 
-void transfers::on_peer_down(peer_state& gone, status why) noexcept {
+void transfer_table::on_peer_down(peer_state& gone, status why) noexcept {
     while (gone.transfers != nullptr)
         end(*gone.transfers, why);
 }
 
-void transfers::close() noexcept {
+void transfer_table::close() noexcept {
     closed_ = true;
     peers_.for_each([this](peer_state& each) { on_peer_down(each, {errc::closed}); });
 }
 
-void transfers::explain(transfer_record& mine, status what, std::string_view text) noexcept {
+void transfer_table::explain(transfer_record& mine, status what, std::string_view text) noexcept {
     if (text.empty()) text = advice(what);
     mine.why = in_words(what, [&] {
         std::string all =
