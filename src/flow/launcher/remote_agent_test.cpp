@@ -59,6 +59,20 @@ protected:
     unique_fd in_, out_;
 };
 
+TEST_F(unread_agent, greets_its_launcher_before_anything_else) {
+    auto agent = start(3600 * 1000);
+    std::string begin(remote_greeting.size(), '\0');
+    std::size_t got = 0;
+    while (got < begin.size()) {
+        const ::ssize_t more = ::read(out_.get(), begin.data() + got, begin.size() - got);
+        ASSERT_GT(more, 0);
+        got += static_cast<std::size_t>(more);
+    }
+    EXPECT_EQ(begin, remote_greeting);
+    in_.reset();
+    agent.join();
+}
+
 TEST_F(unread_agent, ends_when_the_launcher_is_gone) {
     auto agent = start(3600 * 1000);
     in_.reset();
