@@ -1,0 +1,146 @@
+#include <algorithm>
+#include <atomic>
+#include <string>
+
+#include <fmt/format.h>
+
+#include <amalgam/bulk/remote_copy.hpp>
+#include <amalgam/rpc/call_context.hpp>
+
+namespace amalgam {
+namespace detail {
+
+/// What the handlers of a copy_service share; it may be gone before the last of them ends.
+struct copies {
+    explicit copies(const copy_service_options& options) : how(options) {}
+
+    const copy_service_options how;
+    std::atomic<std::size_t> running{0};
+};
+
+}  // namespace detail
+
+namespace {
+
+using detail::copies;
+
+constexpr std::string_view copy_name = "amalgam.bulk.copy";
+using copy_signature = void(bulk from, bulk to);
+
+void check_buffers(std::size_t chunk_bytes, std::size_t depth) {
+    if (chunk_bytes != 0 && depth != 0) return;
+    throw error(errc::invalid,
+                fmt::format("the chunk and depth of a copy are {} and {}, expected at least 1; "
+                            "example: .chunk_bytes = 1 << 20, .depth = 4",
+                            chunk_bytes, depth));
+}
+
+void check_sizes(const bulk& from, const bulk& to) {
+    if (!from || !to) {
+        throw error(errc::invalid,
+                    fmt::format("the {} of a copy is an empty descriptor, expected memory that "
+                                "somebody exposed; see expose()",
+                                from ? "target" : "source"));
+    }
+    if (from.bytes() == to.bytes()) return;
+    throw error(errc::invalid, fmt::format("a copy from {} bytes to {}, expected the same number; "
+                                           "bulk::part() makes a part of either",
+                                           from.bytes(), to.bytes()));
+}
+
+/// One of the copies at once, while it lives.
+class place {
+public:
+    explicit place(copies& all) : all_(all) {
+        if (all_.running.fetch_add(1, std::memory_order_relaxed) < all_.how.max_copies) return;
+        all_.running.fetch_sub(1, std::memory_order_relaxed);
+        throw error(errc::overloaded,
+                    fmt::format("{} copies run here already, which is the most; see "
+                                "copy_service_options::max_copies",
+                                all_.how.max_copies));
+    }
+    ~place() { all_.running.fetch_sub(1, std::memory_order_relaxed); }
+    place(const place&) = delete;
+    place& operator=(const place&) = delete;
+
+private:
+    copies& all_;
+};
+
+/// Each chunk is pushed while the next ones are pulled.
+void move_bytes(const bulk& from, const bulk& to, std::size_t chunk_bytes, std::size_t depth,
+                std::chrono::nanoseconds within) {
+    const auto push = [&](const_bytes chunk, std::uint64_t offset) {
+        to.push(offset, chunk, {.within = within});
+    };
+    from.pull_pipelined(chunk_bytes, depth, push, {.within = within});
+}
+
+void serve(copies& all, const bulk& from, const bulk& to) {
+    check_sizes(from, to);
+    if (!to.from().is_self() && !from.from().is_self()) {
+        throw error(errc::invalid,
+                    "neither memory of the copy is exposed by this engine; ask the owner of one");
+    }
+    const place mine(all);
+    move_bytes(from, to, all.how.chunk_bytes, all.how.depth, std::chrono::nanoseconds::max());
+}
+
+/// Whether the copy may work in another way.
+bool is_worth_another_way(errc why) noexcept {
+    return why == errc::not_found || why == errc::overloaded || why == errc::unreachable ||
+           why == errc::unsupported;
+}
+
+}  // namespace
+
+copy_service::copy_service(engine& where, const copy_service_options& options)
+    : where_(where), copies_(std::make_shared<detail::copies>(options)) {
+    check_buffers(options.chunk_bytes, options.depth);
+    if (options.max_copies == 0) {
+        throw error(errc::invalid,
+                    "copy_service_options::max_copies is 0, expected at least 1; example: 16");
+    }
+    where_.define(detail::library_name{copy_name},
+                  [all = copies_](bulk from, bulk to) { serve(*all, from, to); });
+}
+
+copy_service::~copy_service() {
+    try {
+        where_.undefine(detail::library_name{copy_name});
+    } catch (const std::exception&) {  // Out of memory: the service stays until the engine ends.
+    }
+}
+
+copied_by copy(engine& asks, const bulk& from, const bulk& to, const copy_options& how) {
+    check_sizes(from, to);
+    check_buffers(how.chunk_bytes, how.depth);
+    const clock::time_point begin = asks.now();
+    const auto left = [&] {
+        if (how.within == std::chrono::nanoseconds::max()) return how.within;
+        return std::max(how.within - (asks.now() - begin), std::chrono::nanoseconds::zero());
+    };
+    const auto call = asks.procedure<copy_signature>(copy_name);
+    const auto is_done_by = [&](const peer& owner) {
+        if (!owner || owner.is_self()) return false;
+        const result<void> done = call.on(owner).within(left()).try_call(from, to);
+        const errc why =
+            done.code() == errc::handler_failed ? done.code().handler_code() : done.code().code;
+        if (!done && !is_worth_another_way(why)) throw error(why, std::string(done.sentence()));
+        return done.ok();
+    };
+    const bool is_own = to.from().is_self() || from.from().is_self();
+    if (!is_own && !from.is_inside()) {
+        if (is_done_by(to.from())) return copied_by::target;
+        if (is_done_by(from.from())) return copied_by::source;
+    }
+    move_bytes(from, to, how.chunk_bytes, how.depth, left());
+    return copied_by::here;
+}
+
+future<copied_by> start_copy(engine& asks, const bulk& from, const bulk& to,
+                             const copy_options& how) {
+    return asks.spawn([&asks, from, to, how] { return copy(asks, from, to, how); });
+}
+
+}  // namespace amalgam
