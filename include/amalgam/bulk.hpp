@@ -4,6 +4,7 @@
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/bulk/bulk_cache.hpp>
 #include <amalgam/bulk/expose.hpp>
+#include <amalgam/bulk/memory_kind.hpp>
 #include <amalgam/bulk/remote_copy.hpp>
 #include <amalgam/bulk/segments.hpp>
 #include <amalgam/core/alias.hpp>

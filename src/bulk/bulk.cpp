@@ -15,6 +15,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "bulk/bulk_source.hpp"
+#include "bulk/served_memory.hpp"
 
 // Pull and push.
 
@@ -156,6 +157,8 @@ future<void> bulk::start_pull(std::uint64_t offset, const segments& into,
         }
         return detail::over_already(detail::told(how.on_progress, bytes));
     }
+    if (source_->what == bulk_source::kind::served)
+        return detail::start_served_pull(source_, offset_ + offset, into.list(), how);
     const auto target = detail::target_of(*source_, offset_ + offset, how);
     if (!target) return detail::over_already(target.why());
     return detail::start(source_, *target, how, [&](auto& one) { one.get_copy(into.list()); });
@@ -166,6 +169,8 @@ future<void> bulk::start_push(std::uint64_t offset, const const_segments& from,
     const std::uint64_t bytes = from.bytes();
     failure why = detail::refusal("push", *this, access::write, offset, bytes);
     if (!why.what.ok() || bytes == 0) return detail::over_already(std::move(why));
+    if (source_->what == bulk_source::kind::served)
+        return detail::start_served_push(source_, offset_ + offset, from.list(), how);
     const auto target = detail::target_of(*source_, offset_ + offset, how);
     if (!target) return detail::over_already(target.why());
     return detail::start(source_, *target, how, [&](auto& one) { one.put_copy(from.list()); });

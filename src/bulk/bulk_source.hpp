@@ -58,6 +58,7 @@ struct bulk_source {
         own,     ///< Memory of this process.
         far,     ///< Memory of another process, or of this one, received back from there.
         inside,  ///< The descriptor carries its bytes.
+        served,  ///< Memory that its owner moves by calls: see served_memory.hpp.
     };
 
     kind what = kind::far;

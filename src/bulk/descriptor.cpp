@@ -136,18 +136,21 @@ bulk_image bulk::to_send(const detail::origin* between) const {
         detail::copy_range(source_->memory->segments(), offset_, image.content);
         return image;
     }
-    image.kind = bulk_kind::elsewhere;
+    const bool served = source_->what == bulk_source::kind::served;
+    const bool at_home = own || (served && source_->core != nullptr &&
+                                 source_->home.incarnation == detail::home_of(*source_->core));
+    image.kind = served ? bulk_kind::served : bulk_kind::elsewhere;
     image.offset = offset_;
     image.home = source_->home;
     image.ways = source_->all_ways();
-    if (own && between != nullptr && between->here == source_->core && between->there &&
+    if (at_home && between != nullptr && between->here == source_->core && between->there &&
         !between->there.is_self()) {
         image.direct = static_cast<std::uint16_t>(between->there.port());
     }
-    const bool back_home = !own && between != nullptr && between->there == source_->sender;
+    const bool back_home = !at_home && between != nullptr && between->there == source_->sender;
     const bool can_be_found = std::any_of(image.ways.begin(), image.ways.end(),
                                           [](const auto& way) { return !way.address.empty(); });
-    if (!own && !back_home && !can_be_found) {
+    if (!at_home && !back_home && !can_be_found) {
         throw error(
             errc::invalid,
             "the descriptor cannot be forwarded, as the engine that exposed the memory does not "
@@ -178,7 +181,8 @@ const char* bulk::receive(detail::received_bulk& image, const detail::origin* be
         into = bulk(std::move(source), 0, bytes);
         return nullptr;
     }
-    if (image.kind != bulk_kind::elsewhere) return "a bulk descriptor is of an unknown kind";
+    if (!detail::has_paths(image.kind)) return "a bulk descriptor is of an unknown kind";
+    if (image.kind == bulk_kind::served) source->what = bulk_source::kind::served;
     const std::uint64_t all = image.home.bytes;
     if (image.offset > all || image.bytes > all - image.offset) {
         return "a bulk descriptor's range exceeds its memory";

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/bulk/remote_copy.hpp>
-#include <amalgam/rpc/call_context.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 
 namespace amalgam {
 namespace detail {
@@ -101,8 +101,10 @@ copy_service::copy_service(engine& where, const copy_service_options& options)
         throw error(errc::invalid,
                     "copy_service_options::max_copies is 0, expected at least 1; example: 16");
     }
-    where_.define(detail::library_name{copy_name},
-                  [all = copies_](bulk from, bulk to) { serve(*all, from, to); });
+    detail::define_first(where.core(), copy_name, "a copy_service", [&] {
+        where.define(detail::library_name{copy_name},
+                     [all = copies_](bulk from, bulk to) { serve(*all, from, to); });
+    });
 }
 
 copy_service::~copy_service() {

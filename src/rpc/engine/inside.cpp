@@ -41,6 +41,9 @@ bool knows_routes(const engine_core& core) noexcept {
 clock::time_point now_of(const engine_core& core) noexcept {
     return core.now();
 }
+pool& pool_of(engine_core& core) {
+    return core.streams().find({});
+}
 void check_may_wait(const engine_core& core) {
     core.check_may_wait();
 }

@@ -23,8 +23,13 @@ struct bulk_way {
 enum class bulk_kind : std::uint8_t {
     nothing = 0x10,  ///< Version 1 in the upper four bits.
     inside = 0x11,   ///< The bytes are included.
-    elsewhere = 0x12
+    elsewhere = 0x12,
+    served = 0x13  ///< Elsewhere, and moved by calls.
 };
+
+constexpr bool has_paths(bulk_kind kind) noexcept {
+    return kind == bulk_kind::elsewhere || kind == bulk_kind::served;
+}
 
 /// Wire form of an outgoing descriptor. Borrows from the bulk. See docs/wire/bulk.md.
 struct bulk_image {
@@ -66,7 +71,7 @@ struct codec<bulk> {
         a.scalar(image.direct);
         a.scalar(std::uint16_t{0});
         if (image.kind == detail::bulk_kind::inside) a(image.content);
-        if (image.kind != detail::bulk_kind::elsewhere) return;
+        if (!detail::has_paths(image.kind)) return;
         a(image.bytes, image.offset, image.home.bytes, image.home.secret, image.home.incarnation,
           image.loan);
         for (const detail::bulk_way& each : image.ways)
@@ -82,7 +87,7 @@ struct codec<bulk> {
         image.direct = a.template scalar<std::uint16_t>();
         if (a.template scalar<std::uint16_t>() != 0) a.fail("a reserved field is nonzero");
         if (image.kind == detail::bulk_kind::inside) a(image.content);
-        if (image.kind == detail::bulk_kind::elsewhere) {
+        if (detail::has_paths(image.kind)) {
             a(image.bytes, image.offset, image.home.bytes, image.home.secret,
               image.home.incarnation, image.loan);
             if (ways > detail::bulk_image::max_ways)

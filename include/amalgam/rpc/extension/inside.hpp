@@ -11,6 +11,7 @@
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/rpc/peer.hpp>
+#include <amalgam/tasks/pool.hpp>
 
 /// Access to an engine's internals for layers above. Any thread.
 namespace amalgam::detail {
@@ -33,6 +34,8 @@ result<peer> find_peer(engine_core& core, std::string_view address);
 bool knows_routes(const engine_core& core) noexcept;
 /// The clock used for its deadlines.
 clock::time_point now_of(const engine_core& core) noexcept;
+/// Where its handlers run by default.
+pool& pool_of(engine_core& core);
 /// Throws error{invalid} where the caller would wait forever.
 void check_may_wait(const engine_core& core);
 /// As engine::intern(): the procedure as callers name it.
