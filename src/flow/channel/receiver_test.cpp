@@ -128,6 +128,32 @@ TEST_F(receiver_of_batches, restores_each_senders_order_however_batches_overtake
     }
 }
 
+// Of a loop's way back: nobody waits until a batch was consumed.
+TEST_F(receiver_of_batches, copied_batches_count_for_the_sender_they_came_from) {
+    receiver tested(2, {.window_bytes = window}, true);
+    const auto deliver = [&](std::size_t sender, std::uint64_t number, std::string text) {
+        receiver::consumed so_far;
+        tested.deliver(sender, number, {std::as_bytes(std::span(text)), 1}, so_far);
+        return so_far.items;
+    };
+    EXPECT_EQ(deliver(1, 0, "b0"), 1u);
+    EXPECT_EQ(deliver(1, 1, "b1"), 2u);
+    EXPECT_EQ(deliver(0, 0, "a0"), 1u);
+    std::vector<std::string> got;
+    std::vector<ult> tasks;
+    tasks.push_back(spawn(stream_, [&] { tested.finish(0, 1, 1); }));
+    tasks.push_back(spawn(stream_, [&] { tested.finish(1, 2, 2); }));
+    tasks.push_back(spawn(stream_, [&] {
+        channel_in::batch each;
+        while (tested.next(each))
+            got.emplace_back(reinterpret_cast<const char*>(each.bytes.data()), each.bytes.size());
+    }));
+    run();
+    EXPECT_EQ(got, (std::vector<std::string>{"b0", "b1", "a0"}));
+    for (ult& each : tasks)
+        each.join();
+}
+
 TEST_F(receiver_of_batches, a_batch_is_lent_until_it_was_consumed) {
     deliver(0, 0, "kept");
     run();
