@@ -155,7 +155,7 @@ private:
         one.on = std::make_unique<engine>(net_.port(its_name));
         directory_options options;
         options.ring.seed = hosts_.size();
-        if (way_ == search_way::broadcast) {  // Without any addresses.
+        if (way_ == search_way::by_broadcast) {  // Without any addresses.
             options.ring.medium = net_.broadcast(its_name);
         } else if (hosts_.size() > 1) {
             options.ring.others = {"loop://host0"};
@@ -195,7 +195,7 @@ private:
 };
 
 const char* name_of(search_way way) {
-    return way == search_way::tree ? "tree" : "broadcast";
+    return way == search_way::by_tree ? "tree" : "broadcast";
 }
 
 /// Measures and prints all; returns the panels to draw.
@@ -273,9 +273,9 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "usage: %s OUT.svg [tree|broadcast] [HOSTS...]\n", argv[0]);
         return 2;
     }
-    std::vector<search_way> ways{search_way::tree, search_way::broadcast};
+    std::vector<search_way> ways{search_way::by_tree, search_way::by_broadcast};
     int next = 2;
-    for (const search_way each : {search_way::tree, search_way::broadcast}) {
+    for (const search_way each : {search_way::by_tree, search_way::by_broadcast}) {
         if (next == argc || std::string(argv[next]) != name_of(each)) continue;
         ways = {each};
         ++next;

@@ -238,6 +238,27 @@ TEST(tool_perf_misuse, a_transport_within_one_process_is_refused_with_the_reason
     EXPECT_TRUE(has(got.output, "two")) << got.output;
 }
 
+TEST(tool_addresses, that_no_process_can_have_are_refused_as_a_wrong_command_line) {
+    for (const char* command : {"ping", "find --at", "directory", "directory --join"}) {
+        for (const char* address : {"nonsense", "loop://other"}) {
+            const auto got = amalgam_tool(std::string(command) + ' ' + address);
+            EXPECT_EQ(got.code, 2) << command << ' ' << address << ": " << got.output;
+            EXPECT_TRUE(has(got.output, "example: ")) << got.output;
+        }
+    }
+    EXPECT_EQ(amalgam_tool("ping tcp://127.0.0.1").code, 2);
+}
+
+TEST(tool_seconds, that_are_not_a_number_are_refused) {
+    for (const char* command : {"directory --silence", "perf message-latency --seconds"}) {
+        for (const char* seconds : {"nan", "-1", "soon"}) {
+            const auto got = amalgam_tool(std::string(command) + ' ' + seconds);
+            EXPECT_EQ(got.code, 2) << got.output;
+            EXPECT_TRUE(has(got.output, "is not a number of seconds from ")) << got.output;
+        }
+    }
+}
+
 TEST(tool_perf_vs, a_missing_library_is_one_line_and_the_rest_goes_on) {
     const auto got =
         amalgam_tool("perf all --vs nosuch --seconds 0.02 --uri shm:// --uri tcp://127.0.0.1:0");

@@ -3,8 +3,10 @@
 #include <string>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <amalgam/core/status.hpp>
+#include <amalgam/core/uri.hpp>
 
 namespace amalgam::tool {
 
@@ -28,6 +30,28 @@ auto of_argument(const std::string& name, Work work) {
         if (why.code() != errc::invalid && why.code() != errc::too_large) throw;
         throw CLI::ValidationError(name, why.what());
     }
+}
+
+/// Checks an option that is a number of seconds in this range; refuses nan.
+inline CLI::Validator seconds(double least, double most) {
+    return CLI::Validator(
+        [=](const std::string& text) {
+            double given = 0;
+            const bool good =
+                CLI::detail::lexical_cast(text, given) && given >= least && given <= most;
+            return good ? std::string()
+                        : fmt::format("\"{}\" is not a number of seconds from {} to {}", text,
+                                      least, most);
+        },
+        fmt::format("SECONDS in [{} - {}]", least, most));
+}
+
+/// Checks an argument that is the address of another process.
+inline std::string refusal_of_address(const std::string& text) {
+    const result<uri> parsed = parse_uri(text);
+    if (!parsed) return std::string(parsed.sentence());
+    if (parsed->scheme != "loop") return {};
+    return fmt::format("\"{}\" stays within one process; example: shm://server", text);
 }
 
 /// Thrown by a sub-command that has already printed its message.

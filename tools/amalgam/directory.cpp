@@ -96,7 +96,7 @@ void serve(const server_options& options) {
 
     const std::unique_ptr<engine> on = open_engine(options);
     ring_options ring{.others = options.join};
-    if (options.by_tree) ring.search = search_way::tree;
+    if (options.by_tree) ring.search = search_way::by_tree;
     if (!options.broadcast.empty()) ring.medium = open_broadcast(options.broadcast);
     directory_options how{
         .ring = ring,
@@ -130,14 +130,18 @@ void add_directory(CLI::App& app) {
     auto* command =
         app.add_subcommand("directory",
                            "Run this host's directory until Ctrl-C; contexts find it "
-                           "automatically, and restart it with the same options if it is lost");
-    command->footer(
-        "AMALGAM_SECRET_FILE names a file with a secret that contexts and other directories must "
-        "share; example: amalgam directory shm://amalgam-directory tcp://127.0.0.1:7100");
-    command->add_option("uri", options->uris, "URIs to listen on")->capture_default_str();
-    command->add_option("--join", options->join,
-                        "Address of another directory, whose resources can be found from here, as "
-                        "can those of all directories it knows; may be repeated");
+                           "automatically, and restart it with the same options if it is lost. "
+                           "AMALGAM_SECRET_FILE names a file with a secret that contexts and other "
+                           "directories must share");
+    command->footer("example: amalgam directory shm://amalgam-directory tcp://127.0.0.1:7100");
+    command->add_option("uri", options->uris, "URIs to listen on")
+        ->check(CLI::Validator(&refusal_of_address, ""))
+        ->capture_default_str();
+    command
+        ->add_option("--join", options->join,
+                     "Address of another directory, whose resources can be found from here, as "
+                     "can those of all directories it knows; may be repeated")
+        ->check(CLI::Validator(&refusal_of_address, ""));
     command->add_option(
         "--broadcast", options->broadcast,
         "Find and query other directories by UDP: a network's broadcast address, or a multicast "
@@ -158,7 +162,7 @@ void add_directory(CLI::App& app) {
         ->add_option(
             "--silence", options->silence_s,
             "Seconds after which a process that does not answer is considered gone; 0: never")
-        ->check(CLI::Range(0.0, 86400.0))
+        ->check(seconds(0, 86400))
         ->capture_default_str();
     command->callback([options] { serve(*options); });
 }

@@ -64,8 +64,10 @@ void add_find(CLI::App& app) {
     command->add_option(
         "attribute", options->attributes,
         "NAME=VALUE: resources must have it; NAME: show its value. Without any: all resources");
-    command->add_option("--at", options->at,
-                        "The directory's address; default: AMALGAM_DIRECTORY, or this host's own");
+    command
+        ->add_option("--at", options->at,
+                     "The directory's address; default: AMALGAM_DIRECTORY, or this host's own")
+        ->check(CLI::Validator(&refusal_of_address, ""));
     command->add_option("--most", options->most, "Maximum number of resources to list")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();

@@ -215,7 +215,7 @@ void add_perf(CLI::App& app) {
     command->add_option("--depth", options->asked.depth, "Operations in flight")
         ->check(CLI::Range(1, 4096));
     command->add_option("--seconds", options->asked.seconds, "Duration of each measurement")
-        ->check(CLI::Range(0.01, 3600.0))
+        ->check(seconds(0.01, 3600))
         ->capture_default_str();
     command->add_flag("--json", options->json, "Print one JSON object per line");
     command->callback([options] { perf_command(*options); });

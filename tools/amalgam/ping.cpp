@@ -28,7 +28,7 @@ struct ping_options {
 void ping(const ping_options& options) {
     std::vector<std::string> ports;
     for (const std::string& each : options.uris) {
-        const std::string one = client_uri(of_argument("uri", [&] { return uri::parse(each); }));
+        const std::string one = client_uri(uri::parse(each));
         if (std::find(ports.begin(), ports.end(), one) == ports.end()) ports.push_back(one);
     }
     engine client(ports, {.name = "ping"});
@@ -37,7 +37,9 @@ void ping(const ping_options& options) {
 
     double best = 0, worst = 0, sum = 0;
     unsigned answered = 0;
-    peer target = several ? client.lookup(options.uris) : client.lookup(options.uris.front());
+    peer target = of_argument("uri", [&] {
+        return several ? client.lookup(options.uris) : client.lookup(options.uris.front());
+    });
     std::string name = target.address();
     if (several) fmt::print("{}\n", target.explain());
     for (unsigned i = 0; i < options.count; ++i) {
@@ -84,6 +86,7 @@ void add_ping(CLI::App& app) {
         ->add_option("uri", options->uris,
                      "The engine's address; given several, as listed by engine::addresses(), also "
                      "reports which is used and why")
+        ->check(CLI::Validator(&refusal_of_address, ""))
         ->required();
     command->add_option("--count", options->count, "Number of calls")
         ->check(CLI::Range(1, 1000000))

@@ -31,20 +31,6 @@ std::chrono::milliseconds milliseconds(double seconds) {
     return std::chrono::milliseconds(static_cast<long>(seconds * 1000));
 }
 
-/// Seconds in this range; nan is rejected.
-CLI::Validator seconds(double least, double most) {
-    return CLI::Validator(
-        [=](const std::string& text) {
-            double given = 0;
-            const bool good =
-                CLI::detail::lexical_cast(text, given) && given >= least && given <= most;
-            return good ? std::string()
-                        : fmt::format("\"{}\" is not a number of seconds from {} to {}", text,
-                                      least, most);
-        },
-        fmt::format("SECONDS in [{} - {}]", least, most));
-}
-
 int launch_all(const run_options& options) {
     launch_options launched;
     launched.config = load_flow_config(options.config).value();

@@ -32,8 +32,9 @@ struct directory_limits {
 
 /// How a server queries all others.
 enum class search_way : std::uint8_t {
-    broadcast,  ///< Over the broadcast medium; by call trees without one, or if that finds nothing.
-    tree        ///< By trees of calls.
+    by_broadcast,  ///< Over the broadcast medium; by call trees without one, or if that finds
+                   ///< nothing.
+    by_tree        ///< By trees of calls.
 };
 
 /// How directory servers find and query each other. The defaults suit most networks; use the same
@@ -44,7 +45,7 @@ struct ring_options {
     /// Medium over which servers discover and query each other. Each server needs its own; see
     /// open_broadcast(). Null: only `others` are found.
     std::shared_ptr<broadcast_medium> medium{};
-    search_way search = search_way::broadcast;
+    search_way search = search_way::by_broadcast;
     /// A broadcast query without a match in this time is repeated by call trees: only that can
     /// prove there is none.
     std::chrono::milliseconds broadcast_wait{5};

@@ -79,7 +79,7 @@ void broadcast_queries::answered(std::uint64_t number, first_answer answer) {
 
 bool broadcast_queries::may_ask() {
     const ring_options& options = runtime_.options;
-    if (!options.medium || options.search == search_way::tree || view_.size() == 1) return false;
+    if (!options.medium || options.search == search_way::by_tree || view_.size() == 1) return false;
     const std::lock_guard one(lock_);
     return runtime_.now() >= rests_until_;
 }

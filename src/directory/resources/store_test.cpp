@@ -144,6 +144,26 @@ TEST(resource_store, a_context_takes_its_resources_with_it) {
     EXPECT_EQ(store.size(), 0u);
 }
 
+TEST(resource_store, a_find_stops_after_as_many_looks_as_it_has_and_says_so) {
+    resource_store store;
+    store.own_range(0);
+    for (int i = 0; i < 10; ++i)
+        store.add(resource_id::none, attribute_list{{"n", "1"}, {"m", i == 9 ? "1" : "0"}});
+    for (int i = 0; i < 20; ++i)
+        store.add(resource_id::none, attribute_list{{"m", "1"}});
+    const attribute_list last{{"n", "1"}, {"m", "1"}};
+    std::size_t looks = 9;
+    EXPECT_EQ(store.find_first(last, looks).id, resource_id::none);
+    EXPECT_EQ(looks, 0u) << "there may be more";
+    looks = 30;
+    EXPECT_NE(store.find_first(last, looks).id, resource_id::none);
+    EXPECT_EQ(looks, 20u);
+    looks = 10;
+    EXPECT_EQ(store.find_first(attribute_list{{"n", "1"}, {"m", "2"}}, looks).id,
+              resource_id::none);
+    EXPECT_GE(looks, 1u) << "all of them were looked at";
+}
+
 TEST(store_search, finds_what_is_there_from_its_start_to_its_end_once) {
     resource_store store;
     store.own_range(1);

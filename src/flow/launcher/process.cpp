@@ -91,7 +91,7 @@ result<std::string> find_program(const std::string& name) {
         }
     }
     return {errc::not_found,
-            fmt::format("the program \"{}\" cannot be run ({}), expected one that exists; "
+            fmt::format("the program \"{}\" cannot be run ({}), expected an executable file; "
                         "example: amalgam run -c config.json -- ./wordcount text.txt",
                         name, std::strerror(why))};
 }

@@ -57,13 +57,11 @@ void check(const run_options& options) {
     expect("queue_items", options.queue_items, detail::most_queue_items, usual.queue_items);
     expect("batch_bytes", options.batch_bytes, four_gib - 1, usual.batch_bytes);
     expect("window_bytes", options.window_bytes, four_gib << 10, usual.window_bytes);
-    // 0: automatic.
-    const auto expect_threads = [&](const std::string& what, unsigned is) {
-        if (is != 0) expect(what.c_str(), is, flow_config::max_threads, 2);
-    };
-    expect_threads("threads", options.threads);
+    if (options.threads != 0)  // 0: automatic.
+        expect("threads", options.threads, flow_config::max_threads, 2);
     for (const auto& [name, pool] : options.pools)
-        expect_threads(fmt::format("pools[\"{}\"].threads", detail::printable(name)), pool.threads);
+        expect(fmt::format("pools[\"{}\"].threads", detail::printable(name)).c_str(), pool.threads,
+               flow_config::max_threads, 2);
     if (options.silence_limit.count() < 0)
         throw error(errc::invalid, fmt::format("run_options::silence_limit is {} ms, expected 0 or "
                                                "more; example: 5000",

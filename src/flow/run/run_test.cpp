@@ -290,6 +290,7 @@ TEST(run, options_that_cannot_be_are_refused_by_name) {
         {"window_bytes is 0", {.window_bytes = 0}},
         {"threads is 1025, expected a number from 1 to 1024", {.threads = 1025}},
         {"pools[\"disk\"].threads is 4294967295", {.pools = {{"disk", {.threads = ~0u}}}}},
+        {"pools[\"disk\"].threads is 0", {.pools = {{"disk", {.threads = 0}}}}},
         {"silence_limit is -1 ms", {.silence_limit = std::chrono::milliseconds(-1)}},
     };
     for (const auto& [sentence, options] : wrong) {

@@ -158,7 +158,10 @@ bool is_image_name(std::string_view text) noexcept {
 
 code_image build_image(const image_source& from) {
     if (!files::exists(from.path))
-        throw error(errc::not_found, fmt::format("there is no file {}", from.path));
+        throw error(errc::not_found,
+                    fmt::format("there is no file {}, expected a source of C or C++; "
+                                "example: amalgam inject build codec.cpp",
+                                from.path));
     if (!std::has_single_bit(from.payload_alignment) ||
         from.payload_alignment > detail::limits::max_payload_alignment)
         throw error(

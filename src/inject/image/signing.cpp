@@ -105,8 +105,11 @@ void signing_key::save(const std::string& path) const {
         file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
     ::sodium_memzero(text.data(), text.size());
     if (!written)
-        throw error(errc::denied,
-                    fmt::format("the key {} cannot be written: {}", path, std::strerror(errno)));
+        throw error(
+            errc::denied,
+            fmt::format("the key {} cannot be written ({}), expected a name that is free in a "
+                        "folder that is there",
+                        path, std::strerror(errno)));
 }
 
 signer_key signing_key::signer() const noexcept {

@@ -80,6 +80,8 @@ public:
     /// its streams.
     void destroy() noexcept;
     std::size_t progress(std::size_t most);
+    /// Throws error{invalid} if it has a thread of its own.
+    void check_driven_by_caller(std::string_view asked) const;
     /// The configuration now in use.
     engine_config configuration();
     peer_listeners& listeners() noexcept { return *listeners_; }

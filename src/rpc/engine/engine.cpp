@@ -171,6 +171,7 @@ std::size_t engine::progress(std::size_t most) {
     return core_->progress(most);
 }
 int engine::wait_handle() const {
+    core_->check_driven_by_caller("wait_handle()");
     return core_->stream().wait_handle();
 }
 std::optional<clock::time_point> engine::next_timer() const noexcept {

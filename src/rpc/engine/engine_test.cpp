@@ -59,6 +59,11 @@ TEST(engine, an_address_of_a_transport_it_has_no_port_for_is_unsupported) {
     EXPECT_EQ(other.code(), errc::unsupported);
     EXPECT_NE(std::string(other.what()).find("speaks tcp, only loop"), std::string::npos);
     EXPECT_EQ(error_of([&] { two.client.lookup("no address"); }).code(), errc::invalid);
+    engine of_two({"shm://", "loop://of_two"});
+    const error third = error_of([&] { of_two.lookup("tcp://127.0.0.1:1"); });
+    EXPECT_STREQ(third.what(),
+                 "no port of this engine speaks tcp, only shm, loop: give the engine another URI; "
+                 "example: engine{{\"shm://\", \"tcp://\"}}");
 }
 
 TEST(engine, serves_and_calls_over_several_ports_at_once) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <thread>
 
+#include <fmt/format.h>
 #include <poll.h>
 
 #include <amalgam/tasks/ult.hpp>
@@ -22,12 +23,16 @@ engine_core::loop_turn::~loop_turn() {
     core_.looping_.store(false, std::memory_order_release);
 }
 
+void engine_core::check_driven_by_caller(std::string_view asked) const {
+    if (streams_.driven_by_caller()) return;
+    throw error(errc::invalid,
+                fmt::format("this engine makes progress by itself: {} is only for engines created "
+                            "with engine_options{{.progress = {{.by = progress_by::caller}}}}",
+                            asked));
+}
+
 std::size_t engine_core::progress(std::size_t most) {
-    if (!streams_.driven_by_caller()) {
-        throw error(errc::invalid,
-                    "this engine makes progress by itself: progress() is only for engines created "
-                    "with engine_options{.progress = {.by = progress_by::caller}}");
-    }
+    check_driven_by_caller("progress()");
     if (forked_.load(std::memory_order_relaxed)) check_runs();
     if (execution_stream::current() == &stream()) {
         throw error(errc::invalid,

@@ -24,8 +24,8 @@ result<peer> peer_addresses::find(const std::string& address, std::string_view t
     }
     return {errc::unsupported,
             fmt::format("no port of this engine speaks {0}, only {1}: give the engine another URI; "
-                        "example: engine{{{{\"{1}://\", \"{0}://\"}}}}",
-                        transport, have)};
+                        "example: engine{{{{\"{2}://\", \"{0}://\"}}}}",
+                        transport, have, ports_.front()->can().transport)};
 }
 
 result<peer> peer_addresses::find(const std::string& address) {

@@ -286,13 +286,15 @@ TEST_F(left_behind, a_ult_that_destroys_its_own_pool_ends_as_it_likes) {
     execution_stream stream(std::make_unique<basic_scheduler>(std::vector<pool*>{where.get()}),
                             {.driven = true});
     bool returned = false;
-    ult last = spawn(*where, [&] {
+    const auto body = [&] {
         where.reset();
         returned = true;
-    });
+    };
+    ult last = spawn(*where, body, {.name = "last"});
     stream.run_ready();
     last.join();
     EXPECT_TRUE(returned);
+    EXPECT_EQ(told("ults=1 names=\"last\""), 1u) << all_told();
     EXPECT_EQ(told("error: a pool was destroyed while a stream served it"), 1u) << all_told();
 }
 

@@ -227,10 +227,11 @@ measurement bandwidth(const request& asked, std::string_view name, memory_kind k
     const auto key = remote_key::decode(wire);
 
     auto at = open_port(asked.uri);
-    const peer_id target = at->lookup(address).value();
     std::vector<std::unique_ptr<transfer>> transfers;
     for (std::size_t i = 0; i < asked.depth; ++i)
         transfers.push_back(std::make_unique<transfer>(*at, kind, asked.size_bytes));
+    // Last: to fill that memory may take longer than a connection waits for its peer.
+    const peer_id target = at->lookup(address).value();
     const auto finish = [&](transfer& one) {
         poll_until(
             *at, [&] { return !one.op.busy; }, name);
