@@ -286,16 +286,28 @@ TEST_F(left_behind, a_ult_that_destroys_its_own_pool_ends_as_it_likes) {
     execution_stream stream(std::make_unique<basic_scheduler>(std::vector<pool*>{where.get()}),
                             {.driven = true});
     bool returned = false;
-    const auto body = [&] {
+    ult last = spawn(*where, [&] {
         where.reset();
         returned = true;
-    };
-    ult last = spawn(*where, body, {.name = "last"});
+    });
     stream.run_ready();
     last.join();
     EXPECT_TRUE(returned);
-    EXPECT_EQ(told("ults=1 names=\"last\""), 1u) << all_told();
     EXPECT_EQ(told("error: a pool was destroyed while a stream served it"), 1u) << all_told();
+}
+
+TEST_F(left_behind, a_ult_that_destroys_its_own_pool_counts_with_those_it_leaves) {
+    auto where = std::make_unique<shared_fifo_pool>();
+    execution_stream stream(std::make_unique<basic_scheduler>(std::vector<pool*>{where.get()}),
+                            {.driven = true});
+    event never;
+    ult other = spawn(*where, [&] { never.wait(); }, {.name = "other"});
+    stream.run_ready();
+    ult last = spawn(*where, [&] { where.reset(); }, {.name = "last"});
+    stream.run_ready();
+    last.join();
+    EXPECT_THROW(other.join(), error);
+    EXPECT_EQ(told("ults=2"), 1u) << all_told();
 }
 
 TEST_F(left_behind, a_ult_that_destroys_its_own_pool_is_canceled_when_it_waits) {
