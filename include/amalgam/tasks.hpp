@@ -31,6 +31,8 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 #include <amalgam/tasks/ult_options.hpp>
+#include <amalgam/tasks/ult_ref.hpp>
+#include <amalgam/tasks/ult_state.hpp>
 #include <amalgam/tasks/watchdog.hpp>
 #include <amalgam/tasks/work_stealing_team.hpp>
 #include <amalgam/tasks/work_unit.hpp>

@@ -6,17 +6,9 @@
 
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/tasks/pool.hpp>
+#include <amalgam/tasks/ult_state.hpp>
 
 namespace amalgam {
-
-enum class ult_state : std::uint8_t {
-    ready,    ///< In a pool, or about to be.
-    running,  ///< On a stream right now.
-    parked    ///< Waiting to be unparked.
-};
-
-/// For example "parked"; as printed by print_ults().
-const char* name(ult_state state) noexcept;
 
 /// One call on a ULT's stack.
 struct ult_frame {

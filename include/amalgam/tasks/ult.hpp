@@ -8,6 +8,7 @@
 #include <amalgam/tasks/extension/deadline.hpp>
 #include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/ult_options.hpp>
+#include <amalgam/tasks/ult_ref.hpp>
 
 namespace amalgam {
 
@@ -96,6 +97,33 @@ public:
     /// destructors of ult_local values at the ULT's end. The request then stays for a later wait.
     /// In any other destructor a wait may throw, so a destructor of yours that waits must catch it.
     void cancel();
+
+    /// Joins it if it has ended, and rethrows as join(). False: it has not.
+    bool try_join();
+    /// Joins it, unless `deadline` passes first: false. Uses the clock of the caller's stream.
+    /// Unlike join(), it can be canceled.
+    bool join_until(std::chrono::steady_clock::time_point deadline);
+    template <typename Rep, typename Period>
+    bool join_for(std::chrono::duration<Rep, Period> time) {
+        return join_until(detail::deadline_after(time));
+    }
+    /// Waits for the end as join() does, but keeps the handle; an escaped exception stays in it.
+    void wait();
+
+    /// Its number, unique in the process and never 0. Throws std::bad_alloc on first use.
+    std::uint64_t id() const;
+    /// What it is doing; another thread may have changed that by now. `ended` for an empty handle.
+    /// Cost: a system call once it has begun, until it has ended.
+    ult_state state() const noexcept;
+    /// Names it for others; the name outlives it. Throws std::bad_alloc on first use.
+    ult_ref ref() const;
+    /// Ends its this_task::suspend(). False: it is not suspended; its next suspend() then returns
+    /// at once. Has no effect once it has ended. Throws std::bad_alloc on first use.
+    bool resume();
+    /// The pool it belongs to; null once it has ended.
+    pool* home() const noexcept;
+    /// Usable bytes of its stack; 0 for an empty handle.
+    std::size_t stack_bytes() const noexcept;
 
 private:
     friend bool this_task::yield_to(ult& next);

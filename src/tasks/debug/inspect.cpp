@@ -35,6 +35,10 @@ const char* name(ult_state state) noexcept {
             return "running";
         case ult_state::parked:
             return "parked";
+        case ult_state::created:
+            return "created";
+        case ult_state::ended:
+            return "ended";
     }
     return "unknown";
 }

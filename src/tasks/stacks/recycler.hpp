@@ -82,8 +82,9 @@ public:
     }
 
 private:
-    void refill(depot& from) noexcept;
-    void shelve(depot& to) noexcept;
+    // Rare, and inlined they would make their callers save more registers.
+    [[gnu::noinline]] void refill(depot& from) noexcept;
+    [[gnu::noinline]] void shelve(depot& to) noexcept;
 
     free_list newest_;
     free_list full_;  // or empty

@@ -13,6 +13,7 @@
 
 #include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/left_behind.hpp"
+#include "tasks/ult/record.hpp"
 #include "tasks/ult/registry.hpp"
 #include "tasks/ult/thread_store.hpp"
 
@@ -44,7 +45,7 @@ constinit depot ult_core::stack_depot(release_ult);
 ult_core::ult_core(stack_memory memory, std::size_t stack_bytes) noexcept
     : work_unit(&ult_core::run_unit),
       free_node{nullptr},
-      pooled_(stack_bytes == default_stack_bytes),
+      plain_(stack_bytes == default_stack_bytes),
       memory_(memory),
       stack_bytes_(stack_bytes) {
     auto* const top = static_cast<std::byte*>(closure());
@@ -74,20 +75,37 @@ ult_core& ult_core::map(std::size_t stack_bytes) {
 
 void ult_core::leave_behind() noexcept {
     requests.fetch_or(left_for_good, std::memory_order_relaxed);
-    pooled_ = false;
-    if (type == nullptr) saved.sanitizer.keep();
+    plain_ = false;
+    if (type.load() == nullptr) saved.sanitizer.keep();
 }
 
 void ult_core::unmap(ult_core& core) noexcept {
     if (core.was_left_behind()) {
-        if (core.type == nullptr) return;  // its stack may still be referred to
-        core.type->destroy(core.closure());
+        const closure_type* const unbegun = core.type.load();
+        if (unbegun == nullptr) return;  // its stack may still be referred to
+        unbegun->destroy(core.closure());
     }
     const stack_memory memory = core.memory_;
     ult_registry::remove(core);
     core.saved.sanitizer.destroy();
     core.~ult_core();
     unmap_stack(memory);
+}
+
+void ult_core::end_record() noexcept {
+    if (ult_record* const last = record.exchange(nullptr)) ult_record::end(*last);
+}
+
+ult_core::~ult_core() {
+    end_record();
+}
+
+void ult_core::give_back_slowly(ult_core& core, free_stock* to) noexcept {
+    core.end_record();
+    const bool pooled = core.stack_bytes_ == default_stack_bytes && !core.was_left_behind();
+    if (!pooled || to == nullptr) return unmap(core);
+    core.plain_.store(true, std::memory_order_relaxed);
+    to->push(core, stack_depot);
 }
 
 thread_store::~thread_store() {

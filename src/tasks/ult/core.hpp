@@ -24,6 +24,7 @@
 namespace amalgam::detail {
 
 class dispatcher;
+class ult_record;
 
 /// Default usable stack size of a ULT. Address space only: pages are committed as they are touched.
 inline constexpr std::size_t default_stack_bytes = sanitized ? 1024 * 1024 : 256 * 1024;
@@ -49,10 +50,12 @@ public:
     static depot stack_depot;
     static ult_core& take(std::size_t stack_bytes, free_stock* from);
     static void give_back(ult_core& core, free_stock* to) noexcept {
-        if (!core.pooled_ || to == nullptr) return unmap(core);
+        if (!core.plain_.load(std::memory_order_relaxed) || to == nullptr)
+            return give_back_slowly(core, to);
         to->push(core, stack_depot);
     }
 
+    ~ult_core();
     static void run_unit(work_unit& self) noexcept;  // from the stream's loop
     static bool is_ult(const work_unit& unit) noexcept { return unit.runs_by(&run_unit); }
 
@@ -64,7 +67,7 @@ public:
     static ult_core* prepare_quickly(dispatcher& here, pool& where, const closure_type& type,
                                      bool joinable) noexcept;
     void begin(pool& where, const closure_type& what, bool joinable) noexcept {
-        type = &what;
+        type.store(&what, std::memory_order_relaxed);
         joiner.store(joinable ? nobody : detached_mark, std::memory_order_relaxed);
         priority = 0;
         set_home(&where);
@@ -78,7 +81,8 @@ public:
     void* closure() noexcept { return closure_of(this); }
     /// Inlined: a return after a switch to anywhere but its call site is mispredicted.
     [[gnu::always_inline]] void run_body() noexcept {
-        const closure_type* const body = std::exchange(type, nullptr);
+        const closure_type* const body = type.load(std::memory_order_relaxed);
+        type.store(nullptr, std::memory_order_relaxed);
         try {
             if (requests.load(std::memory_order_relaxed) != 0 && take_cancel()) {
                 cancel_unbegun(*body);
@@ -107,12 +111,12 @@ public:
     std::atomic<std::uint8_t> requests{0};
 
 private:
-    bool pooled_ = false;  // the stack has the default size
+    std::atomic<bool> plain_{false};  // give_back() has nothing to do but pool the stack
 
 public:
     call_stack saved;
-    const closure_type* type = nullptr;  ///< Null: it has begun.
-    local_values* locals = nullptr;      ///< ult_local; null: none
+    std::atomic<const closure_type*> type{nullptr};  ///< Null: it has begun.
+    local_values* locals = nullptr;                  ///< ult_local; null: none
     std::array<char, 24> name{};
     void rename(std::string_view to) noexcept;
     /// For callers that do not know whether it ends meanwhile.
@@ -122,7 +126,9 @@ public:
     std::uint64_t parked_at = 0;               ///< with waiting_on; dispatcher::batch_seen()
     std::atomic<pool*> wanted_home{nullptr};   ///< with asked_to_move
     void* local = nullptr;                     ///< task_local()
-    unsigned cancels_later = 0;                ///< live objects that forbid it; see cancel_later
+    std::atomic<ult_record*> record{nullptr};  ///< Made on demand; see ult_record::of().
+    void give_back_slowly_from_now_on() noexcept { plain_.store(false, std::memory_order_relaxed); }
+    unsigned cancels_later = 0;  ///< live objects that forbid it; see cancel_later
     /// For a suspended ULT.
     bool may_be_canceled() const noexcept { return cancels_later == 0; }
     bool take_cancel() noexcept {
@@ -145,6 +151,8 @@ public:
 private:
     friend class ult_registry;
     ult_core(stack_memory memory, std::size_t stack_bytes) noexcept;
+    static void give_back_slowly(ult_core& core, free_stock* to) noexcept;
+    void end_record() noexcept;
     [[noreturn]] void cancel_unbegun(const closure_type& body);
     void keep_thrown() noexcept;
 

@@ -131,6 +131,13 @@ private:
     overflow_watch watched_;
 };
 
+/// The stream that runs the calling ULT. Throws error{invalid} outside a ULT: "only a ULT can …".
+dispatcher& stream_of_ult(const char* what);
+/// Throws error{invalid} for an empty handle, and for the ULT that calls.
+void refuse_join(const ult_core* of, const dispatcher* here);
+/// As ult::migrate().
+void ask_to_move(ult_core& core, pool& where);
+
 /// The calling thread's stock of finished stacks, whether or not a stream (`here`) runs it.
 inline free_stock* stock_of(const dispatcher* here) noexcept {
     return here != nullptr ? here->caches().stock : ult_core::thread_stock();

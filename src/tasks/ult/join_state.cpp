@@ -12,6 +12,21 @@ bool join_state::finish() noexcept {
     return false;
 }
 
+bool join_state::wait_until(bool at_home, waiter::time_point deadline) {
+    if (is_finished()) return true;
+    waiter me;
+    me.waits_for("join");
+    me.allow_cancel();  // see dispatcher::leave_finished(): the end must not take it for parked
+    std::uintptr_t mine = reinterpret_cast<std::uintptr_t>(&me);
+    std::uintptr_t was = nobody;
+    if (!joiner.compare_exchange_strong(was, mine, std::memory_order_acq_rel)) return true;
+    if (made_at_home && !at_home && overwritten()) return true;
+    if (me.park_until(deadline)) return true;
+    if (joiner.compare_exchange_strong(mine, nobody, std::memory_order_acq_rel)) return false;
+    me.park();  // the end has taken the waiter, and its permit is on the way
+    return true;
+}
+
 bool join_state::overwritten() const noexcept {
     ult_registry::let_end(*this);
     return joiner.load(std::memory_order_acquire) == finished_alone_mark;

@@ -51,6 +51,8 @@ struct join_state {
         }
         me.park();
     }
+    /// The same until `deadline`, or until the calling ULT is canceled: false.
+    bool wait_until(bool at_home, waiter::time_point deadline);
     /// Nobody will join. True: the unit has ended, and the caller frees it.
     bool detach(bool at_home) noexcept {
         if (is_finished()) return true;

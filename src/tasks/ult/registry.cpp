@@ -132,6 +132,11 @@ const dispatcher* ult_registry::hold::running(const ult_core& one) const noexcep
     return nullptr;
 }
 
+bool ult_registry::is_parked(const ult_core& held) noexcept {
+    const waiter* const what = held.waiting_on.load(std::memory_order_relaxed);
+    return what != nullptr && what->state_.load(std::memory_order_acquire) == waiter::parked;
+}
+
 void ult_registry::let_end(const join_state& what) noexcept {
     barrier_on_all_threads();
     const std::lock_guard hold_streams(streams().lock);

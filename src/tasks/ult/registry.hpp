@@ -38,6 +38,8 @@ public:
     /// Returns once no stream is inside switcher::end() for `what`. A stream that enters it later
     /// sees what the caller has written.
     static void let_end(const join_state& what) noexcept;
+    /// For one that is held and does not run.
+    static bool is_parked(const ult_core& held) noexcept;
     /// See forks.hpp. In locking order.
     template <typename What>
     static void for_each_lock(What what) {

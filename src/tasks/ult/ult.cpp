@@ -31,11 +31,9 @@ void ult::end() noexcept {
 }
 
 [[gnu::noinline]] void ult::join_slowly() {
-    if (core_ == nullptr) detail::refuse_empty_handle("ult", "join");
     dispatcher* here = dispatcher::current();
-    if (here != nullptr && here->running() == core_) {
-        throw error(errc::invalid, "a ULT cannot join itself: let another ULT or thread join it");
-    }
+    if (core_ == nullptr || (here != nullptr && here->running() == core_))
+        detail::refuse_join(core_, here);
     if (!core_->is_finished()) {
         detail::refuse_to_join(core_->home());
         if (here != nullptr) here = here->join_here(*core_);
@@ -62,11 +60,15 @@ void ult::detach() {
 
 void ult::migrate(pool& where) {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "migrate");
-    if (core_->is_pinned()) detail::refuse_pinned();
+    detail::ask_to_move(*core_, where);
+}
+
+void detail::ask_to_move(ult_core& core, pool& where) {
+    if (core.is_pinned()) detail::refuse_pinned();
     if (!where.served()) detail::refuse_unserved(where);
     detail::left_behind::expect_ult(where);
-    core_->wanted_home.store(&where, std::memory_order_relaxed);
-    core_->requests.fetch_or(ult_core::asked_to_move, std::memory_order_release);
+    core.wanted_home.store(&where, std::memory_order_relaxed);
+    core.requests.fetch_or(ult_core::asked_to_move, std::memory_order_release);
 }
 
 void ult::cancel() {
@@ -83,12 +85,7 @@ void detail::cancel_ult(ult_core& core) noexcept {
     if (at != nullptr && at->cancelable_ && core.may_be_canceled()) at->expire();
 }
 
-namespace this_task {
-
-namespace {
-
-/// The stream that runs the calling ULT.
-dispatcher& stream_of_ult(const char* what) {
+detail::dispatcher& detail::stream_of_ult(const char* what) {
     dispatcher* const here = dispatcher::current();
     if (here != nullptr && here->running() != nullptr) return *here;
     throw error(
@@ -100,7 +97,15 @@ dispatcher& stream_of_ult(const char* what) {
                                       "the stream's own stack"));
 }
 
-}  // namespace
+void detail::refuse_join(const ult_core* of, const dispatcher* here) {
+    if (of == nullptr) refuse_empty_handle("ult", "join");
+    if (here == nullptr || here->running() != of) return;
+    throw error(errc::invalid, "a ULT cannot join itself: let another ULT or thread join it");
+}
+
+namespace this_task {
+
+using detail::stream_of_ult;
 
 bool in_ult() noexcept {
     const dispatcher* here = dispatcher::current();

@@ -1,0 +1,133 @@
+#include "tasks/ult/record.hpp"
+
+#include <utility>
+
+#include <amalgam/tasks/ult_ref.hpp>
+
+#include "tasks/ult/dispatcher.hpp"
+#include "tasks/ult/registry.hpp"
+
+namespace amalgam {
+
+namespace detail {
+
+namespace {
+
+std::uint64_t new_id() noexcept {
+    static std::atomic<std::uint64_t> next{1};
+    return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+ult_record::ult_record(ult_core& core) noexcept : id(new_id()), core_(&core) {}
+
+ult_record& ult_record::of(ult_core& core) {
+    if (ult_record* const known = core.record.load(std::memory_order_acquire)) return *known;
+    auto* const made = new ult_record(core);
+    ult_record* known = nullptr;
+    if (!core.record.compare_exchange_strong(known, made, std::memory_order_acq_rel)) {
+        made->let_go();
+        return *known;
+    }
+    core.give_back_slowly_from_now_on();
+    return *made;
+}
+
+void ult_record::end(ult_record& last) noexcept {
+    {
+        const std::lock_guard hold(last.core_stays_);
+        last.core_ = nullptr;
+    }
+    last.let_go();
+}
+
+void ult_record::let_go() noexcept {
+    if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+}
+
+bool ult_record::enlist(wait_node& me) noexcept {
+    const std::lock_guard hold(waiting_);
+    if (std::exchange(resumed_, false)) return false;
+    waiting_.push(me);
+    return true;
+}
+
+void ult_record::suspend() {
+    wait_node me;
+    if (enlist(me)) waiting_.wait_cancelable_until(me, waiter::time_point::max(), "resume");
+}
+
+wait_node* ult_record::take_suspended() noexcept {
+    const std::lock_guard hold(waiting_);
+    wait_node* const found = waiting_.pop();
+    if (found == nullptr) resumed_ = true;
+    return found;
+}
+
+void ult_record::forget_resume() noexcept {
+    const std::lock_guard hold(waiting_);
+    resumed_ = false;
+}
+
+ult_state state_of(ult_core& core) noexcept {
+    if (core.was_left_behind() || core.is_finished() || core.home() == nullptr)
+        return ult_state::ended;
+    const dispatcher* const here = dispatcher::current();
+    if (here != nullptr && here->running() == &core) return ult_state::running;
+    if (core.type.load(std::memory_order_relaxed) != nullptr) return ult_state::created;
+    ult_core* const one = &core;
+    const ult_registry::hold still({&one, 1});
+    if (still.running(core) != nullptr) return ult_state::running;
+    if (core.home() == nullptr) return ult_state::ended;
+    return ult_registry::is_parked(core) ? ult_state::parked : ult_state::ready;
+}
+
+}  // namespace detail
+
+using detail::ult_record;
+
+ult_ref::ult_ref(ult_record& of) noexcept : record_(&of) {
+    of.keep();
+}
+
+ult_ref::ult_ref(const ult_ref& other) noexcept : record_(other.record_) {
+    if (record_ != nullptr) record_->keep();
+}
+
+void ult_ref::release() noexcept {
+    if (record_ != nullptr) record_->let_go();
+}
+
+std::uint64_t ult_ref::id() const noexcept {
+    return record_ == nullptr ? 0 : record_->id;
+}
+
+ult_state ult_ref::state() const noexcept {
+    ult_state is = ult_state::ended;
+    if (record_ != nullptr)
+        record_->with_core([&](detail::ult_core& core) { is = detail::state_of(core); });
+    return is;
+}
+
+bool ult_ref::resume() const {
+    if (record_ == nullptr) detail::refuse_empty_handle("ult_ref", "resume");
+    detail::wait_node* const found = record_->take_suspended();
+    if (found == nullptr) return false;
+    found->who.unpark();
+    return true;
+}
+
+void ult_ref::cancel() const {
+    if (record_ == nullptr) detail::refuse_empty_handle("ult_ref", "cancel");
+    record_->with_core([](detail::ult_core& core) {
+        if (!core.is_finished() && core.home() != nullptr) detail::cancel_ult(core);
+    });
+}
+
+void ult_ref::migrate(pool& where) const {
+    if (record_ == nullptr) detail::refuse_empty_handle("ult_ref", "migrate");
+    record_->with_core([&](detail::ult_core& core) { detail::ask_to_move(core, where); });
+}
+
+}  // namespace amalgam
