@@ -71,6 +71,8 @@ private:
     enum : std::uint32_t { empty, permit, parked, expired };
 
     void expire() noexcept;
+    /// As unpark(), but the caller must make what it returns ready, or run it. Null: nothing.
+    work_unit* unpark_only() noexcept;
     void wait_unit(time_point deadline) noexcept;
     void wait_unit_until(time_point deadline) noexcept;
     bool park_thread(const time_point* deadline) noexcept;

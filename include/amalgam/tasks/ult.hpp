@@ -14,6 +14,10 @@ namespace amalgam {
 
 class ult;
 
+namespace detail {
+ult_core* core_of(const ult& of) noexcept;
+}  // namespace detail
+
 /// Operations on the running ULT. On a plain thread they act on the thread.
 namespace this_task {
 
@@ -127,12 +131,17 @@ public:
 
 private:
     friend bool this_task::yield_to(ult& next);
+    friend detail::ult_core* detail::core_of(const ult& of) noexcept;
     explicit ult(detail::ult_core* core) noexcept : core_(core) {}
     void end() noexcept;
     void join_slowly();
 
     detail::ult_core* core_ = nullptr;
 };
+
+inline detail::ult_core* detail::core_of(const ult& of) noexcept {
+    return of.core_;
+}
 
 /// Creates a ULT that runs `body()` in pool `where`.
 ///

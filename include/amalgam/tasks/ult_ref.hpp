@@ -13,6 +13,7 @@ class ult_ref;
 
 namespace detail {
 class ult_record;
+ult_record* record_of(const ult_ref& named) noexcept;
 }  // namespace detail
 
 namespace this_task {
@@ -67,9 +68,14 @@ public:
     void migrate(pool& where) const;
 
 private:
+    friend detail::ult_record* detail::record_of(const ult_ref& named) noexcept;
     void release() noexcept;
 
     detail::ult_record* record_ = nullptr;
 };
+
+inline detail::ult_record* detail::record_of(const ult_ref& named) noexcept {
+    return named.record_;
+}
 
 }  // namespace amalgam

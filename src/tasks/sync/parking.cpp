@@ -121,6 +121,13 @@ void waiter::unpark() noexcept {
     }
 }
 
+work_unit* waiter::unpark_only() noexcept {
+    work_unit* const unit = unit_;
+    if (state_.exchange(permit, std::memory_order_acq_rel) != parked) return nullptr;
+    if (unit == nullptr) futex_wake(state_);
+    return unit;
+}
+
 void waiter::expire() noexcept {
     std::uint32_t was = state_.load(std::memory_order_relaxed);
     do {

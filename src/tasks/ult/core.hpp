@@ -80,7 +80,8 @@ public:
     std::size_t stack_bytes() const noexcept { return stack_bytes_; }
     void* closure() noexcept { return closure_of(this); }
     /// Inlined: a return after a switch to anywhere but its call site is mispredicted.
-    [[gnu::always_inline]] void run_body() noexcept {
+    /// True: the stack has left and come back with another body, which is to be run.
+    [[gnu::always_inline]] bool run_body() noexcept {
         const closure_type* const body = type.load(std::memory_order_relaxed);
         type.store(nullptr, std::memory_order_relaxed);
         try {
@@ -92,12 +93,13 @@ public:
         } catch (...) {
             keep_thrown();
         }
-        if (locals != nullptr) end_locals();
+        if (locals != nullptr) return end_locals();
+        return false;
     }
     /// For the running ULT in a fork() child: the process ends where its body does.
     void end_with_child() noexcept;
-    /// Destroys `locals`.
-    void end_locals() noexcept;
+    /// Destroys `locals`, and switches to what exit_to() has left there; see run_body().
+    bool end_locals() noexcept;
     void log_lost_exception() noexcept;
 
     // requests: flags for the stream that runs it next, see dispatcher::heed().

@@ -115,12 +115,13 @@ void dispatcher::leave_to_move(pool& where) noexcept {
     leave(self, fate::moved);
 }
 
-bool dispatcher::leave_to(ult_core& next) noexcept {
+[[gnu::always_inline]] inline bool dispatcher::take_in_line(ult_core& next) noexcept {
     pool* const home = next.home();
-    if (work_.budget() == 0 || home == nullptr || !ready_work::serves(*this, *home) ||
-        !home->remove(next)) {
-        return false;
-    }
+    return work_.budget() != 0 && home != nullptr && ready_work::serves(*this, *home) &&
+           home->remove(next);
+}
+
+[[gnu::always_inline]] inline bool dispatcher::leave_to_taken_in_line(ult_core& next) noexcept {
     ult_core& self = *running();
     note_left(&self, fate::yielded);
     if (!run_next(next)) {
@@ -134,6 +135,29 @@ bool dispatcher::leave_to(ult_core& next) noexcept {
     return true;
 }
 
+bool dispatcher::take(ult_core& next) noexcept {
+    return take_in_line(next);
+}
+
+bool dispatcher::leave_to(ult_core& next) noexcept {
+    return take_in_line(next) && leave_to_taken_in_line(next);
+}
+
+bool dispatcher::leave_to_taken(ult_core& next) noexcept {
+    return leave_to_taken_in_line(next);
+}
+
+bool dispatcher::unpark_and_leave_to(waiter& who) noexcept {
+    work_unit* const unit = who.unpark_only();
+    if (unit == nullptr) return false;
+    if (running() != nullptr && ult_core::is_ult(*unit) && work_.budget() != 0 &&
+        ready_work::serves(*this, *unit->home())) {
+        return leave_to_taken_in_line(static_cast<ult_core&>(*unit));
+    }
+    if (!work_.push_own(*unit)) unit->make_ready();
+    return false;
+}
+
 void dispatcher::leave_to_park(waiter& until) noexcept {
     ult_core& self = *running();
     [[maybe_unused]] const held_mutexes_aside held(self, "wait");
@@ -142,6 +166,36 @@ void dispatcher::leave_to_park(waiter& until) noexcept {
     self.parked_at = coarse_now_;
     leave(self, fate::parked);
     self.waiting_on.store(nullptr, std::memory_order_relaxed);
+}
+
+void dispatcher::leave_to_park_for(waiter& until, ult_core& next) noexcept {
+    ult_core& self = *running();
+    [[maybe_unused]] const held_mutexes_aside held(self, "wait");
+    left_until_ = &until;
+    self.waiting_on.store(&until, std::memory_order_relaxed);
+    self.parked_at = coarse_now_;
+    note_left(&self, fate::parked);
+    if (run_next(next)) {
+        work_.spend();
+        jump(self.saved, next.saved);
+    } else {
+        leave(self, fate::parked);
+    }
+    self.waiting_on.store(nullptr, std::memory_order_relaxed);
+}
+
+[[gnu::noinline]] void dispatcher::end_for(ult_core& self, ult_core& next) noexcept {
+    check_held_mutexes_at_end(self);
+    pool* const home = self.home();
+    self.leave_home();
+    work_.count_ended(*home, *this);
+    note_left(&self, fate::finished);
+    if (run_next(next)) {
+        work_.spend();
+        jump(self.saved, next.saved);
+    } else {
+        leave(self, fate::finished);
+    }
 }
 
 dispatcher* dispatcher::join_here(ult_core& other) noexcept {
@@ -196,7 +250,7 @@ dispatcher* dispatcher::join_here(ult_core& other) noexcept {
 void dispatcher::ult_main(arrival first) {
     ult_core* self = arrived(first).who;
     for (;;) {
-        self->run_body();
+        if (self->run_body()) continue;
         self = current()->leave_finished(*self).who;
     }
 }

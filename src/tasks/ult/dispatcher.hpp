@@ -70,7 +70,18 @@ public:
     /// stream that supports removal out of order, the batch is used up, or `next` has a request
     /// pending.
     bool leave_to(ult_core& next) noexcept;
+    /// The same in two steps: after the first, the caller must run `next` or make it ready.
+    bool take(ult_core& next) noexcept;
+    bool leave_to_taken(ult_core& next) noexcept;
+    /// Gives `who` the permit and yields directly to it. False, permit given but not yielded: it
+    /// was not parked, is no ULT, or its pool is not served by this stream.
+    bool unpark_and_leave_to(waiter& who) noexcept;
     void leave_to_park(waiter& until) noexcept;
+    /// Parks by switching directly to `next`, which the caller has taken.
+    void leave_to_park_for(waiter& until, ult_core& next) noexcept;
+    /// The body of `self` has ended; goes on with `next`, which the caller has taken. Returns when
+    /// the stack has a new body.
+    void end_for(ult_core& self, ult_core& next) noexcept;
     /// Joins `other`; returns the dispatcher that then runs the caller. Null, not joined: the
     /// caller is not a ULT, or `other` has ended or belongs to another stream.
     dispatcher* join_here(ult_core& other) noexcept;
@@ -91,6 +102,8 @@ private:
     resumed leave(ult_core& self, fate what) noexcept;
     resumed leave_finished(ult_core& self) noexcept;
     bool run_next(ult_core& next) noexcept;
+    bool take_in_line(ult_core& next) noexcept;
+    bool leave_to_taken_in_line(ult_core& next) noexcept;
     bool heed(ult_core& who) noexcept;
 
     // initial-exec: one load instead of a call into the dynamic linker.
@@ -133,6 +146,8 @@ private:
 
 /// The stream that runs the calling ULT. Throws error{invalid} outside a ULT: "only a ULT can …".
 dispatcher& stream_of_ult(const char* what);
+/// The running ULT. Throws error{invalid} where this_task::exit() does.
+ult_core& running_that_may_exit();
 /// Throws error{invalid} for an empty handle, and for the ULT that calls.
 void refuse_join(const ult_core* of, const dispatcher* here);
 /// As ult::migrate().

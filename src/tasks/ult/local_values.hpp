@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <amalgam/tasks/ult_ref.hpp>
+
 namespace amalgam::detail {
 
 /// The ult_local values of one ULT or thread.
@@ -17,6 +19,8 @@ public:
 
     void* find(std::uint64_t key) const noexcept;
     void add(std::uint64_t key, void* value, void (*destroy)(void*) noexcept);
+
+    ult_ref then;  ///< See this_task::exit_to().
 
 private:
     struct entry {

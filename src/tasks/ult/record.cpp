@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include <amalgam/tasks/ult_ref.hpp>
-
 #include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/registry.hpp"
 
@@ -55,7 +53,11 @@ bool ult_record::enlist(wait_node& me) noexcept {
 
 void ult_record::suspend() {
     wait_node me;
-    if (enlist(me)) waiting_.wait_cancelable_until(me, waiter::time_point::max(), "resume");
+    if (enlist(me)) wait_resumed(me);
+}
+
+void ult_record::wait_resumed(wait_node& me) {
+    waiting_.wait_cancelable_until(me, waiter::time_point::max(), "resume");
 }
 
 wait_node* ult_record::take_suspended() noexcept {
@@ -68,6 +70,16 @@ wait_node* ult_record::take_suspended() noexcept {
 void ult_record::forget_resume() noexcept {
     const std::lock_guard hold(waiting_);
     resumed_ = false;
+}
+
+ult_core* take_named(dispatcher& here, const ult_ref& next) noexcept {
+    ult_core* taken = nullptr;
+    if (ult_record* const named = record_of(next)) {
+        named->with_core([&](ult_core& core) {
+            if (here.take(core)) taken = &core;
+        });
+    }
+    return taken;
 }
 
 ult_state state_of(ult_core& core) noexcept {

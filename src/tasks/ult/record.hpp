@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include <amalgam/tasks/detail/wait_list.hpp>
+#include <amalgam/tasks/ult_ref.hpp>
 #include <amalgam/tasks/ult_state.hpp>
 
 #include "tasks/ult/core.hpp"
@@ -45,7 +46,8 @@ public:
     bool enlist(wait_node& me) noexcept;
     /// The suspended ULT, which the caller must unpark. Null: the next suspend() returns at once.
     wait_node* take_suspended() noexcept;
-    wait_list& resumers() noexcept { return waiting_; }
+    /// For one in line. Throws error{canceled}.
+    void wait_resumed(wait_node& me);
     void forget_resume() noexcept;
 
 private:
@@ -59,7 +61,12 @@ private:
     bool resumed_ = false;  // under the lock of waiting_
 };
 
-/// An approximation at once, or what is true while a hold keeps it from running.
+class dispatcher;
+
+/// dispatcher::take() by name. Null: not taken. The caller is the stream.
+ult_core* take_named(dispatcher& here, const ult_ref& next) noexcept;
+
+/// What it is doing now.
 ult_state state_of(ult_core& core) noexcept;
 
 }  // namespace amalgam::detail

@@ -97,6 +97,14 @@ detail::dispatcher& detail::stream_of_ult(const char* what) {
                                       "the stream's own stack"));
 }
 
+ult_core& detail::running_that_may_exit() {
+    const dispatcher& here = stream_of_ult("exit");
+    if (!here.is_thread(*here.running())) return *here.running();
+    throw error(errc::invalid,
+                "the ULT of a primary stream is the thread itself: return from the thread's "
+                "function instead");
+}
+
 void detail::refuse_join(const ult_core* of, const dispatcher* here) {
     if (of == nullptr) refuse_empty_handle("ult", "join");
     if (here == nullptr || here->running() != of) return;
@@ -171,12 +179,7 @@ void sleep_until(std::chrono::steady_clock::time_point when) {
 }
 
 void exit() {
-    const dispatcher& here = stream_of_ult("exit");
-    if (here.is_thread(*here.running())) {
-        throw error(errc::invalid,
-                    "the ULT of a primary stream is the thread itself: return from the thread's "
-                    "function instead");
-    }
+    detail::running_that_may_exit();
     throw detail::exit_ult{};
 }
 

@@ -1,23 +1,35 @@
 #include <atomic>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include <amalgam/tasks/extension/local.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 
 #include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/local_values.hpp"
+#include "tasks/ult/record.hpp"
 #include "tasks/ult/thread_store.hpp"
 
 namespace amalgam::detail {
 
 // They stay reachable meanwhile: a destructor may use, and so create, others.
-void ult_core::end_locals() noexcept {
+bool ult_core::end_locals() noexcept {
     if (dispatcher::current() == nullptr) end_returned_child();
-    const cancel_later destructors_wait_in_peace;
-    delete locals;
-    locals = nullptr;
-    if (dispatcher::current() == nullptr) end_returned_child();
+    ult_ref then = std::move(locals->then);
+    {
+        const cancel_later destructors_wait_in_peace;
+        delete locals;
+        locals = nullptr;
+    }
+    dispatcher* const here = dispatcher::current();
+    if (here == nullptr) end_returned_child();
+    if (!then) return false;
+    ult_core* const successor = take_named(*here, then);
+    then = {};  // the stack may be unmapped where it is left
+    if (successor == nullptr) return false;
+    here->end_for(*this, *successor);
+    return true;
 }
 
 // Without `locals`, the check at the end of the body would be skipped.
