@@ -114,6 +114,22 @@ public:
     /// Waits for the end as join() does, but keeps the handle; an escaped exception stays in it.
     void wait();
 
+    /// Runs `body()` in pool `where` as the same ULT, which has ended (see wait()): with its
+    /// handle, names, id, stack, name, priority and pin. An exception that its last body left is
+    /// logged.
+    ///
+    /// Failure: throws error{invalid} unless it has ended, if its pool was destroyed, and as
+    ///          spawn(). Nothing has changed then.
+    /// Cost:    as spawn().
+    template <typename Function>
+    void revive(pool& where, Function&& body) {
+        detail::relaunch(core_, where, std::forward<Function>(body));
+    }
+    template <typename Function>
+    void revive(execution_stream& where, Function&& body) {
+        revive(where.main_pool(), std::forward<Function>(body));
+    }
+
     /// Its number, unique in the process and never 0. Throws std::bad_alloc on first use.
     std::uint64_t id() const;
     /// What it is doing; another thread may have changed that by now. `ended` for an empty handle.

@@ -28,7 +28,9 @@ public:
 
     /// The pool it goes to when ready. Null: none; the stream or plain thread that makes
     /// it ready runs it.
-    pool* home() const noexcept { return home_.load(std::memory_order_relaxed); }
+    [[gnu::always_inline]] pool* home() const noexcept {
+        return home_.load(std::memory_order_relaxed);
+    }
     /// Makes `where` its home from now on. Call only while it is in no pool: by its creator, or by
     /// a scheduler that popped it.
     void move_to(pool& where) noexcept;

@@ -126,7 +126,11 @@ inline ult_core& ult_core::take(std::size_t stack_bytes, free_stock* from) {
 
 void ult_core::cancel_unbegun(const closure_type& body) {
     body.destroy(closure());
-    throw error(errc::canceled, "this ULT was canceled before it started");
+    throw_canceled_unbegun("ULT");
+}
+
+void throw_canceled_unbegun(const char* what) {
+    throw error(errc::canceled, fmt::format("this {} was canceled before it started", what));
 }
 
 void ult_core::keep_thrown() noexcept {
@@ -274,6 +278,36 @@ ult_core* ult_core::prepare_quickly(dispatcher& here, pool& where, const closure
     if (options.pinned) core.requests.fetch_or(ult_core::pinned, std::memory_order_relaxed);
     core.rename(options.name);
     return core;
+}
+
+void check_revivable(ult_core* core, const pool& where) {
+    if (core == nullptr) refuse_empty_handle("ult", "revive");
+    if (core->was_left_behind()) {
+        throw error(errc::invalid,
+                    "a ULT whose pool was destroyed cannot be revived: spawn a new one");
+    }
+    if (!core->is_finished()) {
+        throw error(errc::invalid,
+                    "only a ULT that has ended can be revived: call wait() on its handle before");
+    }
+    if (core->is_pinned() && where.access() != pool_access::one_stream) refuse_pinned();
+    if (!where.served()) refuse_unserved(where);
+}
+
+void restart_ult(ult_core& core, pool& where, const closure_type& type) noexcept {
+    if (core.failed) {
+        log(log_level::error, "tasks", "a ULT was revived without join() after an exception",
+            {{"ult", core.name[0] != '\0' ? core.name.data() : "unnamed"},
+             {"what", describe(std::exchange(core.failed, nullptr))}});
+    }
+    // A hold may exist that meant its life before.
+    core.requests.fetch_and(ult_core::held | ult_core::pinned);
+    core.saved.stack.floats.make_usual();
+    if (ult_record* const known = core.record.load()) known->forget_resume();
+    const auto priority = core.priority;
+    core.begin(where, type, true);
+    core.priority = priority;
+    start_ult(core);
 }
 
 void drop_ult(ult_core& core) noexcept {

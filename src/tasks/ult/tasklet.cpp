@@ -25,7 +25,8 @@ public:
 
     void* closure() noexcept { return this + 1; }
     static void free(tasklet_core& self, dispatcher* here) noexcept {
-        const std::size_t bytes = sizeof(tasklet_core) + self.type->bytes;
+        const std::size_t bytes =
+            sizeof(tasklet_core) + self.type.load(std::memory_order_relaxed)->bytes;
         std::destroy_at(&self);
         block_cache::free(&self, bytes, blocks_of(here));
     }
@@ -33,10 +34,16 @@ public:
         log(log_level::error, "tasks", "an exception escaped from a tasklet",
             {{"what", describe(failed)}});
     }
+    /// Where it runs it may have read the type already.
+    void cancel() noexcept {
+        const closure_type* was = type.load(std::memory_order_relaxed);
+        if (was->canceled != nullptr && !begun.load(std::memory_order_relaxed))
+            type.compare_exchange_strong(was, was->canceled, std::memory_order_relaxed);
+    }
     /// Its pool was destroyed before it ran; its body is destroyed when it is freed.
     void leave_behind() noexcept { set_home(nullptr); }
     void destroy_body_left() noexcept {
-        if (home() == nullptr) type->destroy(closure());
+        if (home() == nullptr) type.load()->destroy(closure());
     }
     /// Also frees it.
     [[noreturn]] static void rethrow(tasklet_core& self) {
@@ -49,7 +56,8 @@ public:
     static void run_unit(work_unit& unit) noexcept {
         auto& self = static_cast<tasklet_core&>(unit);
         try {
-            self.type->run(self.closure());
+            self.begun.store(true, std::memory_order_relaxed);
+            self.type.load(std::memory_order_relaxed)->run(self.closure());
         } catch (...) {
             self.failed = std::current_exception();
         }
@@ -62,7 +70,8 @@ public:
         free(self, here);
     }
 
-    const closure_type* type;
+    std::atomic<bool> begun{false};
+    std::atomic<const closure_type*> type;  // cancel() changes it
 };
 
 bool is_tasklet(const work_unit& unit) noexcept {
@@ -147,6 +156,53 @@ void tasklet::end() noexcept {
     tasklet_core& core = *std::exchange(core_, nullptr);
     if (core.failed) tasklet_core::rethrow(core);
     tasklet_core::free(core, dispatcher::current());
+}
+
+bool tasklet::try_join() {
+    if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "join");
+    if (!core_->is_finished()) return false;
+    join();
+    return true;
+}
+
+bool tasklet::join_until(std::chrono::steady_clock::time_point deadline) {
+    if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "join");
+    if (!core_->is_finished()) {
+        detail::refuse_to_join(core_->home());
+        dispatcher* const here = dispatcher::current();
+        const bool at_home = here != nullptr && here->work().owns(core_->home());
+        if (!core_->wait_until(at_home, deadline)) {
+            detail::throw_if_canceled();
+            return false;
+        }
+    }
+    join();
+    return true;
+}
+
+void tasklet::wait() {
+    if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "join");
+    if (core_->is_finished()) return;
+    detail::refuse_to_join(core_->home());
+    dispatcher* const here = dispatcher::current();
+    core_->wait(here != nullptr && here->work().owns(core_->home()));
+}
+
+ult_state tasklet::state() const noexcept {
+    if (core_ == nullptr || core_->is_finished()) return ult_state::ended;
+    return core_->begun.load(std::memory_order_relaxed) ? ult_state::running : ult_state::ready;
+}
+
+void tasklet::cancel() {
+    if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "cancel");
+    core_->cancel();
+}
+
+void tasklet::check_revivable() const {
+    if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "revive");
+    if (core_->is_finished()) return;
+    throw error(errc::invalid,
+                "only a tasklet that has ended can be revived: call wait() on its handle before");
 }
 
 void tasklet::detach() {

@@ -131,10 +131,11 @@ void yield() {
 
 bool yield_to(ult& next) {
     if (next.core_ == nullptr) detail::refuse_empty_handle("ult", "yield to it");
-    dispatcher& here = stream_of_ult("yield to another ULT");
-    ult_core& self = *here.running();
-    const bool was_ready = here.leave_to(*next.core_);
-    if (!was_ready) here.leave_to_yield();
+    dispatcher* const here = dispatcher::current();
+    if (here == nullptr || here->running() == nullptr) stream_of_ult("yield to another ULT");
+    ult_core& self = *here->running();
+    const bool was_ready = here->leave_to(*next.core_);
+    if (!was_ready) here->leave_to_yield();
     if (self.requests.load(std::memory_order_relaxed) != 0) detail::throw_if_canceled();
     return was_ready;
 }

@@ -19,7 +19,10 @@ struct closure_type {
     void (*destroy)(void* closure) noexcept;
     std::size_t bytes;
     std::size_t align;
+    const closure_type* canceled =
+        nullptr;  ///< The same, but run() throws error{canceled}; see tasklet.
 };
+[[noreturn]] void throw_canceled_unbegun(const char* what);
 
 /// Up to this size a closure is stored on the stack of its ULT, else on the heap.
 inline constexpr std::size_t inline_closure_bytes = 512;
@@ -35,7 +38,14 @@ struct inline_closure {
         std::move (*body)();
     }
     static void destroy(void* closure) noexcept { static_cast<Function*>(closure)->~Function(); }
-    static constexpr closure_type type{&run, &destroy, sizeof(Function), alignof(Function)};
+    static void cancel(void* closure) {
+        destroy(closure);
+        throw_canceled_unbegun("tasklet");
+    }
+    static constexpr closure_type canceled_type{&cancel, &destroy, sizeof(Function),
+                                                alignof(Function), nullptr};
+    static constexpr closure_type type{&run, &destroy, sizeof(Function), alignof(Function),
+                                       &canceled_type};
 };
 
 /// Where a ULT's closure is stored: just below its descriptor.
@@ -51,6 +61,11 @@ void drop_ult(ult_core& core) noexcept;  // its closure could not be constructed
 void start_ult(ult_core& core) noexcept;
 void start_ult_first(ult_core& core) noexcept;  // ahead of ready ones, at top priority
 void cancel_ult(ult_core& core) noexcept;       // it has not ended
+
+/// Throws unless it has ended and may run in `where`, as ult::revive() says.
+void check_revivable(ult_core* core, const pool& where);
+/// Checked before, and with a closure again.
+void restart_ult(ult_core& core, pool& where, const closure_type& type) noexcept;
 
 class tasklet_core;
 struct prepared_tasklet {
@@ -88,6 +103,22 @@ ult_core& launch(pool& where, Function&& body, const ult_options& options, bool 
         }
         start_ult(core);
         return core;
+    }
+}
+
+/// As launch(), on the stack of a ULT that has ended.
+template <typename Function>
+void relaunch(ult_core* core, pool& where, Function&& body) {
+    using closure = std::decay_t<Function>;
+    static_assert(std::is_invocable_v<closure>,
+                  "a ULT's function must be callable without arguments");
+    check_revivable(core, where);
+    if constexpr (sizeof(closure) > inline_closure_bytes || alignof(closure) > 64) {
+        auto boxed = std::make_unique<closure>(std::forward<Function>(body));
+        relaunch(core, where, [held = std::move(boxed)] { std::move (*held)(); });
+    } else {
+        ::new (closure_of(core)) closure(std::forward<Function>(body));
+        restart_ult(*core, where, inline_closure<closure>::type);
     }
 }
 
