@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/function.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/extension/closure.hpp>
 #include <amalgam/tasks/extension/deadline.hpp>
@@ -41,6 +42,9 @@ bool yield_to(ult& next);
 /// before and after a wait. Use ult_local for per-ULT data and last_error() to read errno afresh,
 /// or set ult_options::pinned to stay on one thread.
 void migrate(pool& where);
+
+/// The same, to another stream, as ult::migrate().
+void migrate();
 
 /// Get and set errno of the current thread. Correct even right after a wait or migration, when a
 /// compiler may still use the old thread's errno. A wait may change errno: read it before waiting.
@@ -94,6 +98,14 @@ public:
     /// Moves it to pool `where`, from the next time it would run. Throws error{invalid} if no
     /// stream serves that pool, or if the ULT is pinned.
     void migrate(pool& where);
+    /// The same, to the main pool of another stream than those that serve it now: the one with the
+    /// fewest ULTs, of those that have a thread and are not about to stop. Throws error{invalid} if
+    /// there is none.
+    void migrate();
+    /// `tell()` runs each time after the ULT was moved by a migrate(), before it runs in its new
+    /// pool. It runs there like a tasklet: it must not wait, and what it throws is logged. Empty:
+    /// no more. Throws std::bad_alloc.
+    void on_migrate(std::function<void()> tell);
     /// Asks the ULT to end. Its current wait, or else its next wait or yield, throws
     /// error{canceled} inside it, once. If it has not started, it never runs. The ULT may catch the
     /// error; if uncaught, join() throws it. Not canceled: waits that end soon on their own

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <utility>
 
+#include <amalgam/core/detail/function.hpp>
 #include <amalgam/tasks/ult_state.hpp>
 
 namespace amalgam {
@@ -66,6 +67,9 @@ public:
     void cancel() const;
     /// As ult::migrate().
     void migrate(pool& where) const;
+    void migrate() const;
+    /// As ult::on_migrate().
+    void on_migrate(std::function<void()> tell) const;
 
 private:
     friend detail::ult_record* detail::record_of(const ult_ref& named) noexcept;

@@ -131,6 +131,15 @@ stack_memory map_stack(std::size_t usable_bytes) {
     return made_known({static_cast<std::byte*>(low), bytes});
 }
 
+stack_memory borrow_stack(std::byte* bottom, std::size_t usable_bytes) noexcept {
+    return made_known(
+        {bottom - stack_memory::guard_bytes, usable_bytes + stack_memory::guard_bytes});
+}
+
+void return_stack(stack_memory borrowed) noexcept {
+    forget(borrowed);
+}
+
 void unmap_stack(stack_memory memory) noexcept {
     // A hole splits a mapping in two. At the limit of vm.max_map_count the kernel refuses that:
     // then only the pages are returned, and the next stack reuses this one.

@@ -29,6 +29,10 @@ struct stack_memory {
 /// Maps at least `usable_bytes` above a guard. Throws error{no_memory}.
 stack_memory map_stack(std::size_t usable_bytes);
 
+/// The same in memory of a user's, whose guard is his own, if there is any.
+stack_memory borrow_stack(std::byte* bottom, std::size_t usable_bytes) noexcept;
+void return_stack(stack_memory borrowed) noexcept;
+
 /// Returns the pages to the system, and the address space too if possible. Never fails.
 void unmap_stack(stack_memory memory) noexcept;
 

@@ -42,12 +42,13 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t to) noexcept {
 
 constinit depot ult_core::stack_depot(release_ult);
 
-ult_core::ult_core(stack_memory memory, std::size_t stack_bytes) noexcept
+ult_core::ult_core(stack_memory memory, std::size_t stack_bytes, bool borrowed) noexcept
     : work_unit(&ult_core::run_unit),
       free_node{nullptr},
-      plain_(stack_bytes == default_stack_bytes),
+      plain_(stack_bytes == default_stack_bytes && !borrowed),
       memory_(memory),
-      stack_bytes_(stack_bytes) {
+      stack_bytes_(stack_bytes),
+      borrowed_(borrowed) {
     auto* const top = static_cast<std::byte*>(closure());
     const auto usable = static_cast<std::size_t>(top - memory.bottom());
     saved.owner = this;
@@ -68,7 +69,20 @@ ult_core& ult_core::map(std::size_t stack_bytes) {
         map_stack(stack_bytes + own_bytes + inline_closure_bytes + colours * colour_bytes);
     const std::size_t colour = next_colour.fetch_add(1, std::memory_order_relaxed) % colours;
     std::byte* const at = memory.top() - own_bytes - colour * colour_bytes;
-    ult_core& made = *::new (at) ult_core(memory, stack_bytes);
+    ult_core& made = *::new (at) ult_core(memory, stack_bytes, false);
+    ult_registry::add(made);
+    return made;
+}
+
+ult_core& ult_core::borrow(std::span<std::byte> stack) {
+    constexpr std::size_t own_bytes = round_up(sizeof(ult_core), closure_align);
+    static_assert(smallest_stack_bytes + own_bytes + inline_closure_bytes + 2 * closure_align <=
+                  smallest_borrowed_bytes);
+    // Down to the alignment of both.
+    std::byte* const end = stack.data() + stack.size();
+    std::byte* const at = end - own_bytes - reinterpret_cast<std::uintptr_t>(end) % closure_align;
+    const auto usable = static_cast<std::size_t>(at - inline_closure_bytes - stack.data());
+    ult_core& made = *::new (at) ult_core(borrow_stack(stack.data(), stack.size()), usable, true);
     ult_registry::add(made);
     return made;
 }
@@ -86,10 +100,11 @@ void ult_core::unmap(ult_core& core) noexcept {
         unbegun->destroy(core.closure());
     }
     const stack_memory memory = core.memory_;
+    const bool borrowed = core.borrowed_;
     ult_registry::remove(core);
     core.saved.sanitizer.destroy();
     core.~ult_core();
-    unmap_stack(memory);
+    borrowed ? return_stack(memory) : unmap_stack(memory);
 }
 
 void ult_core::end_record() noexcept {
@@ -102,7 +117,8 @@ ult_core::~ult_core() {
 
 void ult_core::give_back_slowly(ult_core& core, free_stock* to) noexcept {
     core.end_record();
-    const bool pooled = core.stack_bytes_ == default_stack_bytes && !core.was_left_behind();
+    const bool pooled =
+        core.stack_bytes_ == default_stack_bytes && !core.borrowed_ && !core.was_left_behind();
     if (!pooled || to == nullptr) return unmap(core);
     core.plain_.store(true, std::memory_order_relaxed);
     to->push(core, stack_depot);
@@ -232,10 +248,10 @@ void refuse_pinned() {
 }
 
 ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable,
-                            std::size_t stack_bytes) {
+                            std::size_t stack_bytes, std::span<std::byte> stack) {
     dispatcher* const here = dispatcher::current_in_line();
     if ((here == nullptr || !here->work().owns(&where)) && !where.served()) refuse_unserved(where);
-    ult_core& core = take(stack_bytes, stock_of(here));
+    ult_core& core = stack.empty() ? take(stack_bytes, stock_of(here)) : borrow(stack);
     // A hold may exist that meant the previous ULT on this stack.
     if (core.requests.load(std::memory_order_relaxed) != 0) core.requests.fetch_and(held);
     core.saved.stack.floats.make_usual();
@@ -266,14 +282,35 @@ ult_core* ult_core::prepare_quickly(dispatcher& here, pool& where, const closure
     return prepare_ult(where, type, joinable, {});
 }
 
+static void check_borrowed(const ult_options& options, bool joinable) {
+    if (options.stack.size() < smallest_borrowed_bytes) {
+        throw error(
+            errc::invalid,
+            fmt::format("a ULT's stack in {} bytes of the caller's memory is too small, "
+                        "expected at least {}, which is {} and its descriptor",
+                        options.stack.size(), smallest_borrowed_bytes, smallest_stack_bytes));
+    }
+    if (options.stack_bytes != 0) {
+        throw error(errc::invalid,
+                    "a ULT's stack is either memory of the caller's, which has its size, or "
+                    "stack_bytes of new memory: leave one of both options out");
+    }
+    if (!joinable) {
+        throw error(errc::invalid,
+                    "post() does not tell when a ULT has left its stack, so that cannot be memory "
+                    "of the caller's: use spawn(), and keep the memory until join() has returned");
+    }
+}
+
 [[gnu::noinline]] ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable,
                                         const ult_options& options) {
+    if (!options.stack.empty()) check_borrowed(options, joinable);
     const std::size_t stack_bytes =
         options.stack_bytes == 0 ? default_stack_bytes : options.stack_bytes;
     if (stack_bytes < smallest_stack_bytes) refuse_small_stack(stack_bytes);
     if (stack_bytes > largest_stack_bytes) refuse_large_stack(stack_bytes);
     if (options.pinned && where.access() != pool_access::one_stream) refuse_pinned();
-    ult_core& core = ult_core::prepare(where, type, joinable, stack_bytes);
+    ult_core& core = ult_core::prepare(where, type, joinable, stack_bytes, options.stack);
     core.priority = options.priority;
     if (options.pinned) core.requests.fetch_or(ult_core::pinned, std::memory_order_relaxed);
     core.rename(options.name);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,6 +30,7 @@ class ult_record;
 /// Default usable stack size of a ULT. Address space only: pages are committed as they are touched.
 inline constexpr std::size_t default_stack_bytes = sanitized ? 1024 * 1024 : 256 * 1024;
 inline constexpr std::size_t smallest_stack_bytes = 16 * 1024;
+inline constexpr std::size_t smallest_borrowed_bytes = 20 * 1024;  ///< With the descriptor.
 /// More address space than any process has, but far from overflowing sums.
 inline constexpr std::size_t largest_stack_bytes = SIZE_MAX / 4;
 
@@ -43,7 +45,9 @@ public:
     ult_core(of_thread, std::string_view what) noexcept;
     /// Maps a stack. Throws error{no_memory}.
     static ult_core& map(std::size_t stack_bytes);
-    /// Returns the stack to the system.
+    /// In memory of a user's, which is large enough.
+    static ult_core& borrow(std::span<std::byte> stack);
+    /// Returns the stack to the system, or to the user.
     static void unmap(ult_core& core) noexcept;
     /// The calling thread's pool of default stacks; null while the thread ends.
     static free_stock* thread_stock() noexcept;
@@ -62,7 +66,7 @@ public:
     /// Returns a ULT with a body that is not in a pool yet. Throws error{invalid} if no stream
     /// serves `where`.
     static ult_core& prepare(pool& where, const closure_type& type, bool joinable,
-                             std::size_t stack_bytes);
+                             std::size_t stack_bytes, std::span<std::byte> stack = {});
     /// Without options, in a stream's main pool. Null: use the general path.
     static ult_core* prepare_quickly(dispatcher& here, pool& where, const closure_type& type,
                                      bool joinable) noexcept;
@@ -152,7 +156,7 @@ public:
 
 private:
     friend class ult_registry;
-    ult_core(stack_memory memory, std::size_t stack_bytes) noexcept;
+    ult_core(stack_memory memory, std::size_t stack_bytes, bool borrowed) noexcept;
     static void give_back_slowly(ult_core& core, free_stock* to) noexcept;
     void end_record() noexcept;
     [[noreturn]] void cancel_unbegun(const closure_type& body);
@@ -162,6 +166,7 @@ private:
     ult_core* prev_known_ = nullptr;
     stack_memory memory_;
     std::size_t stack_bytes_;
+    bool borrowed_ = false;  // the stack is the user's
 };
 
 /// Throws error{closed} if only the process that forked this one has streams for `where`, else

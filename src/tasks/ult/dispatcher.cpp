@@ -47,7 +47,7 @@ bool dispatcher::heed(ult_core& who) noexcept {
     pool& wanted = *who.wanted_home.load(std::memory_order_relaxed);
     if (&wanted == who.home()) return false;
     who.move_to(wanted);
-    wanted.push(who);
+    push_moved(who);
     return true;
 }
 

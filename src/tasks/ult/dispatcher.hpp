@@ -152,6 +152,9 @@ ult_core& running_that_may_exit();
 void refuse_join(const ult_core* of, const dispatcher* here);
 /// As ult::migrate().
 void ask_to_move(ult_core& core, pool& where);
+void ask_to_move(ult_core& core);
+/// The running ULT of `here`. Throws error{invalid} if it is pinned, or is its thread.
+ult_core& running_that_may_move(dispatcher& here);
 
 /// The calling thread's stock of finished stacks, whether or not a stream (`here`) runs it.
 inline free_stock* stock_of(const dispatcher* here) noexcept {

@@ -125,6 +125,14 @@ public:
     static bool serves(const dispatcher& who, const pool& what) noexcept {
         return what.served_by(who);
     }
+    /// Whether a stream with a thread serves it, and is not about to stop.
+    static bool stays_served(const pool& what) noexcept {
+        for (const pool::server* each = &what.own_; each != nullptr;
+             each = each->next.load(std::memory_order_acquire)) {
+            if (each->who.load() != nullptr && each->stays.load()) return true;
+        }
+        return false;
+    }
     /// `here`: the calling stream, or null.
     static void count_ults(pool& in, std::ptrdiff_t more, const dispatcher* here) noexcept {
         if (here != nullptr && main_server_of(in) == here) {

@@ -18,7 +18,7 @@ std::uint64_t new_id() noexcept {
 
 }  // namespace
 
-ult_record::ult_record(ult_core& core) noexcept : id(new_id()), core_(&core) {}
+ult_record::ult_record(ult_core& core) noexcept : id(new_id()), core_(&core), notice_(*this) {}
 
 ult_record& ult_record::of(ult_core& core) {
     if (ult_record* const known = core.record.load(std::memory_order_acquire)) return *known;
@@ -65,6 +65,38 @@ wait_node* ult_record::take_suspended() noexcept {
     wait_node* const found = waiting_.pop();
     if (found == nullptr) resumed_ = true;
     return found;
+}
+
+void ult_record::on_migrate(std::function<void()> tell) {
+    callback made;
+    if (tell) made = std::make_shared<const std::function<void()>>(std::move(tell));
+    const std::lock_guard hold(core_stays_);
+    tells_.store(made != nullptr, std::memory_order_relaxed);
+    tell_.swap(made);
+}
+
+bool ult_record::push_notice(ult_core& moved) noexcept {
+    if (!tells_.load(std::memory_order_relaxed)) return false;
+    notice_.priority = moved.priority;
+    notice_.move_to(*moved.home());
+    moved.home()->push(notice_);
+    return true;
+}
+
+void ult_record::notice::run_unit(work_unit& self) noexcept {
+    ult_record& mine = static_cast<notice&>(self).of;
+    callback tell;
+    {
+        const std::lock_guard hold(mine.core_stays_);
+        tell = mine.tell_;
+    }
+    try {
+        if (tell) (*tell)();
+    } catch (...) {
+        log_thrown("an exception escaped from a ULT's on_migrate()");
+    }
+    dispatcher::stay_in_parent();
+    mine.core_->make_ready();  // it has not ended, as it does not run
 }
 
 void ult_record::forget_resume() noexcept {
@@ -135,6 +167,16 @@ void ult_ref::cancel() const {
     record_->with_core([](detail::ult_core& core) {
         if (!core.is_finished() && core.home() != nullptr) detail::cancel_ult(core);
     });
+}
+
+void ult_ref::on_migrate(std::function<void()> tell) const {
+    if (record_ == nullptr) detail::refuse_empty_handle("ult_ref", "set its on_migrate()");
+    record_->on_migrate(std::move(tell));
+}
+
+void ult_ref::migrate() const {
+    if (record_ == nullptr) detail::refuse_empty_handle("ult_ref", "migrate");
+    record_->with_core([](detail::ult_core& core) { detail::ask_to_move(core); });
 }
 
 void ult_ref::migrate(pool& where) const {

@@ -50,7 +50,20 @@ public:
     void wait_resumed(wait_node& me);
     void forget_resume() noexcept;
 
+    /// `tell` runs after each migration. Empty: nothing does.
+    void on_migrate(std::function<void()> tell);
+    /// Queues a unit in the new home of its ULT that runs the callback, then makes the ULT ready.
+    /// False: there is no callback.
+    bool push_notice(ult_core& moved) noexcept;
+
 private:
+    struct notice final : work_unit {
+        explicit notice(ult_record& from) noexcept : work_unit(&run_unit), of(from) {}
+        static void run_unit(work_unit& self) noexcept;
+        ult_record& of;
+    };
+    using callback = std::shared_ptr<const std::function<void()>>;
+
     explicit ult_record(ult_core& core) noexcept;
     ~ult_record() = default;
 
@@ -59,6 +72,9 @@ private:
     ult_core* core_;
     wait_list waiting_;
     bool resumed_ = false;  // under the lock of waiting_
+    std::atomic<bool> tells_{false};
+    callback tell_;  // under core_stays_
+    notice notice_;  // queued while its ULT is not
 };
 
 class dispatcher;

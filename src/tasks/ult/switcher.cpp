@@ -1,5 +1,7 @@
 #include "tasks/ult/switcher.hpp"
 
+#include "tasks/ult/record.hpp"
+
 namespace amalgam::detail {
 
 // Canceled before it parked: as if its deadline had passed.
@@ -9,6 +11,11 @@ void switcher::settle_parked(ult_core& who) noexcept {
                         (who.requests.load(std::memory_order_relaxed) & ult_core::asked_to_end);
     if (cancel) left_until_->state_.compare_exchange_strong(was, waiter::expired);
     if (cancel || !left_until_->commit()) work_.requeue(who);
+}
+
+void switcher::push_moved(ult_core& who) noexcept {
+    ult_record* const known = who.record.load(std::memory_order_acquire);
+    if (known == nullptr || !known->push_notice(who)) who.home()->push(who);
 }
 
 // From inside a catch block, or a destructor run by an exception.

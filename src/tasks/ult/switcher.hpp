@@ -77,6 +77,8 @@ protected:
         left_for_ = what;
     }
     resumed jump(call_stack& from, call_stack& to) noexcept;
+    /// To its new home, where its callback runs first, if it has one.
+    static void push_moved(ult_core& who) noexcept;
     /// First on a stack that was switched to.
     static resumed arrived(arrival at) noexcept;
 
@@ -130,7 +132,7 @@ inline bool switcher::end(join_state& what) noexcept {
             work_.requeue(*who);
             break;
         case fate::moved:
-            who->home()->push(*who);
+            push_moved(*who);
             break;
         case fate::parked:
             if (who->requests.load(std::memory_order_relaxed) != 0) {

@@ -58,19 +58,6 @@ void ult::detach() {
     ult_core::give_back(core, detail::stock_of(here));
 }
 
-void ult::migrate(pool& where) {
-    if (core_ == nullptr) detail::refuse_empty_handle("ult", "migrate");
-    detail::ask_to_move(*core_, where);
-}
-
-void detail::ask_to_move(ult_core& core, pool& where) {
-    if (core.is_pinned()) detail::refuse_pinned();
-    if (!where.served()) detail::refuse_unserved(where);
-    detail::left_behind::expect_ult(where);
-    core.wanted_home.store(&where, std::memory_order_relaxed);
-    core.requests.fetch_or(ult_core::asked_to_move, std::memory_order_release);
-}
-
 void ult::cancel() {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "cancel");
     detail::cancel_ult(*core_);
@@ -138,18 +125,6 @@ bool yield_to(ult& next) {
     if (!was_ready) here->leave_to_yield();
     if (self.requests.load(std::memory_order_relaxed) != 0) detail::throw_if_canceled();
     return was_ready;
-}
-
-void migrate(pool& where) {
-    dispatcher& here = stream_of_ult("migrate");
-    if (here.is_thread(*here.running())) {
-        throw error(errc::invalid,
-                    "the ULT of a primary stream cannot leave its thread: spawn another ULT in the "
-                    "pool where the work should run");
-    }
-    if (here.running()->is_pinned()) detail::refuse_pinned();
-    if (!where.served()) detail::refuse_unserved(where);
-    here.leave_to_move(where);
 }
 
 [[gnu::noinline]] pool& home() {

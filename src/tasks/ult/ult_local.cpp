@@ -3,12 +3,15 @@
 #include <new>
 #include <utility>
 
+#include <amalgam/core/status.hpp>
 #include <amalgam/tasks/extension/local.hpp>
+#include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 
 #include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/local_values.hpp"
 #include "tasks/ult/record.hpp"
+#include "tasks/ult/registry.hpp"
 #include "tasks/ult/thread_store.hpp"
 
 namespace amalgam::detail {
@@ -94,6 +97,54 @@ void* find_local(std::uint64_t key) noexcept {
         return own == nullptr ? nullptr : own->find(key);
     }
     return self->locals == nullptr ? nullptr : self->locals->find(key);
+}
+
+namespace {
+
+/// Calls `act(ult_core&)` while that ULT cannot run.
+template <typename Act>
+void with_still(const ult_ref& of, Act act) {
+    ult_record* const named = record_of(of);
+    if (named == nullptr) refuse_empty_handle("ult_ref", "use its ult_local values");
+    bool ended = true;
+    named->with_core([&](ult_core& core) {
+        ult_core* const one = &core;
+        const ult_registry::hold still({&one, 1});
+        if (running_ult() != &core && still.running(core) != nullptr) {
+            throw error(errc::invalid,
+                        "the ult_local values of a ULT that runs are its own: change them while it "
+                        "is parked or ready, and kept from running");
+        }
+        ended = core.home() == nullptr || core.was_left_behind();
+        if (!ended) act(core);
+    });
+    if (ended) {
+        throw error(errc::invalid,
+                    "this ULT has ended, and its ult_local values were destroyed: read them before "
+                    "it ends");
+    }
+}
+
+}  // namespace
+
+void* find_local_of(const ult_ref& of, std::uint64_t key) {
+    void* found = nullptr;
+    with_still(of, [&](const ult_core& core) {
+        if (core.locals != nullptr) found = core.locals->find(key);
+    });
+    return found;
+}
+
+void add_local_of(const ult_ref& of, std::uint64_t key, void* value,
+                  void (*destroy)(void*) noexcept) {
+    with_still(of, [&](ult_core& core) {
+        if (core.locals == nullptr) core.locals = new local_values;
+        core.locals->add(key, value, destroy);
+    });
+}
+
+ult_ref ref_of(const ult& of) {
+    return of.ref();
 }
 
 void add_local(std::uint64_t key, void* value, void (*destroy)(void*) noexcept) {

@@ -88,7 +88,7 @@ ult_core& launch(pool& where, Function&& body, const ult_options& options, bool 
     } else {
         constexpr const closure_type& type = inline_closure<closure>::type;
         const bool usual = options.name.empty() && options.stack_bytes == 0 &&
-                           options.priority == 0 && !options.pinned;
+                           options.stack.empty() && options.priority == 0 && !options.pinned;
         ult_core& core = usual ? prepare_ult(where, type, joinable)
                                : prepare_ult(where, type, joinable, options);
         if constexpr (std::is_nothrow_constructible_v<closure, Function>) {
