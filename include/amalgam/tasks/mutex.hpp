@@ -10,6 +10,9 @@
 
 namespace amalgam {
 
+/// Whom unlock() serves first of those who wait for a mutex; equal ones in order of arrival.
+enum class lock_priority : std::uint8_t { high, normal, low };
+
 /// Mutual exclusion between ULTs, plain threads and coroutines, in any mix. Waiting parks the
 /// caller. Fair: unlock() hands the mutex to the longest waiter, so a ULT that yields while holding
 /// it starves nobody.
@@ -35,6 +38,10 @@ public:
     void lock() {
         if (!try_lock()) lock_slow(time_point::max());
     }
+    /// Waits before all of a lower priority, who may so wait for ever.
+    void lock(lock_priority turn) {
+        if (!try_lock()) lock_in_turn(turn);
+    }
     bool try_lock() noexcept {
         std::uint32_t expected = unlocked;
         return state_.compare_exchange_strong(expected, locked, std::memory_order_acquire,
@@ -56,6 +63,10 @@ public:
             hand_over();
         }
     }
+    /// Unlocks, and if that hands the mutex to a ULT that waits in a pool of this stream, yields
+    /// straight to it: true. Else this is unlock(). Does not throw if the caller is canceled; its
+    /// next wait or yield does.
+    bool unlock_and_yield() noexcept;
 
 private:
     friend class condition_variable;
@@ -65,8 +76,10 @@ private:
     // locked: the list is empty. contended: it may not be, or only briefly.
     enum : std::uint32_t { unlocked, locked, contended };
     bool lock_slow(time_point deadline);
-    bool enlist(detail::wait_node& me) noexcept;
+    void lock_in_turn(lock_priority turn);
+    bool enlist(detail::wait_node& me, lock_priority turn = lock_priority::normal) noexcept;
     void hand_over() noexcept;
+    detail::wait_node* next_owner() noexcept;
 
     std::atomic<std::uint32_t> state_{unlocked};
     detail::wait_list waiting_;

@@ -27,6 +27,12 @@ public:
         guard_.lock();
         first(true);
     }
+    /// As mutex::lock(lock_priority).
+    void lock(lock_priority turn) {
+        if (again()) return;
+        guard_.lock(turn);
+        first(true);
+    }
     bool try_lock() noexcept { return again() || first(guard_.try_lock()); }
     /// False: the deadline passed first. Uses the clock of the caller's stream.
     bool try_lock_until(time_point deadline) {
@@ -40,6 +46,12 @@ public:
         if (--depth_ != 0) return;
         owner_.store(nullptr, std::memory_order_relaxed);
         guard_.unlock();
+    }
+    /// As mutex::unlock_and_yield(), once it is free.
+    bool unlock_and_yield() noexcept {
+        if (--depth_ != 0) return false;
+        owner_.store(nullptr, std::memory_order_relaxed);
+        return guard_.unlock_and_yield();
     }
 
 private:

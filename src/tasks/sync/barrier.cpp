@@ -16,6 +16,21 @@ void barrier::check_parties() const {
                 "not arrive after arrive_and_drop()");
 }
 
+void barrier::resize(std::size_t parties) {
+    if (parties == 0) {
+        throw error(errc::invalid,
+                    "a barrier cannot be resized to 0 parties: give how many will arrive in each "
+                    "round, 1 or more");
+    }
+    const std::lock_guard hold(waiting_);
+    if (missing_ != parties_) {
+        throw error(errc::invalid,
+                    "a barrier is resized between rounds only, but parties wait in it: resize it "
+                    "when all have been released");
+    }
+    parties_ = missing_ = parties;
+}
+
 // False: all parties have arrived.
 bool barrier::enlist(detail::wait_node& me) {
     detail::wait_node* all = nullptr;

@@ -166,5 +166,37 @@ TEST(latch, may_die_as_soon_as_wait_returned) {
     }
 }
 
+TEST_F(barrier_in_turn, is_resized_between_rounds_only) {
+    barrier meet(2);
+    const auto refused = [&](std::size_t parties) {
+        try {
+            meet.resize(parties);
+        } catch (const error& why) {
+            return why.code().code == errc::invalid;
+        }
+        return false;
+    };
+    const auto arrive = [&](char name) {
+        run([&meet, this, name] {
+            meet.arrive_and_wait();
+            seen += name;
+        });
+    };
+    EXPECT_TRUE(refused(0));
+    arrive('a');
+    EXPECT_TRUE(refused(3));
+    arrive('b');
+    EXPECT_EQ(news(), "ba");
+    meet.resize(1);
+    arrive('c');
+    EXPECT_EQ(news(), "c");
+    meet.arrive_and_drop();
+    meet.resize(2);  // also after all have dropped out
+    arrive('d');
+    EXPECT_EQ(news(), "");
+    arrive('e');
+    EXPECT_EQ(news(), "ed");
+}
+
 }  // namespace
 }  // namespace amalgam

@@ -192,5 +192,89 @@ TEST(recursive_mutex, may_die_with_the_last_who_locked_it) {
     }
 }
 
+TEST_F(timed_mutex, waiters_are_served_by_priority_then_in_order_of_arrival) {
+    mutex guard;
+    guard.lock();
+    const auto wait = [&](char name, lock_priority turn) {
+        run([&guard, this, name, turn] {
+            guard.lock(turn);
+            seen += name;
+            guard.unlock();
+        });
+    };
+    wait('e', lock_priority::low);
+    wait('c', lock_priority::normal);
+    wait('a', lock_priority::high);
+    wait('f', lock_priority::low);
+    run([&] {
+        const std::lock_guard hold(guard);  // normal
+        seen += 'd';
+    });
+    wait('b', lock_priority::high);
+    guard.unlock();
+    run();
+    EXPECT_EQ(news(), "abcdef");
+    EXPECT_TRUE(guard.try_lock());
+    guard.unlock();
+}
+
+TEST_F(timed_mutex, unlock_and_yield_runs_the_next_owner_before_others) {
+    mutex guard;
+    post(stream, [&] {
+        guard.lock();
+        this_task::yield();  // the other waits for it
+        post(stream, [&] { seen += 'b'; });
+        EXPECT_TRUE(guard.unlock_and_yield());
+        seen += 'c';
+    });
+    post(stream, [&] {
+        guard.lock();
+        seen += 'a';
+        EXPECT_FALSE(guard.unlock_and_yield());  // nobody waits
+    });
+    run();
+    EXPECT_EQ(news(), "abc");
+}
+
+TEST_F(recursive_lock, unlock_and_yield_hands_over_once_it_is_free) {
+    recursive_mutex guard;
+    post(stream, [&] {
+        guard.lock(lock_priority::low);
+        guard.lock(lock_priority::high);
+        this_task::yield();
+        EXPECT_FALSE(guard.unlock_and_yield());
+        seen += 'a';
+        EXPECT_TRUE(guard.unlock_and_yield());
+        seen += 'c';
+    });
+    post(stream, [&] {
+        guard.lock();
+        seen += 'b';
+        guard.unlock();
+    });
+    run();
+    EXPECT_EQ(news(), "abc");
+}
+
+TEST(mutex, unlock_and_yield_by_or_to_a_plain_thread_just_unlocks) {
+    mutex guard;
+    guard.lock();
+    EXPECT_FALSE(guard.unlock_and_yield());
+    execution_stream stream;
+    int turns = 0;
+    const auto work = [&] {
+        for (int i = 0; i < 2000; ++i) {
+            guard.lock();
+            ++turns;
+            guard.unlock_and_yield();
+        }
+    };
+    ult one = spawn(stream, work), other = spawn(stream, work);
+    work();
+    one.join();
+    other.join();
+    EXPECT_EQ(turns, 6000);
+}
+
 }  // namespace
 }  // namespace amalgam

@@ -12,6 +12,17 @@ void wait_list::push(wait_node& node) noexcept {
     tail_ = &node;
 }
 
+void wait_list::insert_in_order(wait_node& node) noexcept {
+    wait_node* after = tail_;  // wants more
+    while (after->prev != nullptr && after->prev->wants > node.wants)
+        after = after->prev;
+    node.prev = after->prev;
+    node.next = after;
+    node.listed = true;
+    (after->prev == nullptr ? head_ : after->prev->next) = &node;
+    after->prev = &node;
+}
+
 void wait_list::remove(wait_node& node) noexcept {
     (node.prev == nullptr ? head_ : node.prev->next) = node.next;
     (node.next == nullptr ? tail_ : node.next->prev) = node.prev;

@@ -31,6 +31,11 @@ public:
     bool empty() const noexcept { return head_ == nullptr; }
     wait_node* front() const noexcept { return head_; }
     void push(wait_node& node) noexcept;
+    /// Before all that want more.
+    void push_in_order(wait_node& node) noexcept {
+        if (tail_ == nullptr || tail_->wants <= node.wants) return push(node);
+        insert_in_order(node);
+    }
     void remove(wait_node& node) noexcept;
     wait_node* pop() noexcept;
     // Both return a chain linked by `next`.
@@ -68,6 +73,7 @@ public:
     }
 
 private:
+    void insert_in_order(wait_node& node) noexcept;
     // After park_until() gave up. False: it was already off the list, and has parked again for the
     // permit.
     bool leave(wait_node& node) noexcept;
