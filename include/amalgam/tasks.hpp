@@ -34,6 +34,7 @@
 #include <amalgam/tasks/ult_options.hpp>
 #include <amalgam/tasks/ult_ref.hpp>
 #include <amalgam/tasks/ult_state.hpp>
+#include <amalgam/tasks/wait_any.hpp>
 #include <amalgam/tasks/watchdog.hpp>
 #include <amalgam/tasks/work_stealing_team.hpp>
 #include <amalgam/tasks/work_unit.hpp>

@@ -10,6 +10,8 @@
 
 namespace amalgam {
 
+class any_future;
+
 /// A value that will be available later. Waiting parks the ULT or plain thread; a coroutine may
 /// co_await it instead.
 ///
@@ -83,6 +85,7 @@ public:
     }
 
 private:
+    friend class any_future;
     struct awaiter : detail::coroutine_resumer {
         explicit awaiter(future what) noexcept : what_(std::move(what)) {}
         bool await_ready() const noexcept { return what_.state_->ready(); }

@@ -29,8 +29,7 @@ bool future_core::wait_until(time_point deadline) {
     me.who.allow_cancel();
     me.who.waits_for("future");
     if (!attach(me) || me.who.park_until(deadline)) return true;
-    continuation* expected = &me;
-    if (next_.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel)) {
+    if (detach(me)) {
         throw_if_canceled();
         return false;
     }
@@ -45,6 +44,11 @@ bool future_core::attach(continuation& then) {
     throw error(errc::invalid,
                 "another task is already waiting for this future: a future has one user at a time; "
                 "share the value, or use an event");
+}
+
+bool future_core::detach(continuation& then) noexcept {
+    continuation* expected = &then;
+    return next_.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel);
 }
 
 void future_core::complete() noexcept {

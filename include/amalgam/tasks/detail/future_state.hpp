@@ -48,6 +48,8 @@ public:
     /// Runs `then` at completion. False: already complete, `then` will not run. Throws
     /// error{invalid} if somebody already waits.
     bool attach(continuation& then);
+    /// Takes back what attach() gave. False: complete() has taken it, and it ran or will run.
+    bool detach(continuation& then) noexcept;
 
     /// Makes it ready and runs the continuation. At most once, after the outcome is set.
     void complete() noexcept;
