@@ -13,6 +13,13 @@ inline constexpr std::size_t max_name_bytes = 255;         ///< Of a procedure. 
 inline constexpr std::size_t max_signature_bytes = 16384;  ///< Wire.
 inline constexpr std::size_t max_extras_bytes = 65536;     ///< Wire.
 
+/// Names that nobody defined, which a handler for such remembers.
+inline constexpr std::size_t max_learned_names = 1024;
+inline constexpr std::size_t max_about_bytes = 1024;  ///< What is said of a procedure.
+/// Procedures described by one answer, and those that a caller asks for.
+inline constexpr std::size_t max_described_at_once = 200;
+inline constexpr std::size_t max_described = 100'000;
+
 // ---- transfers of bulk memory
 inline constexpr std::size_t transfer_piece_bytes = std::size_t{1} << 20;
 /// Pieces with more segments are made shorter.

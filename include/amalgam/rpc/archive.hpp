@@ -11,6 +11,7 @@
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/detail/memory.hpp>
+#include <amalgam/rpc/archive_context.hpp>
 #include <amalgam/rpc/body.hpp>
 #include <amalgam/rpc/detail/view_room.hpp>
 #include <amalgam/rpc/detail/wire_types.hpp>
@@ -121,6 +122,12 @@ public:
     }
     /// Sender and receiver, where encoding depends on them; null if unknown.
     const detail::origin* between() const noexcept { return between_; }
+    /// The object given as engine_options::context: null if there is none, if it is no `T`, and in
+    /// archives of no engine.
+    template <typename T>
+    T* context() const noexcept {
+        return detail::context_of(between_).get<T>();
+    }
 
 private:
     Into& into_;
@@ -279,6 +286,12 @@ public:
     void leave() noexcept { --depth_; }
     /// As the writer's; the peer is the sender.
     const detail::origin* between() const noexcept { return between_; }
+    /// The object given as engine_options::context: null if there is none, if it is no `T`, and in
+    /// archives of no engine.
+    template <typename T>
+    T* context() const noexcept {
+        return detail::context_of(between_).get<T>();
+    }
 
 private:
     const std::byte* begin_;

@@ -16,6 +16,7 @@
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/transport.hpp>
+#include <amalgam/rpc/archive_context.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/handler.hpp>
 #include <amalgam/rpc/detail/procedure_name.hpp>
@@ -23,6 +24,7 @@
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/rpc/peer_lost.hpp>
 #include <amalgam/rpc/procedure.hpp>
+#include <amalgam/rpc/raw_call.hpp>
 #include <amalgam/rpc/type_name.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/extension/exit_ult.hpp>
@@ -98,9 +100,15 @@ struct engine_options {
     /// message is not run, and its caller gets `corrupt`. Peers without this option still verify
     /// and answer in kind.
     bool checksum = false;
+    /// An object that serialize() functions of this engine's calls see, as `archive.context<T>()`.
+    archive_context context{};
     /// How long stop() waits for calls in flight in either direction, for posted messages to leave,
     /// and for peers to fetch arguments or results. At most 30 days.
     std::chrono::milliseconds drain{1000};
+    /// Whether any peer may stop this engine, by engine::stop_remote(). Otherwise they get `denied`.
+    bool remote_stop = false;
+    /// Whether peers may read which procedures there are: see describe.hpp.
+    bool reflection = true;
 };
 
 /// Where a handler runs.
@@ -126,6 +134,8 @@ struct procedure_options {
     /// Provider id. Several providers may serve one name, each with its own handler. Callers choose
     /// with `procedure.on(peer, provider)`.
     std::uint16_t provider = 0;
+    /// One sentence for people who look the procedure up: see describe.hpp. At most 1,024 bytes.
+    std::string_view about{};
 };
 
 struct engine_config;
@@ -233,6 +243,33 @@ public:
         add_handler(name, signature_text<Signature>(), options, detail::answer_form::result,
                     std::make_unique<typed>(std::move(function)));
     }
+    /// Serves `name` with a function that gets the arguments undecoded, and returns the result
+    /// encoded: for proxies and other languages. `signature`: as callers have it, "i32(i32,string)".
+    /// Failure: as define(); error{invalid} for an empty function.
+    void define_raw(detail::procedure_name name, std::string signature,
+                    std::function<raw_values(const raw_call&)> function,
+                    procedure_options options = {});
+    /// Serves whatever nobody defined: every name without a procedure here, except those that begin
+    /// with "amalgam.", and those that return a stream. A name that is defined, but not with that
+    /// signature or provider, is still refused. Names are remembered as they are called, the latest
+    /// 1,024 of them; a caller of one that was forgotten gets `not_found` once.
+    /// Failure: throws error{invalid} for an empty function, or if there is such a function;
+    ///          error{closed} after stop().
+    void define_any(std::function<raw_values(const raw_call&)> function,
+                    procedure_options options = {});
+    /// Calls that run finish. False: there was none, or the engine is stopped.
+    bool undefine_any();
+    /// Calls a procedure whose types only its handler knows; parks the ULT or thread.
+    /// Failure: throws what calls throw; error{invalid} for a signature that is none;
+    ///          error{unsupported} for one that returns a stream.
+    raw_values call_raw(const peer& there, std::string_view name, std::string signature,
+                        const raw_values& arguments, const raw_call_options& how = {});
+    /// Runs later calls of a procedure in another of the engine's pools; see pool(). Calls that run
+    /// stay where they are. An inline handler becomes a ULT.
+    /// Failure: throws error{not_found} for an unknown pool or procedure, error{closed}.
+    void move_procedure(std::string_view name, std::string_view to_pool,
+                        std::uint16_t provider = 0);
+
     /// Stops serving `name`; calls already running finish. Returns false if there is no such name
     /// or the engine is stopped. Failure: throws error{denied} if it starts with "amalgam.".
     bool undefine(detail::procedure_name name, std::uint16_t provider = 0);
@@ -289,6 +326,14 @@ public:
     /// for handlers.
     /// Failure: throws error{not_found} and lists the names.
     amalgam::pool& pool(std::string_view name = {});
+    /// Adds a pool of that name with streams of its own, while the engine runs. Procedures can be
+    /// defined in it or moved there; pool() finds it. configuration() does not list it.
+    /// Failure: throws error{invalid} for a name that is taken or empty, for no or too many streams
+    ///          (1 to 1,024), for a fifo pool with several, and in virtual time; error{closed}.
+    void add_pool(const pool_options& how, unsigned streams = 1);
+    /// Ends it. False, and nothing happens: no pool of that name was added.
+    /// Failure: throws error{in_use} while procedures are defined in it, or something runs there.
+    bool remove_pool(std::string_view name);
     /// Switches how progress is made, while running. No message is lost or delayed. Running
     /// handlers stay where they are.
     /// Failure: throws error{invalid} for a change from or to progress_by::caller, in virtual time,
@@ -344,6 +389,33 @@ public:
     /// is done when the calling function returns. Only from then on do run() and spawn() throw
     /// error{closed}.
     void stop();
+    /// Waits until somebody has stopped the engine: another thread, a handler, or a peer by
+    /// stop_remote(). Any number of ULTs and threads may wait. Returns at once if it is stopped.
+    /// A handler that waits here is a call in flight, for which stop() waits up to `drain`.
+    /// Failure: throws error{invalid} for a caller that cannot wait, or inside a function of
+    ///          on_stopping() and on_stopped(); error{closed} in a child of fork().
+    void wait_until_stopped();
+    /// Whether that has happened.
+    bool stopped() const noexcept;
+    /// Asks the engine of that peer to stop(), and waits for its consent, not for its end. It drains
+    /// as usual (engines on virtual time or in a user's loop do not).
+    /// Failure: throws error{denied} unless its engine_options::remote_stop is set; else what calls
+    ///          throw.
+    void stop_remote(const peer& there);
+
+    /// `function()` runs once when the engine stops, before anything ends: it may still call and be
+    /// called. The last one added runs first; one added meanwhile runs next. Runs where stop() was
+    /// called (or on a thread in its place), and may wait if stop() may wait there. Other callers of
+    /// stop() wait for it, except on the engine's own streams and where waiting is impossible: they
+    /// return. A stop() inside the function returns at once. Exceptions are logged.
+    /// Returns a number for drop_stop_function().
+    /// Failure: throws error{invalid} for an empty function, error{closed} if it would never run.
+    std::uint64_t on_stopping(std::function<void()> function);
+    /// The same, but after the last call, transfer and message: the engine can no longer be used.
+    /// It may run on the engine's stream, and must not wait.
+    std::uint64_t on_stopped(std::function<void()> function);
+    /// Removes such a function. False: it has run, runs now, or is unknown.
+    bool drop_stop_function(std::uint64_t number) noexcept;
 
     /// The implementation; for layers above.
     detail::engine_core& core() noexcept { return *core_; }

@@ -30,7 +30,7 @@ void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
     }
     const std::uint16_t provider = fresh->options.provider;
     for (const auto& other : all_) {
-        if (!other->defined) continue;
+        if (!other->defined || other->learned) continue;
         if (other->name == fresh->name && other->options.provider == provider) {
             throw error(errc::invalid,
                         fmt::format("\"{}\" is defined already, as {}: undefine() it first, or "
@@ -53,13 +53,52 @@ void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
     // Allocations come first, so that a name is either present and findable, or neither.
     std::vector<entry> larger(std::bit_ceil(2 * (all_.size() + 1) + 2));
     all_.push_back(std::move(fresh));
+    const served_procedure& last = *all_.back();
+    for (const auto& other : all_) {  // Whoever defines a name is served by it from now on.
+        const bool same = other->name == last.name || other->id == last.id;
+        if (!last.learned && other->learned && same) other->defined = false;
+    }
     table_ = std::move(larger);
     fill();
+    collect();
+}
+
+served_procedure& procedure_table::learn(std::unique_ptr<served_procedure> fresh) {
+    served_procedure& added = *fresh;
+    added.learned = true;
+    make_room_for_learned();
+    add(std::move(fresh));
+    return added;
+}
+
+void procedure_table::make_room_for_learned() noexcept {
+    const auto is_learned = [](const auto& each) { return each->learned && each->defined; };
+    auto number =
+        static_cast<std::size_t>(std::count_if(all_.begin(), all_.end(), is_learned));
+    if (number < limits::max_learned_names) return;
+    // A quarter at once, so that not every new name costs a pass.
+    for (const auto& each : all_) {
+        if (number <= limits::max_learned_names - limits::max_learned_names / 4) break;
+        if (!is_learned(each)) continue;
+        each->defined = false;
+        --number;
+    }
+    fill();
+    collect();
+}
+
+void procedure_table::forget_learned() noexcept {
+    for (const auto& each : all_) {
+        if (each->learned) each->defined = false;
+    }
+    fill();
+    collect();
 }
 
 bool procedure_table::remove(std::string_view name, std::uint16_t provider) noexcept {
     const auto known = std::find_if(all_.begin(), all_.end(), [&](const auto& each) {
-        return each->defined && each->name == name && each->options.provider == provider;
+        return each->defined && !each->learned && each->name == name &&
+               each->options.provider == provider;
     });
     if (known == all_.end()) return false;
     (*known)->defined = false;
@@ -92,7 +131,16 @@ served_procedure* procedure_table::find(std::uint64_t id, std::uint16_t provider
 
 served_procedure* procedure_table::find(std::string_view name) const noexcept {
     const auto at = std::find_if(all_.begin(), all_.end(), [name](const auto& each) {
-        return each->defined && each->name == name;
+        return each->defined && !each->learned && each->name == name;
+    });
+    return at == all_.end() ? nullptr : at->get();
+}
+
+served_procedure* procedure_table::find(std::string_view name,
+                                        std::uint16_t provider) const noexcept {
+    const auto at = std::find_if(all_.begin(), all_.end(), [&](const auto& each) {
+        return each->defined && !each->learned && each->name == name &&
+               each->options.provider == provider;
     });
     return at == all_.end() ? nullptr : at->get();
 }
@@ -100,7 +148,7 @@ served_procedure* procedure_table::find(std::string_view name) const noexcept {
 std::string procedure_table::providers_of(std::uint64_t id) const {
     std::string all;
     for (const auto& each : all_) {
-        if (!each->defined || each->id != id) continue;
+        if (!each->defined || each->learned || each->id != id) continue;
         all += all.empty() ? "" : ", ";
         all += std::to_string(each->options.provider);
     }

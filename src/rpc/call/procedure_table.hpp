@@ -26,6 +26,8 @@ struct served_procedure {
     std::size_t running = 0;
     bool defined = true;
     bool library = false;  ///< See is_library_procedure().
+    bool learned = false;  ///< Served by the handler of what nobody defined.
+    std::string about;     ///< For people.
 };
 
 /// The procedures of one engine, by wire id and provider.
@@ -37,12 +39,25 @@ public:
     /// Failure: throws error{invalid} if the name is taken or has an invalid length, or two names
     ///          share an id.
     void add(std::unique_ptr<served_procedure> fresh);
+    /// Adds one of a name that nobody defined; forgets the oldest ones that are idle past
+    /// limits::max_learned_names.
+    served_procedure& learn(std::unique_ptr<served_procedure> fresh);
+    void forget_learned() noexcept;
     /// False: no such name and provider.
     bool remove(std::string_view name, std::uint16_t provider) noexcept;
 
     served_procedure* find(std::uint64_t id, std::uint16_t provider) const noexcept;
-    /// One of that name, for any provider.
+    /// One of that name, for any provider; not a learned one.
     served_procedure* find(std::string_view name) const noexcept;
+    /// The one of that name and provider; not a learned one.
+    served_procedure* find(std::string_view name, std::uint16_t provider) const noexcept;
+    /// Calls `each(what)` for those that are defined and not learned, in the order of definition.
+    template <typename Function>
+    void for_each(Function each) const {
+        for (const auto& one : all_) {
+            if (one->defined && !one->learned) each(*one);
+        }
+    }
     /// The providers of this id: "0, 2".
     std::string providers_of(std::uint64_t id) const;
     /// A call to it has ended.
@@ -56,6 +71,7 @@ private:
     /// Rebuilds the table in place.
     void fill() noexcept;
     void collect() noexcept;
+    void make_room_for_learned() noexcept;
 
     std::vector<std::unique_ptr<served_procedure>> all_;  // Includes undefined ones that still run.
     std::vector<entry> table_;                            // Size is a power of two; linear probing.

@@ -15,6 +15,7 @@
 
 #include "rpc/call/caller.hpp"
 #include "rpc/call/late_answer.hpp"
+#include "rpc/call/raw_handler.hpp"
 #include "rpc/limits.hpp"
 #include "rpc/memory/rendezvous.hpp"
 
@@ -122,6 +123,7 @@ bool server::is_welcome(const peer_state& from, const served_procedure& what,
                                                   const parsed_message& request,
                                                   served_procedure* what) {
     const bool one_way = request.kind == message_kind::one_way;
+    if (what == nullptr && unknown_ != nullptr && !closed_) what = learn(request);
     if (closed_) {
         refuse(from, id, request, {errc::unavailable}, {});
     } else if (what == nullptr) {
@@ -153,6 +155,11 @@ bool server::is_welcome(const peer_state& from, const served_procedure& what,
                fmt::format("the arguments exceed the server's engine_options::max_values_bytes "
                            "({}); send them in parts, or as a bulk descriptor",
                            max_values_));
+    } else if (what->learned && !find_extra(request.extras, extra::window).empty()) {
+        refuse(from, id, request, {errc::unsupported},
+               fmt::format("\"{}\" returns a stream, which the server's handler of undefined "
+                           "procedures cannot",
+                           printable_name(what->name)));
     } else if (one_way && what->form == answer_form::items) {
         // It would wait forever for credit.
         refuse(from, id, request, {errc::mismatch},
@@ -163,6 +170,42 @@ bool server::is_welcome(const peer_state& from, const served_procedure& what,
         return what;
     }
     return nullptr;
+}
+
+void server::serve_unknown(std::unique_ptr<handler_base> handler, const procedure_options& options,
+                           std::shared_ptr<stream_group> streams) {
+    if (unknown_ != nullptr) {
+        throw error(errc::invalid,
+                    "this engine has a handler of undefined procedures already, expected at most "
+                    "one: undefine_any() it first");
+    }
+    unknown_ = std::move(handler);
+    unknown_options_ = options;
+    unknown_streams_ = std::move(streams);
+}
+
+bool server::refuse_unknown() noexcept {
+    if (unknown_ == nullptr) return false;
+    procedures_.forget_learned();
+    unknown_.reset();
+    unknown_streams_.reset();
+    return true;
+}
+
+served_procedure* server::learn(const parsed_message& request) {
+    if (!request.named() || is_library_procedure(request.name)) return nullptr;
+    if (!procedures_.providers_of(request.procedure).empty()) return nullptr;
+    if (procedures_.find(request.name) != nullptr) return nullptr;
+    if (procedure_id(request.name, request.signature) != request.procedure) return nullptr;
+    auto fresh = std::make_unique<served_procedure>();
+    fresh->id = request.procedure;
+    fresh->name = request.name;
+    fresh->signature = request.signature;
+    fresh->options = unknown_options_;
+    fresh->options.provider = request.provider;
+    fresh->streams = unknown_streams_;
+    fresh->run = std::make_unique<shared_handler>(unknown_);
+    return &procedures_.learn(std::move(fresh));
 }
 
 bool server::too_large(const parsed_message& request) const noexcept {

@@ -54,6 +54,11 @@ public:
     // ---- the stream only, except conclude()
 
     procedure_table& procedures() noexcept { return procedures_; }
+    /// Serves names that nobody defined. Failure: throws error{invalid} if there is one.
+    void serve_unknown(std::unique_ptr<handler_base> handler, const procedure_options& options,
+                       std::shared_ptr<stream_group> streams);
+    /// False: there is none.
+    bool refuse_unknown() noexcept;
     detail::loans& loans() noexcept { return loans_; }
 
     void on_request(peer_state& from, message& arrived, const parsed_message& request) noexcept;
@@ -104,6 +109,8 @@ private:
     /// `what`, or null if refused.
     served_procedure* judge(peer_state& from, std::uint64_t id, const parsed_message& request,
                             served_procedure* what);
+    /// Null: nobody serves it.
+    served_procedure* learn(const parsed_message& request);
     void conclude_inline(invocation& call, waited_answer& answer) noexcept;
     bool too_large(const parsed_message& request) const noexcept;
     void refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request);
@@ -145,6 +152,9 @@ private:
     detail::loans& loans_;
     caller& caller_;
     procedure_table procedures_;
+    std::shared_ptr<handler_base> unknown_;  // Serves names that nobody defined; or null.
+    procedure_options unknown_options_;
+    std::shared_ptr<stream_group> unknown_streams_;
     std::size_t max_running_;
     std::size_t max_one_ways_;
     std::size_t one_way_peers_ = 0;  // Peers with one-way calls in counts_.one_ways.

@@ -49,10 +49,15 @@ std::unique_ptr<scheduler> make_scheduler(scheduler_kind kind, std::vector<pool*
 }  // namespace
 
 stream_group::stream_group(std::string_view name, unsigned streams, std::chrono::nanoseconds spin)
-    : pool_(make_pool(streams == 1 ? pool_kind::fifo : pool_kind::shared_fifo, 0)) {
+    : stream_group({}, streams, spin,
+                   make_pool(streams == 1 ? pool_kind::fifo : pool_kind::shared_fifo, 0), name) {}
+
+stream_group::stream_group(std::string_view name, unsigned streams, std::chrono::nanoseconds spin,
+                           std::unique_ptr<pool> work, std::string_view stream_name)
+    : name_(name), pool_(std::move(work)) {
     for (unsigned i = 0; i < streams; ++i) {
         execution_stream_options how;
-        how.name = name;
+        how.name = stream_name;
         how.spin = spin;
         streams_.push_back(std::make_unique<execution_stream>(
             make_scheduler(scheduler_kind::in_turn, {pool_.get()}), how));
@@ -174,10 +179,13 @@ pool& engine_streams::find(std::string_view name) {
     const std::lock_guard hold(lock_);
     if (second_ && second_->name() == name) return second_->main_pool();
     if (pool* const found = look_up(name)) return *found;
+    if (const auto group = added(name)) return group->work();
     std::vector<std::string_view> names;
     for (const named_pool& each : pools_)
         names.push_back(each.name);
     for (const auto& each : streams_)
+        names.push_back(each->name());
+    for (const auto& each : added_)
         names.push_back(each->name());
     throw error(errc::not_found,
                 printable_name(fmt::format("this engine has no pool \"{}\", expected one of: {}",
@@ -239,8 +247,10 @@ std::shared_ptr<stream_group> engine_streams::place(std::string_view procedure,
                                 procedure, ways));
     }
     if (!how.in_pool.empty()) {
-        how.in = &find(std::exchange(how.in_pool, {}));
-        return nullptr;
+        const std::string_view name = std::exchange(how.in_pool, {});
+        how.in = &find(name);
+        const std::lock_guard hold(lock_);
+        return added(name);
     }
     if (how.streams == 0) return nullptr;
     constexpr unsigned most = 1024;
@@ -259,6 +269,58 @@ std::shared_ptr<stream_group> engine_streams::place(std::string_view procedure,
     const std::lock_guard hold(lock_);
     groups_.push_back(fresh);
     return fresh;
+}
+
+std::shared_ptr<stream_group> engine_streams::added(std::string_view name) const noexcept {
+    for (const auto& each : added_) {
+        if (each->name() == name) return each;
+    }
+    return nullptr;
+}
+
+void engine_streams::add_pool(const pool_options& how, unsigned streams) {
+    constexpr unsigned most = 1024;
+    const auto refuse = [&](std::string_view why) {
+        throw error(errc::invalid, fmt::format("the pool \"{}\" cannot be added: {}",
+                                               printable_name(how.name), why));
+    };
+    if (how.name.empty()) refuse("it has no name; example: \"io\"");
+    if (streams == 0 || streams > most)
+        refuse(fmt::format("it has {} streams, expected 1 to {}; example: 2", streams, most));
+    if (driven_by_ != nullptr) refuse("an engine in virtual time has only one stream");
+    if (how.kind == pool_kind::fifo && streams > 1)
+        refuse("a fifo pool is for one stream; use pool_kind::shared_fifo");
+    const auto group = std::make_shared<stream_group>(
+        how.name, streams, options_->spin, make_pool(how.kind, how.levels),
+        fmt::format("{}-{}", options_->name, how.name));
+    const std::lock_guard hold(lock_);
+    if (look_up(how.name) != nullptr || added(how.name) != nullptr ||
+        (second_ && second_->name() == how.name)) {
+        refuse("there is one of that name already; choose another");
+    }
+    added_.reserve(added_.size() + 1);
+    groups_.push_back(group);
+    added_.push_back(group);
+}
+
+bool engine_streams::remove_pool(std::string_view name) {
+    {
+        const std::lock_guard hold(lock_);
+        const auto which = std::find_if(added_.begin(), added_.end(),
+                                        [name](const auto& each) { return each->name() == name; });
+        if (which == added_.end()) return false;
+        // Two owners: both lists here.
+        const bool defined = which->use_count() > 2;
+        if (defined || (*which)->work().ults() != 0 || !(*which)->work().empty()) {
+            throw error(errc::in_use,
+                        fmt::format("the pool \"{}\" cannot be removed: {}", printable_name(name),
+                                    defined ? "procedures are defined in it; undefine or move them"
+                                            : "something runs there; try again later"));
+        }
+        added_.erase(which);
+    }
+    reap();
+    return true;
 }
 
 void engine_streams::reap() noexcept {

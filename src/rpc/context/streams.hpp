@@ -19,6 +19,10 @@ namespace amalgam::detail {
 class stream_group {
 public:
     stream_group(std::string_view name, unsigned streams, std::chrono::nanoseconds spin);
+    /// With a given pool, found by its name.
+    stream_group(std::string_view name, unsigned streams, std::chrono::nanoseconds spin,
+                 std::unique_ptr<pool> work, std::string_view stream_name);
+    const std::string& name() const noexcept { return name_; }
     pool& work() noexcept { return *pool_; }
     void stop();
     /// Ended by engine_streams::stop().
@@ -26,6 +30,7 @@ public:
     bool has(const execution_stream* what) const noexcept;
 
 private:
+    std::string name_;  // Empty: of one procedure.
     std::unique_ptr<pool> pool_;
     std::vector<std::unique_ptr<execution_stream>> streams_;
 };
@@ -54,6 +59,9 @@ public:
     pool& find(std::string_view name);
     /// Replaces names and numbers in a procedure's options by the pool itself, in `in`.
     std::shared_ptr<stream_group> place(std::string_view procedure, procedure_options& how);
+    /// See engine::add_pool() and remove_pool().
+    void add_pool(const pool_options& how, unsigned streams);
+    bool remove_pool(std::string_view name);
     /// Ends the streams of removed procedures, if nothing runs there any more. On one of the
     /// engine's own streams it leaves that to the next call from elsewhere.
     void reap() noexcept;
@@ -79,6 +87,7 @@ private:
     };
     std::unique_ptr<execution_stream> make_stream(const stream_options& from, bool is_first);
     pool* look_up(std::string_view name);
+    std::shared_ptr<stream_group> added(std::string_view name) const noexcept;
     pool& handlers_by(progress_by who);
 
     engine_options* options_ = nullptr;
@@ -96,6 +105,7 @@ private:
     std::unique_ptr<execution_stream> second_;  // Created when handlers must leave the first.
     std::atomic<execution_stream*> second_seen_{nullptr};
     std::vector<std::shared_ptr<stream_group>> groups_;
+    std::vector<std::shared_ptr<stream_group>> added_;  // Those of groups_ that have a name.
 };
 
 }  // namespace amalgam::detail

@@ -126,6 +126,8 @@ std::string to_json(const engine_config& config) {
                    {"max_values_bytes", size_of(options.max_values_bytes)},
                    {"encoding", word_of(detail::encoding_words, options.encoding)},
                    {"checksum", options.checksum ? "true" : "false"},
+                   {"remote_stop", options.remote_stop ? "true" : "false"},
+                   {"reflection", options.reflection ? "true" : "false"},
                    {"drain", time_of(options.drain)}});
 }
 

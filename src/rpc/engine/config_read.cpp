@@ -126,7 +126,8 @@ engine_config read_config(const json_reader& from) {
     from.expect_object({"endpoints", "name", "streams", "pools", "handlers", "progress", "spin",
                         "ports", "max_queued", "max_running", "max_one_ways", "max_unread_bytes",
                         "max_unread_bytes_total", "max_borrowed_bytes", "max_borrowed_bytes_total",
-                        "max_values_bytes", "encoding", "checksum", "drain"},
+                        "max_values_bytes", "encoding", "checksum", "drain", "remote_stop",
+                        "reflection"},
                        config_example);
     if (!from.has("endpoints")) {
         from.fail(
@@ -157,6 +158,10 @@ engine_config read_config(const json_reader& from) {
         options.encoding = from.at("encoding").word(detail::encoding_words);
     }
     if (from.has("checksum")) options.checksum = from.at("checksum").truth(true);
+    if (from.has("remote_stop")) {
+        options.remote_stop = from.at("remote_stop").truth(false);
+    }
+    if (from.has("reflection")) options.reflection = from.at("reflection").truth(true);
     if (from.has("drain")) options.drain = read_milliseconds(from.at("drain"));
     try {
         engine_options filled = options;

@@ -38,7 +38,7 @@ constexpr const char* everything = R"({
               "frame_limit": "9s", "max_strangers": 7},
     "max_queued": 11, "max_running": 12, "max_unread_bytes": 13, "max_values_bytes": 14,
     "max_borrowed_bytes": 15, "max_borrowed_bytes_total": 16,
-    "encoding": "xdr", "checksum": true,
+    "encoding": "xdr", "checksum": true, "remote_stop": true, "reflection": false,
     "drain": "1500ms"})";
 
 TEST(engine_config, reads_every_option) {
@@ -71,6 +71,8 @@ TEST(engine_config, reads_every_option) {
     EXPECT_EQ(options.max_borrowed_bytes_total, 16u);
     EXPECT_EQ(options.encoding, encoding::xdr);
     EXPECT_TRUE(options.checksum);
+    EXPECT_TRUE(options.remote_stop);
+    EXPECT_FALSE(options.reflection);
     EXPECT_EQ(options.drain, 1500ms);
 }
 
@@ -278,7 +280,7 @@ constexpr wrong_config wrong[] = {
      "handlers, progress, spin, ports, max_queued, max_running, "
      "max_one_ways, max_unread_bytes, max_unread_bytes_total, max_borrowed_bytes, "
      "max_borrowed_bytes_total, max_values_bytes, encoding, "
-     "checksum, drain"},
+     "checksum, drain, remote_stop, reflection"},
     {R"("streams": 0)", "streams is 0, expected a number from 1 to 1024; example: 2"},
     {R"("streams": -18446744073709551615)",
      "streams is -1.8446744073709552e+19, expected a number from 1 to 1024; example: 2"},

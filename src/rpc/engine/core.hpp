@@ -25,7 +25,9 @@
 #include "rpc/call/server.hpp"
 #include "rpc/context/engine_context.hpp"
 #include "rpc/context/streams.hpp"
+#include "rpc/engine/describe.hpp"
 #include "rpc/engine/port_link.hpp"
+#include "rpc/engine/stop_callbacks.hpp"
 #include "rpc/memory/exposure_table.hpp"
 #include "rpc/memory/loans.hpp"
 #include "rpc/memory/transfer_table.hpp"
@@ -76,6 +78,16 @@ public:
     /// Whether some engine is busy on this stack. Takes a lock.
     static bool any_busy_here() noexcept;
     void stop();
+    /// Waits until somebody else has stopped the engine; see engine::wait_until_stopped().
+    void wait_for_stop();
+    bool is_stopped() const noexcept { return stopped_.is_set(); }
+    /// stop() on another thread where that is possible; called by a ULT of the engine.
+    void stop_soon();
+    bool may_be_stopped_by_peers() const noexcept { return options_.remote_stop; }
+    const amalgam::archive_context& archive_context() const noexcept { return options_.context; }
+    bool may_be_described() const noexcept { return options_.reflection; }
+    health_state& health() noexcept { return health_; }
+    stop_callbacks& callbacks() noexcept { return callbacks_; }
     /// The user destroys the engine: stop(), then drops the engine's reference once nothing runs on
     /// its streams.
     void destroy() noexcept;
@@ -157,6 +169,8 @@ private:
     void drive_until_quiet(clock::duration at_most);
     void wait_until_quiet(clock::duration at_most);
     bool ends_beside() noexcept;
+    bool tell_stopping();
+    void all_has_ended() noexcept;
     bool stop_beside();
     void stop_here();
     bool must_end_later() const noexcept;
@@ -203,6 +217,8 @@ private:
     owned_counter peers_lost_;
 
     std::atomic<bool> stopping_{false};   // stop() has begun.
+    health_state health_;
+    stop_callbacks callbacks_;
     event stopped_;                       // All but the streams has ended.
     std::atomic<bool> end_waits_{false};  // The stream is to run end_.
     end_errand end_{*this};

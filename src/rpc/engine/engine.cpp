@@ -8,7 +8,9 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/extension/local.hpp>
 
+#include "rpc/call/raw_handler.hpp"
 #include "rpc/engine/core.hpp"
+#include "rpc/limits.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam {
@@ -42,6 +44,15 @@ engine::engine(endpoints where, engine_options options)
         define(detail::library_name{"amalgam.part"},
                [core](std::uint32_t number) { core->part(call_context::current().from(), number); },
                {.run = handler::inline_});
+        define(detail::library_name{"amalgam.stop"}, [core](responder<void> answer) {
+            if (!core->may_be_stopped_by_peers()) {
+                return answer.fail(errc::denied, "this engine is not stopped by its peers; to allow "
+                                                 "it, set engine_options::remote_stop there");
+            }
+            answer();
+            core->stop_soon();
+        });
+        detail::define_descriptions(*this);
     } catch (...) {
         end();
         throw;
@@ -106,6 +117,59 @@ std::vector<peer_way> engine::ways(const peer& who) {
     return all;
 }
 
+void engine::define_raw(detail::procedure_name name, std::string signature,
+                        std::function<raw_values(const raw_call&)> function,
+                        procedure_options options) {
+    if (!function) throw error(errc::invalid, "define_raw() was given an empty function");
+    add_handler(name, std::move(signature), options, detail::answer_form::result,
+                std::make_unique<detail::raw_handler>(std::move(function)));
+}
+
+void engine::define_any(std::function<raw_values(const raw_call&)> function,
+                        procedure_options options) {
+    if (!function) throw error(errc::invalid, "define_any() was given an empty function");
+    auto streams = core_->streams().place("whatever nobody defined", options);
+    auto handler = std::make_unique<detail::raw_handler>(std::move(function));
+    core_->on_stream([&] {
+        core_->server().serve_unknown(std::move(handler), options, std::move(streams));
+    });
+}
+
+bool engine::undefine_any() {
+    bool known = false;
+    try {
+        core_->on_stream([&] { known = core_->server().refuse_unknown(); });
+    } catch (const error& why) {
+        if (why.code() != errc::closed) throw;
+    }
+    core_->streams().reap();
+    return known;
+}
+
+raw_values engine::call_raw(const peer& there, std::string_view name, std::string signature,
+                            const raw_values& arguments, const raw_call_options& how) {
+    return detail::call_raw(*core_, there, name, std::move(signature), arguments, how);
+}
+
+void engine::move_procedure(std::string_view name, std::string_view to_pool,
+                            std::uint16_t provider) {
+    procedure_options where{.in_pool = to_pool};
+    if (to_pool.empty()) where.in = &pool();
+    const std::shared_ptr<detail::stream_group> group = core_->streams().place(name, where);
+    core_->on_stream([&] {
+        detail::served_procedure* const what = core_->server().procedures().find(name, provider);
+        if (what == nullptr) {
+            throw error(errc::not_found,
+                        fmt::format("this engine serves no procedure \"{}\" for provider {}",
+                                    detail::printable_name(name), provider));
+        }
+        what->options.run = handler::ult;
+        what->options.in = where.in;
+        what->streams = group;
+    });
+    core_->streams().reap();
+}
+
 bool engine::undefine(detail::procedure_name given, std::uint16_t provider) {
     const std::string_view name = checked(given);
     bool known = false;
@@ -135,6 +199,8 @@ void engine::add_handler(detail::procedure_name given, std::string signature,
     fresh->library = is_library_procedure(name);
     fresh->signature = std::move(signature);
     fresh->streams = core_->streams().place(name, options);
+    fresh->about = options.about.substr(0, detail::limits::max_about_bytes);
+    options.about = {};
     fresh->options = options;
     fresh->form = form;
     fresh->run = std::move(handler);
@@ -160,6 +226,13 @@ std::size_t engine::stream_count() const noexcept {
 }
 amalgam::pool& engine::pool(std::string_view name) {
     return core_->streams().find(name);
+}
+void engine::add_pool(const pool_options& how, unsigned streams) {
+    core_->check_runs();
+    core_->streams().add_pool(how, streams);
+}
+bool engine::remove_pool(std::string_view name) {
+    return core_->streams().remove_pool(name);
 }
 void engine::set_progress(progress_options how) {
     core_->streams().set_progress(how);
@@ -203,6 +276,29 @@ counter_set& engine::counters() noexcept {
 }
 void engine::stop() {
     core_->stop();
+}
+void engine::wait_until_stopped() {
+    core_->wait_for_stop();
+}
+bool engine::stopped() const noexcept {
+    return core_->is_stopped();
+}
+std::uint64_t engine::on_stopping(std::function<void()> function) {
+    return core_->callbacks().add(detail::stop_phase::stopping, std::move(function));
+}
+std::uint64_t engine::on_stopped(std::function<void()> function) {
+    return core_->callbacks().add(detail::stop_phase::stopped, std::move(function));
+}
+bool engine::drop_stop_function(std::uint64_t number) noexcept {
+    return core_->callbacks().remove(number);
+}
+void engine::stop_remote(const peer& there) {
+    try {
+        procedure<void()>("amalgam.stop").on(there)();
+    } catch (const error& why) {
+        if (why.code().handler_code() != errc::denied) throw;
+        throw error(errc::denied, why.what());
+    }
 }
 
 std::string peer::address() const {

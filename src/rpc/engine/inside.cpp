@@ -7,6 +7,7 @@
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
+#include <amalgam/rpc/extension/origin.hpp>
 #include <amalgam/tasks/parking.hpp>
 
 #include "rpc/engine/core.hpp"
@@ -50,6 +51,10 @@ void check_may_wait(const engine_core& core) {
 
 const remote_procedure& intern(engine_core& core, std::string_view name, std::string signature) {
     return core.procedures().intern(name, std::move(signature));
+}
+const archive_context& context_of(const origin* between) noexcept {
+    static const archive_context none;
+    return between == nullptr || between->here == nullptr ? none : between->here->archive_context();
 }
 encoding encoding_of(const engine_core& core) noexcept {
     return core.values_as();

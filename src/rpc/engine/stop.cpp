@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -178,9 +179,32 @@ bool engine_core::on_own_stream() noexcept {
     return streams_.has(execution_stream::current());
 }
 
+/// Runs the functions given to on_stopping(), where the first stop() was called. False: the caller
+/// must not wait for them, and the stop() that runs them does the rest.
+bool engine_core::tell_stopping() {
+    if (callbacks_.run_stopping()) return true;
+    if (callbacks_.running_here() || on_own_stream() || must_end_later()) return false;
+    callbacks_.wait_until_told();
+    return true;
+}
+
+void engine_core::all_has_ended() noexcept {
+    callbacks_.run_stopped();
+    stopped_.set();
+}
+
 void engine_core::stop() {
     if (forked_.load(std::memory_order_relaxed)) return;
-    if (streams_.stopped() || !ends_beside() || !stop_beside()) stop_here();
+    std::optional<core_reference> alive(*this);  // One of the functions may destroy the engine.
+    if (callbacks_.running_here() || !tell_stopping()) return;
+    if (streams_.stopped() || !ends_beside()) return stop_here();
+    // The thread holds one of its own: this ULT may never go on, and its stack never unwind.
+    add_reference();
+    alive.reset();
+    if (stop_beside()) return;
+    alive.emplace(*this);
+    drop_reference();
+    stop_here();
 }
 
 void engine_core::stop_here() {
@@ -194,10 +218,10 @@ void engine_core::stop_here() {
         } else if (streams_.driven_by_caller() && !inside) {
             const loop_turn mine(*this);
             end_calls(true);
-            stopped_.set();
+            all_has_ended();
         } else {
             end_calls(!inside && !on_owner());
-            stopped_.set();
+            all_has_ended();
         }
     } else if (!inside && !later) {
         wait_until_stopped();
@@ -209,6 +233,35 @@ void engine_core::stop_here() {
     settle();
 }
 
+void engine_core::wait_for_stop() {
+    if (forked_.load(std::memory_order_relaxed)) check_runs();
+    if (callbacks_.running_here()) {
+        throw error(errc::invalid,
+                    "wait_until_stopped() would wait forever here: the engine goes on stopping "
+                    "when this function returns; do not wait in on_stopping() or on_stopped()");
+    }
+    check_may_wait();
+    const core_reference alive(*this);  // Whoever is released first may destroy the engine.
+    stopped_.wait();
+}
+
+/// What a driven engine or a user's loop would do meanwhile cannot be left to a thread.
+void engine_core::stop_soon() {
+    if (!driven_ && !streams_.driven_by_caller()) {
+        add_reference();
+        try {
+            return ending().run([this] {
+                stop();
+                drop_reference();
+            });
+        } catch (const std::exception&) {
+            drop_reference();  // No thread: stop here.
+        }
+    }
+    this_task::yield();  // The answer leaves first.
+    stop();
+}
+
 /// The caller is a ULT of another engine. Its own streams may end while it waits, and then it never
 /// resumes: so it only waits, while a thread does the work.
 bool engine_core::ends_beside() noexcept {
@@ -216,15 +269,12 @@ bool engine_core::ends_beside() noexcept {
            !any_busy_here();
 }
 
-/// False: no thread.
+/// The thread takes over a reference. False: no thread.
 bool engine_core::stop_beside() {
-    add_reference();
-    const bool done = run_beside([this] {
+    return run_beside([this] {
         stop_here();
         drop_reference();
     });
-    if (!done) drop_reference();
-    return done;
 }
 
 /// Whether an operation of this engine is incomplete below us on the stack, or the engine belongs
@@ -257,7 +307,7 @@ void engine_core::finish_end() noexcept {
     if (!end_waits_.exchange(false, std::memory_order_acq_rel)) return;
     close_now();
     stop_handing_over();
-    stopped_.set();
+    all_has_ended();
 }
 
 void engine_core::stop_handing_over() noexcept {

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <typeinfo>
+#include <utility>
+
+#include <amalgam/core/detail/memory.hpp>
+
+namespace amalgam {
+
+/// An object of the user's that serialize() functions see, as `archive.context<T>()`: a table of
+/// names, a pool of memory, a key. See engine_options::context.
+///
+/// Owner:   shares the object.
+/// Threads: like a plain value. Serialization runs wherever calls are made and served, so the
+///          object must allow use by several threads at once if the engine has more than one.
+class archive_context {
+public:
+    archive_context() = default;
+    template <typename T>
+    archive_context(std::shared_ptr<T> object) noexcept
+        : type_(object == nullptr ? nullptr : &typeid(T)), object_(std::move(object)) {}
+
+    /// The object, if it is a `T`; else null. The type must be the one of the shared_ptr given.
+    template <typename T>
+    T* get() const noexcept {
+        return type_ != nullptr && *type_ == typeid(T) ? static_cast<T*>(object_.get()) : nullptr;
+    }
+
+private:
+    const std::type_info* type_ = nullptr;
+    std::shared_ptr<void> object_;
+};
+
+namespace detail {
+struct origin;
+/// engine_options::context of the archive's engine; empty for an archive of none.
+const archive_context& context_of(const origin* between) noexcept;
+}  // namespace detail
+
+}  // namespace amalgam

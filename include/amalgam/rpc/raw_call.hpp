@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/clock.hpp>
+#include <amalgam/rpc/archive.hpp>
+#include <amalgam/rpc/call_context.hpp>
+
+namespace amalgam {
+
+/// Arguments or a result as they travel, undecoded.
+///
+/// Owner:   owns its bytes.
+/// Threads: like a plain value.
+struct raw_values {
+    std::vector<std::byte> bytes{};
+    encoding as = encoding::native;
+
+    /// Encodes the values: the arguments of a call, or its result.
+    template <typename... T>
+    static raw_values of(const T&... values) {
+        body room;
+        archive_writer to(room);
+        to(values...);
+        return {{room.bytes().begin(), room.bytes().end()}, encoding::native};
+    }
+};
+
+/// A call as a handler sees it that knows no types: see engine::define_raw() and define_any().
+///
+/// Owner:   the engine; lives until the handler returns, as do the views it gives out.
+/// Threads: the handler's.
+class raw_call {
+public:
+    raw_call(const call_context& about, std::string_view signature, const_bytes arguments,
+             encoding as) noexcept
+        : about_(about), signature_(signature), arguments_(arguments), as_(as) {}
+    raw_call(const raw_call&) = delete;
+    raw_call& operator=(const raw_call&) = delete;
+
+    std::string_view name() const noexcept { return about_.procedure(); }
+    /// As the caller has it: "i32(i32,string)".
+    std::string_view signature() const noexcept { return signature_; }
+    /// Not checked against the signature.
+    const_bytes arguments() const noexcept { return arguments_; }
+    /// Of the arguments. The result must use the same.
+    encoding values_as() const noexcept { return as_; }
+    const call_context& about() const noexcept { return about_; }
+
+    /// Calls the same procedure with the same arguments at `to`, which may be any peer of the
+    /// serving engine, and returns its result for the handler to return. Parks the ULT. A one-way
+    /// call is posted, and the result is empty. The deadline goes along; metadata and borrowed
+    /// buffers do not.
+    /// Failure: throws what calls throw, and in place of `handler_failed` the error of the handler
+    ///          there, so that the first caller sees its code as handler_code().
+    raw_values forward(const peer& to, std::uint16_t provider) const;
+    /// To the provider that the caller asked for.
+    raw_values forward(const peer& to) const { return forward(to, about_.provider()); }
+
+private:
+    const call_context& about_;
+    std::string_view signature_;
+    const_bytes arguments_;
+    encoding as_;
+};
+
+/// Settings of engine::call_raw().
+struct raw_call_options {
+    std::uint16_t provider = 0;
+    std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
+    bool one_way = false;  ///< Posted: the result is empty.
+};
+
+template <>
+struct codec<raw_values> {
+    using for_library_type = void;
+    static constexpr std::size_t min_bytes = 0;
+
+    static void save(archive_writer& to, const raw_values& values) {
+        to.raw(values.bytes.data(), values.bytes.size());
+    }
+    static void load(archive_reader& from, raw_values& values) {
+        const const_bytes all = from.raw(from.remaining());
+        values.bytes.assign(all.begin(), all.end());
+        values.as = from.is_xdr() ? encoding::xdr : encoding::native;
+    }
+};
+
+}  // namespace amalgam

@@ -1,0 +1,82 @@
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/detail/printable.hpp>
+#include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/rpc/detail/one_way.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
+#include <amalgam/rpc/raw_call.hpp>
+
+#include "rpc/call/invocation.hpp"
+#include "rpc/call/raw_handler.hpp"
+#include "rpc/call/procedure_table.hpp"
+
+namespace amalgam {
+
+namespace detail {
+
+bool raw_handler::invoke(archive_reader& arguments, archive_writer& result, const answer_way&) {
+    const encoding as = arguments.is_xdr() ? encoding::xdr : encoding::native;
+    const auto& about = static_cast<const served_call&>(call_context::current());
+    const raw_call call(about, about.what().signature, arguments.raw(arguments.remaining()), as);
+    const raw_values answer = function_(call);
+    if (answer.as != as && !about.one_way()) {
+        throw error(errc::invalid,
+                    fmt::format("the handler of \"{}\" answers in another encoding than the "
+                                "arguments have; use raw_call::values_as()",
+                                printable_name(about.procedure())));
+    }
+    result(answer);
+    return true;
+}
+
+raw_values call_raw(engine_core& core, const peer& there, std::string_view name,
+                    std::string signature, const raw_values& arguments,
+                    const raw_call_options& how) {
+    if (signature.find('(') == std::string::npos || signature.back() != ')') {
+        throw error(errc::invalid,
+                    fmt::format("\"{}\" is not a signature, expected a result and arguments; "
+                                "example: \"i32(i32,string)\"",
+                                printable_name(signature)));
+    }
+    if (signature.starts_with("stream<")) {
+        throw error(errc::unsupported,
+                    fmt::format("\"{}\" returns a stream, which has no raw form: call it by its "
+                                "type",
+                                printable_name(name)));
+    }
+    call_target target;
+    target.core = &core;
+    target.what = &intern(core, name, std::move(signature));
+    target.to = there;
+    target.provider = how.provider;
+    target.timeout = how.timeout;
+    target.as = arguments.as;
+    if (how.one_way) {
+        one_way message(target);
+        message.write(arguments);
+        message.send();
+        return {{}, arguments.as};
+    }
+    blocking_call<raw_values> call(target);
+    call.write(arguments);
+    return call.run();
+}
+
+}  // namespace detail
+
+raw_values raw_call::forward(const peer& to, std::uint16_t provider) const {
+    try {
+        return detail::call_raw(about_.where().core(), to, name(), std::string(signature()),
+                                {{arguments_.begin(), arguments_.end()}, as_},
+                                {.provider = provider, .one_way = about_.one_way()});
+    } catch (const error& why) {
+        const errc there = why.code().handler_code();
+        if (why.code() != errc::handler_failed || there == errc::ok) throw;
+        throw error(there, why.what());
+    }
+}
+
+}  // namespace amalgam

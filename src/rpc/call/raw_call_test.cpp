@@ -1,0 +1,218 @@
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/raw_call.hpp>
+
+#include "rpc/limits.hpp"
+#include "rpc/loop_pair.hpp"
+
+namespace amalgam {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A client that knows only a proxy, which knows only a server.
+struct proxied {
+    explicit proxied(engine_options of_client = {}) : client{net.port("client"), std::move(of_client)} {
+        proxy.define_any([this](const raw_call& call) {
+            names.emplace_back(call.name());
+            return call.forward(there);
+        });
+    }
+
+    loop_network net;
+    engine server{net.port("server")};
+    engine proxy{net.port("proxy")};
+    engine client;
+    peer there = proxy.lookup(server.address());
+    std::vector<std::string> names;
+
+    template <typename Work>
+    auto in_client(Work work) {
+        auto done = client.spawn(std::move(work));
+        net.run_until_idle();
+        EXPECT_TRUE(done.ready());
+        return done.get();
+    }
+    peer to_proxy() { return client.lookup(proxy.address()); }
+};
+
+TEST(raw_call, a_proxy_forwards_calls_whose_types_it_does_not_know) {
+    proxied all;
+    all.server.define("join", [](const std::vector<double>& numbers, std::string_view text) {
+        return std::string(text) + std::to_string(numbers.size());
+    });
+    const auto join = all.client.procedure<std::string(std::vector<double>, std::string)>("join").on(
+        all.to_proxy());
+    all.in_client([&] {
+        EXPECT_EQ(join({1, 2, 3}, "n"), "n3");
+        EXPECT_EQ(join(std::vector<double>(300'000), "large "), "large 300000");
+    });
+    EXPECT_EQ(all.names, (std::vector<std::string>{"join", "join"}));
+}
+
+TEST(raw_call, keeps_its_encoding_and_provider_on_the_way) {
+    proxied all{{.encoding = encoding::xdr, .checksum = true}};
+    all.server.define("f", [](short a, bool b) { return b ? a : short{-1}; }, {.provider = 7});
+    const auto f = all.client.procedure<short(short, bool)>("f").on(all.to_proxy(), 7);
+    EXPECT_EQ(all.in_client([&] { return f(12, true); }), 12);
+}
+
+TEST(raw_call, forwards_the_code_and_text_of_a_failure) {
+    proxied all;
+    all.server.define("row", [](int) -> int { throw error(errc::not_found, "no such row"); });
+    const auto row = all.client.procedure<int(int)>("row").on(all.to_proxy());
+    const auto none = all.client.procedure<int(int)>("none").on(all.to_proxy());
+    all.in_client([&] {
+        const error why = error_of([&] { row(1); });
+        EXPECT_EQ(why.handler_code(), errc::not_found);
+        EXPECT_NE(std::string(why.what()).find("no such row"), std::string::npos);
+        const error unknown = error_of([&] { none(1); });
+        EXPECT_EQ(unknown.code(), errc::handler_failed);
+        EXPECT_EQ(unknown.handler_code(), errc::not_found);
+    });
+}
+
+TEST(raw_call, posts_what_was_posted) {
+    proxied all;
+    int got = 0;
+    all.server.define("put", [&](int n) { got += n; });
+    const auto put = all.client.procedure<void(int)>("put").on(all.to_proxy());
+    put.post(3);
+    put.post(4);
+    all.net.run_until_idle();
+    EXPECT_EQ(got, 7);
+}
+
+TEST(raw_call, inherits_the_deadline_of_its_caller) {
+    proxied all;
+    bool canceled = false;
+    all.server.define("wait", [&] {
+        try {
+            this_task::sleep_for(1h);
+        } catch (const error& why) {
+            canceled = why.code() == errc::canceled;
+            throw;
+        }
+    });
+    const auto wait = all.client.procedure<void()>("wait").on(all.to_proxy()).within(10ms);
+    all.in_client([&] { EXPECT_EQ(error_of([&] { wait(); }).code(), errc::timed_out); });
+    EXPECT_TRUE(canceled);
+}
+
+TEST(define_any, serves_only_names_that_nobody_defined) {
+    proxied all;
+    all.proxy.define("mine", [](int n) { return n + 1; });
+    const peer to = all.to_proxy();
+    all.in_client([&] {
+        EXPECT_EQ(all.client.procedure<int(int)>("mine").on(to)(1), 2);
+        const auto other = all.client.procedure<int(double)>("mine").on(to);
+        EXPECT_EQ(error_of([&] { other(1); }).code(), errc::mismatch);
+        const auto elsewhere = all.client.procedure<int(int)>("mine").on(to, 3);
+        EXPECT_EQ(error_of([&] { elsewhere(1); }).code(), errc::not_found);
+        const auto ours = all.client.procedure<int()>("amalgam.unknown").on(to);
+        EXPECT_EQ(error_of([&] { ours(); }).code(), errc::not_found);
+        auto values = all.client.procedure<streamed<int>()>("many").on(to)();
+        EXPECT_EQ(error_of([&] { (void)values.next(); }).code(), errc::unsupported);
+    });
+    EXPECT_TRUE(all.names.empty());
+}
+
+TEST(define_any, gives_way_to_a_definition_and_comes_back) {
+    proxied all;
+    all.server.define("f", [] { return 1; });
+    const auto f = all.client.procedure<int()>("f").on(all.to_proxy());
+    EXPECT_EQ(all.in_client([&] { return f(); }), 1);
+    all.proxy.define("f", [] { return 2; });
+    EXPECT_EQ(all.in_client([&] { return f(); }), 2);
+    EXPECT_TRUE(all.proxy.undefine("f"));
+    all.in_client([&] { EXPECT_EQ(error_of([&] { f(); }).code(), errc::not_found); });
+    EXPECT_EQ(all.in_client([&] { return f(); }), 1);  // Names itself again.
+}
+
+TEST(define_any, ends_with_undefine_any_and_is_defined_once) {
+    proxied all;
+    all.server.define("f", [] { return 1; });
+    const auto f = all.client.procedure<int()>("f").on(all.to_proxy());
+    EXPECT_EQ(all.in_client([&] { return f(); }), 1);
+    const auto any = [](const raw_call&) { return raw_values{}; };
+    EXPECT_EQ(error_of([&] { all.proxy.define_any(any); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { all.proxy.define_any({}); }).code(), errc::invalid);
+    EXPECT_TRUE(all.proxy.undefine_any());
+    EXPECT_FALSE(all.proxy.undefine_any());
+    all.in_client([&] { EXPECT_EQ(error_of([&] { f(); }).code(), errc::not_found); });
+}
+
+TEST(define_any, remembers_a_bounded_number_of_names) {
+    loop_pair two;
+    two.server.define_any([](const raw_call& call) { return raw_values{{}, call.values_as()}; });
+    const peer there = two.there();
+    two.in_client([&] {
+        for (std::size_t i = 0; i < 3 * detail::limits::max_learned_names; ++i)
+            two.client.procedure<void()>("f" + std::to_string(i)).on(there)();
+        const auto first = two.client.procedure<void()>("f0").on(there);
+        EXPECT_EQ(error_of([&] { first(); }).code(), errc::not_found);  // Forgotten.
+        first();
+    });
+}
+
+TEST(define_raw, gets_the_arguments_undecoded_and_answers_encoded) {
+    loop_pair two;
+    two.server.define_raw("sum", "i32(i32,i32)", [](const raw_call& call) {
+        EXPECT_EQ(call.signature(), "i32(i32,i32)");
+        archive_reader from(call.arguments(), call.values_as());
+        int a = 0, b = 0;
+        from(a, b);
+        return raw_values::of(a + b);
+    });
+    const peer there = two.there();
+    two.in_client([&] {
+        EXPECT_EQ(two.client.procedure<int(int, int)>("sum").on(there)(2, 3), 5);
+        const raw_values sum =
+            two.client.call_raw(there, "sum", "i32(i32,i32)", raw_values::of(4, 5));
+        EXPECT_EQ(sum.bytes, raw_values::of(9).bytes);
+    });
+}
+
+TEST(define_raw, an_answer_that_is_not_one_fails_its_call_only) {
+    loop_pair two;
+    two.server.define_raw("f", "string()", [](const raw_call& call) {
+        return raw_values{std::vector<std::byte>(3), call.values_as()};
+    });
+    two.server.define_raw("g", "string()", [](const raw_call&) {
+        return raw_values{{}, encoding::xdr};
+    });
+    const peer there = two.there();
+    two.in_client([&] {
+        const auto f = two.client.procedure<std::string()>("f").on(there);
+        EXPECT_EQ(error_of([&] { f(); }).code(), errc::mismatch);
+        const auto g = two.client.procedure<std::string()>("g").on(there);
+        EXPECT_EQ(error_of([&] { g(); }).handler_code(), errc::invalid);
+    });
+}
+
+TEST(call_raw, arguments_that_do_not_fit_are_refused_by_the_handler) {
+    loop_pair two;
+    two.server.define("f", [](const std::string& text) { return text.size(); });
+    const peer there = two.there();
+    two.in_client([&] {
+        const auto call = [&](std::string signature, raw_values arguments) {
+            return error_of([&] {
+                two.client.call_raw(there, "f", std::move(signature), arguments);
+            });
+        };
+        EXPECT_EQ(call("u64(string)", {}).code(), errc::mismatch);
+        EXPECT_EQ(call("u64(string)", {std::vector<std::byte>(9, std::byte{255})}).code(),
+                  errc::mismatch);
+        EXPECT_EQ(call("u64", {}).code(), errc::invalid);
+        EXPECT_EQ(call("", {}).code(), errc::invalid);
+        EXPECT_EQ(call("stream<i32>()", {}).code(), errc::unsupported);
+    });
+}
+
+}  // namespace
+}  // namespace amalgam

@@ -1,0 +1,86 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/detail/printable.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
+#include <amalgam/rpc/provider.hpp>
+
+#include "rpc/limits.hpp"
+
+namespace amalgam {
+
+namespace detail {
+
+namespace {
+// Its provider id is the one asked for, so that one id has one identity.
+constexpr library_name identity_name{"amalgam.identity"};
+}  // namespace
+
+provider_base::provider_base(engine& where, std::string_view identity, procedure_options how)
+    : where_(where), pool_(how.in_pool), how_(how) {
+    if (identity.empty() || identity.size() > limits::max_name_bytes) {
+        throw error(errc::invalid,
+                    fmt::format("a provider's identity has {} bytes, expected 1 to {}, and its "
+                                "object must not be null; example: \"shelf\"",
+                                identity.size(), limits::max_name_bytes));
+    }
+    if (how.streams != 0) {
+        throw error(errc::invalid,
+                    "a provider's procedures share their pool, so procedure_options::streams is not "
+                    "possible: use engine::add_pool() and procedure_options::in_pool");
+    }
+    how_.in_pool = {};
+    try {
+        where.define(identity_name, [text = std::string(identity)] { return text; },
+                     {.run = handler::inline_, .provider = how.provider});
+    } catch (const error& why) {
+        if (why.code() != errc::invalid) throw;
+        throw error(errc::invalid,
+                    fmt::format("provider {} cannot be \"{}\": this engine has a provider of that "
+                                "id already; choose another id",
+                                how.provider, printable_name(identity)));
+    }
+}
+
+provider_base::~provider_base() {
+    try {
+        for (const std::string& each : names_)
+            where_.undefine(each, id());
+        where_.undefine(identity_name, id());
+    } catch (const std::exception&) {
+        // Out of memory, or a child of fork(): what is left says so to callers.
+    }
+}
+
+bool provider_base::undefine(std::string_view name) {
+    const auto known = std::find(names_.begin(), names_.end(), name);
+    if (known == names_.end()) return false;
+    const bool was = where_.undefine(name, id());
+    names_.erase(known);
+    return was;
+}
+
+procedure_options provider_base::options(std::string_view about) const {
+    procedure_options how = how_;
+    how.in_pool = pool_;
+    how.about = about;
+    return how;
+}
+
+void provider_base::add_name(std::string_view name) {
+    if (std::find(names_.begin(), names_.end(), name) == names_.end()) names_.emplace_back(name);
+}
+
+}  // namespace detail
+
+std::string identity_of(engine& here, const peer& there, std::uint16_t id) {
+    try {
+        return here.procedure<std::string()>(detail::identity_name.text).on(there, id)();
+    } catch (const error& why) {
+        if (why.code() != errc::not_found) throw;
+        return {};
+    }
+}
+
+}  // namespace amalgam
