@@ -105,7 +105,8 @@ struct engine_options {
     /// How long stop() waits for calls in flight in either direction, for posted messages to leave,
     /// and for peers to fetch arguments or results. At most 30 days.
     std::chrono::milliseconds drain{1000};
-    /// Whether any peer may stop this engine, by engine::stop_remote(). Otherwise they get `denied`.
+    /// Whether any peer may stop this engine, by engine::stop_remote(). Otherwise they get
+    /// `denied`.
     bool remote_stop = false;
     /// Whether peers may read which procedures there are: see describe.hpp.
     bool reflection = true;
@@ -244,7 +245,8 @@ public:
                     std::make_unique<typed>(std::move(function)));
     }
     /// Serves `name` with a function that gets the arguments undecoded, and returns the result
-    /// encoded: for proxies and other languages. `signature`: as callers have it, "i32(i32,string)".
+    /// encoded: for proxies and other languages. `signature`: as callers have it,
+    /// "i32(i32,string)".
     /// Failure: as define(); error{invalid} for an empty function.
     void define_raw(detail::procedure_name name, std::string signature,
                     std::function<raw_values(const raw_call&)> function,
@@ -397,18 +399,18 @@ public:
     void wait_until_stopped();
     /// Whether that has happened.
     bool stopped() const noexcept;
-    /// Asks the engine of that peer to stop(), and waits for its consent, not for its end. It drains
-    /// as usual (engines on virtual time or in a user's loop do not).
-    /// Failure: throws error{denied} unless its engine_options::remote_stop is set; else what calls
-    ///          throw.
+    /// Asks the engine of that peer to stop(), and waits for its consent, not for its end. It
+    /// drains as usual, except in virtual time and in a user's loop.
+    /// Failure: throws error{denied} unless its engine_options::remote_stop is set; else what
+    ///          calls throw.
     void stop_remote(const peer& there);
 
     /// `function()` runs once when the engine stops, before anything ends: it may still call and be
     /// called. The last one added runs first; one added meanwhile runs next. Runs where stop() was
-    /// called (or on a thread in its place), and may wait if stop() may wait there. Other callers of
-    /// stop() wait for it, except on the engine's own streams and where waiting is impossible: they
-    /// return. A stop() inside the function returns at once. Exceptions are logged.
-    /// Returns a number for drop_stop_function().
+    /// called (or on a thread in its place), and may wait if stop() may wait there. Other callers
+    /// of stop() wait for it, except on the engine's own streams and where waiting is impossible:
+    /// they return. A stop() inside the function returns at once. Exceptions are logged.
+    /// Returns: a number for drop_stop_function().
     /// Failure: throws error{invalid} for an empty function, error{closed} if it would never run.
     std::uint64_t on_stopping(std::function<void()> function);
     /// The same, but after the last call, transfer and message: the engine can no longer be used.

@@ -40,6 +40,19 @@ result<engine_config> parse_engine_config(std::string_view json,
 /// read, `invalid` if it is longer than 16 MiB.
 result<engine_config> load_engine_config(const std::string& path);
 
+/// Changes a running engine: adds pools with streams of their own, moves procedures to other pools,
+/// then removes pools that were added. Calls go on meanwhile. In this order, each key optional:
+///
+///     {"add_pools": {"io": {"kind": "shared_fifo", "streams": 2}},
+///      "move": [{"name": "sum", "to": "io"}, {"name": "shelf.put", "provider": 3, "to": "io"}],
+///      "remove_pools": ["old"]}
+///
+/// Failure: throws error{invalid} for a mistake in the text, with its place, and has changed
+/// nothing
+///          then; else what engine::add_pool(), move_procedure() and remove_pool() throw, and
+///          error{not_found} for a pool that was not added. What came before stays.
+void change_engine(engine& running, std::string_view json, std::string_view origin = "changes");
+
 /// The config as JSON on one line, with every key; parse_engine_config() reads it back.
 std::string to_json(const engine_config& config);
 

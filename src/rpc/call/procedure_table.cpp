@@ -73,8 +73,7 @@ served_procedure& procedure_table::learn(std::unique_ptr<served_procedure> fresh
 
 void procedure_table::make_room_for_learned() noexcept {
     const auto is_learned = [](const auto& each) { return each->learned && each->defined; };
-    auto number =
-        static_cast<std::size_t>(std::count_if(all_.begin(), all_.end(), is_learned));
+    auto number = static_cast<std::size_t>(std::count_if(all_.begin(), all_.end(), is_learned));
     if (number < limits::max_learned_names) return;
     // A quarter at once, so that not every new name costs a pass.
     for (const auto& each : all_) {

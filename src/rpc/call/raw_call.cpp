@@ -10,8 +10,8 @@
 #include <amalgam/rpc/raw_call.hpp>
 
 #include "rpc/call/invocation.hpp"
-#include "rpc/call/raw_handler.hpp"
 #include "rpc/call/procedure_table.hpp"
+#include "rpc/call/raw_handler.hpp"
 
 namespace amalgam {
 

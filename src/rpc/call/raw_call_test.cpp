@@ -17,7 +17,8 @@ using namespace std::chrono_literals;
 
 /// A client that knows only a proxy, which knows only a server.
 struct proxied {
-    explicit proxied(engine_options of_client = {}) : client{net.port("client"), std::move(of_client)} {
+    explicit proxied(engine_options of_client = {})
+        : client{net.port("client"), std::move(of_client)} {
         proxy.define_any([this](const raw_call& call) {
             names.emplace_back(call.name());
             return call.forward(there);
@@ -46,8 +47,9 @@ TEST(raw_call, a_proxy_forwards_calls_whose_types_it_does_not_know) {
     all.server.define("join", [](const std::vector<double>& numbers, std::string_view text) {
         return std::string(text) + std::to_string(numbers.size());
     });
-    const auto join = all.client.procedure<std::string(std::vector<double>, std::string)>("join").on(
-        all.to_proxy());
+    const auto join =
+        all.client.procedure<std::string(std::vector<double>, std::string)>("join").on(
+            all.to_proxy());
     all.in_client([&] {
         EXPECT_EQ(join({1, 2, 3}, "n"), "n3");
         EXPECT_EQ(join(std::vector<double>(300'000), "large "), "large 300000");
@@ -201,9 +203,8 @@ TEST(call_raw, arguments_that_do_not_fit_are_refused_by_the_handler) {
     const peer there = two.there();
     two.in_client([&] {
         const auto call = [&](std::string signature, raw_values arguments) {
-            return error_of([&] {
-                two.client.call_raw(there, "f", std::move(signature), arguments);
-            });
+            return error_of(
+                [&] { two.client.call_raw(there, "f", std::move(signature), arguments); });
         };
         EXPECT_EQ(call("u64(string)", {}).code(), errc::mismatch);
         EXPECT_EQ(call("u64(string)", {std::vector<std::byte>(9, std::byte{255})}).code(),

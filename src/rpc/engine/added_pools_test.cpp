@@ -1,8 +1,10 @@
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/engine_config.hpp>
 
 #include "rpc/loop_pair.hpp"
 
@@ -34,6 +36,39 @@ TEST(added_pool, runs_procedures_that_are_defined_in_it_or_moved_there) {
     EXPECT_EQ(error_of([&] { server.add_pool({.name = "io"}); }).code(), errc::invalid);
     EXPECT_EQ(error_of([&] { server.add_pool({.name = ""}); }).code(), errc::invalid);
     EXPECT_EQ(error_of([&] { server.add_pool({.name = "x"}, 0); }).code(), errc::invalid);
+}
+
+TEST(change_engine, adds_pools_moves_procedures_and_removes_pools_by_json) {
+    engine server{"tcp://127.0.0.1:0"};
+    const auto stream = [] { return std::string(execution_stream::current()->name()); };
+    server.define("where", stream, {.provider = 3});
+    const auto where =
+        server.procedure<std::string()>("where").on(server.lookup(server.address()), 3);
+    change_engine(server, R"({"add_pools": {"io": {"kind": "lifo", "streams": 2}},
+                              "move": [{"name": "where", "provider": 3, "to": "io"}]})");
+    EXPECT_EQ(where(), "amalgam-io");
+    EXPECT_EQ(error_of([&] { change_engine(server, R"({"remove_pools": ["io"]})"); }).code(),
+              errc::in_use);
+    change_engine(server, R"({"move": [{"name": "where", "provider": 3, "to": "amalgam"}]})");
+    EXPECT_EQ(where(), "amalgam");
+}
+
+TEST(change_engine, a_mistake_is_told_with_its_place_and_nothing_is_changed) {
+    engine server{"tcp://127.0.0.1:0"};
+    const std::pair<const char*, const char*> cases[] = {
+        {R"({"pools": {}})", "pools is not known, expected one of: add_pools, move, remove_pools"},
+        {R"({"add_pools": {"io": {"streams": 0}}})",
+         "add_pools.io.streams is 0, expected a number from 1 to 1024; example: 2"},
+        {R"({"add_pools": {"io": {}}, "move": [{"name": "f"}]})",
+         R"(move[0] is {"name":"f"}, expected a procedure's name and a pool; )"
+         R"(example: {"name": "sum", "to": "io"})"},
+        {R"({"remove_pools": ["none"]})", "this engine has no added pool \"none\" to remove"},
+        {"{", "changes"}};
+    for (const auto& [json, why] : cases) {
+        const error wrong = error_of([&] { change_engine(server, json); });
+        EXPECT_NE(std::string(wrong.what()).find(why), std::string::npos) << wrong.what();
+    }
+    EXPECT_EQ(error_of([&] { server.pool("io"); }).code(), errc::not_found);
 }
 
 TEST(added_pool, is_removed_once_nothing_is_in_it) {

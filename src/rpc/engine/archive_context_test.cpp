@@ -40,9 +40,7 @@ TEST(archive_context, serializers_see_the_object_of_their_engine) {
     engine server{net.port("server"), {.context = table}};
     engine client{net.port("client"), {.context = table}};
     engine other{net.port("other"), {.context = std::make_shared<int>(1)}};
-    const auto next = [](const word& from) {
-        return word{from.text == "one" ? "two" : "zero"};
-    };
+    const auto next = [](const word& from) { return word{from.text == "one" ? "two" : "zero"}; };
     server.define("next", next);
     other.define("next", [](const word& from) { return from.text; });
     auto done = client.spawn([&] {

@@ -123,10 +123,26 @@ void read_progress(const json_reader& from, progress_options& into) {
 }
 
 engine_config read_config(const json_reader& from) {
-    from.expect_object({"endpoints", "name", "streams", "pools", "handlers", "progress", "spin",
-                        "ports", "max_queued", "max_running", "max_one_ways", "max_unread_bytes",
-                        "max_unread_bytes_total", "max_borrowed_bytes", "max_borrowed_bytes_total",
-                        "max_values_bytes", "encoding", "checksum", "drain", "remote_stop",
+    from.expect_object({"endpoints",
+                        "name",
+                        "streams",
+                        "pools",
+                        "handlers",
+                        "progress",
+                        "spin",
+                        "ports",
+                        "max_queued",
+                        "max_running",
+                        "max_one_ways",
+                        "max_unread_bytes",
+                        "max_unread_bytes_total",
+                        "max_borrowed_bytes",
+                        "max_borrowed_bytes_total",
+                        "max_values_bytes",
+                        "encoding",
+                        "checksum",
+                        "drain",
+                        "remote_stop",
                         "reflection"},
                        config_example);
     if (!from.has("endpoints")) {

@@ -216,7 +216,7 @@ private:
     owned_counter malformed_;
     owned_counter peers_lost_;
 
-    std::atomic<bool> stopping_{false};   // stop() has begun.
+    std::atomic<bool> stopping_{false};  // stop() has begun.
     health_state health_;
     stop_callbacks callbacks_;
     event stopped_;                       // All but the streams has ended.

@@ -66,15 +66,13 @@ void define_descriptions(engine& here) {
 std::vector<procedure_description> describe(engine& here) {
     std::vector<procedure_description> all;
     here.core().on_stream([&] {
-        all = detail::page_of(here.core().server().procedures(), 0,
-                              detail::limits::max_described);
+        all = detail::page_of(here.core().server().procedures(), 0, detail::limits::max_described);
     });
     return all;
 }
 
 std::vector<procedure_description> describe(engine& here, const peer& there) {
-    const auto ask =
-        here.procedure<detail::page(std::uint32_t)>(detail::procedures_name).on(there);
+    const auto ask = here.procedure<detail::page(std::uint32_t)>(detail::procedures_name).on(there);
     std::vector<procedure_description> all;
     try {
         while (all.size() < detail::limits::max_described) {

@@ -147,8 +147,8 @@ TEST(provider, its_object_lives_until_the_last_call_has_ended) {
     loop_pair two;
     bool destroyed = false;
     const peer there = two.there();
-    auto mine = std::make_unique<provider<shelf>>(two.server, "shelf",
-                                                  std::make_shared<shelf>(destroyed));
+    auto mine =
+        std::make_unique<provider<shelf>>(two.server, "shelf", std::make_shared<shelf>(destroyed));
     mine->define("slow", &shelf::slow);
     auto slow = two.client.procedure<void()>("slow").on(there).start();
     two.net.run_for(std::chrono::milliseconds(1));

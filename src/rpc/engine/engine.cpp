@@ -46,8 +46,9 @@ engine::engine(endpoints where, engine_options options)
                {.run = handler::inline_});
         define(detail::library_name{"amalgam.stop"}, [core](responder<void> answer) {
             if (!core->may_be_stopped_by_peers()) {
-                return answer.fail(errc::denied, "this engine is not stopped by its peers; to allow "
-                                                 "it, set engine_options::remote_stop there");
+                return answer.fail(errc::denied,
+                                   "this engine is not stopped by its peers; to allow "
+                                   "it, set engine_options::remote_stop there");
             }
             answer();
             core->stop_soon();
@@ -130,9 +131,8 @@ void engine::define_any(std::function<raw_values(const raw_call&)> function,
     if (!function) throw error(errc::invalid, "define_any() was given an empty function");
     auto streams = core_->streams().place("whatever nobody defined", options);
     auto handler = std::make_unique<detail::raw_handler>(std::move(function));
-    core_->on_stream([&] {
-        core_->server().serve_unknown(std::move(handler), options, std::move(streams));
-    });
+    core_->on_stream(
+        [&] { core_->server().serve_unknown(std::move(handler), options, std::move(streams)); });
 }
 
 bool engine::undefine_any() {

@@ -26,9 +26,10 @@ provider_base::provider_base(engine& where, std::string_view identity, procedure
                                 identity.size(), limits::max_name_bytes));
     }
     if (how.streams != 0) {
-        throw error(errc::invalid,
-                    "a provider's procedures share their pool, so procedure_options::streams is not "
-                    "possible: use engine::add_pool() and procedure_options::in_pool");
+        throw error(
+            errc::invalid,
+            "a provider's procedures share their pool, so procedure_options::streams is not "
+            "possible: use engine::add_pool() and procedure_options::in_pool");
     }
     how_.in_pool = {};
     try {

@@ -27,8 +27,9 @@ std::uint64_t stop_callbacks::add(stop_phase when, std::function<void()> functio
     }
     const std::lock_guard hold(lock_);
     if (over_[static_cast<std::size_t>(when)]) {
-        throw error(errc::closed, "this engine has been stopped, so the function would never run: "
-                                  "add it before stop()");
+        throw error(errc::closed,
+                    "this engine has been stopped, so the function would never run: "
+                    "add it before stop()");
     }
     all_.push_back({++last_, when, std::move(function)});
     return last_;

@@ -36,8 +36,8 @@ TEST(stop_functions, run_last_first_and_those_of_stopping_may_still_call) {
     client.stop();
     client.stop();
     EXPECT_TRUE(client.stopped());
-    EXPECT_EQ(told, (std::vector<std::string>{"stopping 4", "stopping 2", "stopped 2",
-                                              "stopped 1"}));
+    EXPECT_EQ(told,
+              (std::vector<std::string>{"stopping 4", "stopping 2", "stopped 2", "stopped 1"}));
     EXPECT_EQ(error_of([&] { client.on_stopping([] {}); }).code(), errc::closed);
     EXPECT_EQ(error_of([&] { client.on_stopped([] {}); }).code(), errc::closed);
     EXPECT_EQ(error_of([&] { server.on_stopped({}); }).code(), errc::invalid);

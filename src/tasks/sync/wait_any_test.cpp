@@ -84,8 +84,8 @@ TEST(wait_any, refuses_what_it_cannot_wait_for) {
     execution_stream stream;
     promise<errc> told;
     future<errc> in_tasklet = told.get_future();
-    tasklet waits = spawn_tasklet(
-        stream, [&] { told.set_value(code_of([&] { (void)wait_any(a); })); });
+    tasklet waits =
+        spawn_tasklet(stream, [&] { told.set_value(code_of([&] { (void)wait_any(a); })); });
     waits.join();
     EXPECT_EQ(in_tasklet.get(), errc::invalid);
     number.set_value(1);
