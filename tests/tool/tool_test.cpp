@@ -7,6 +7,8 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,7 @@
 #include <unistd.h>
 
 #include <amalgam/fabric/transport.hpp>
+#include <amalgam/rpc/describe.hpp>
 #include <amalgam/rpc/engine.hpp>
 
 #include "tool/run_tool.hpp"
@@ -79,8 +82,8 @@ TEST(tool_info, an_unknown_transport_is_told_which_there_are) {
 
 TEST(tool, a_wrong_command_line_gets_one_sentence_with_an_example) {
     const std::pair<const char*, const char*> cases[] = {
-        {"", "no command; expected one of: info, ping, perf, run"},
-        {"fly", "unknown command \"fly\"; expected one of: info, ping, perf, run"},
+        {"", "no command; expected one of: info, ping, call, perf, run"},
+        {"fly", "unknown command \"fly\"; expected one of: info, ping, call, perf, run"},
         {"ping", "ping: uri is required"},
         {"perf rpc-latency --seconds soon", "--seconds: Value soon"},
         {"run", "run: --config is required"},
@@ -157,6 +160,50 @@ INSTANTIATE_TEST_SUITE_P(native, tool_ping, testing::Values("shm://", "tcp://127
 INSTANTIATE_TEST_SUITE_P(plugins, tool_ping,
                          testing::Values("ucx+tcp://127.0.0.1:0", "ucx+shm://127.0.0.1:0",
                                          "ofi+tcp://127.0.0.1:0"));
+
+TEST(tool_call, calls_with_json_by_the_signature_that_the_engine_tells) {
+    amalgam::engine server("tcp://127.0.0.1:0");
+    server.define("sum", [](int a, const std::vector<double>& b) { return a + b.at(0); },
+                  {.about = "Adds a number and the first of a list."});
+    server.define("none", [] {}, {.provider = 2});
+    server.define("fail", [] { throw amalgam::error(amalgam::errc::denied, "not yours"); });
+    const std::string call = "call " + server.address();
+    const auto sum = amalgam_tool(call + " sum '[1, [2.5]]'");
+    EXPECT_EQ(sum.code, 0) << sum.output;
+    EXPECT_EQ(sum.output, "3.5\n");
+    const auto none = amalgam_tool(call + " none --provider 2");
+    EXPECT_EQ(none.code, 0) << none.output;
+    EXPECT_EQ(none.output, "");
+    const auto all = amalgam_tool(call);
+    EXPECT_TRUE(has(all.output, "sum f64(i32,vector<f64>): Adds a number and the first of a list."))
+        << all.output;
+    EXPECT_TRUE(has(all.output, "none void() provider 2\n")) << all.output;
+    const auto health = amalgam_tool(call + " --health");
+    EXPECT_EQ(health.code, 0);
+    EXPECT_TRUE(has(health.output, "serving; ")) << health.output;
+    set_health(server, false, "the disk is full");
+    const auto ill = amalgam_tool(call + " --health");
+    EXPECT_EQ(ill.code, 1);
+    EXPECT_TRUE(has(ill.output, "not serving: the disk is full")) << ill.output;
+    for (const auto& [line, code, why] :
+         {std::tuple{" sum '[1]'", 2, "the arguments are 1 values, expected a JSON list of 2"},
+          {" sum '[1, 2]'", 2, "argument 2 has 2, expected vector<f64>; example: [1.5]"},
+          {" sum '{'", 2, "expected a JSON list"},
+          {" summ", 1, "serves no procedure \"summ\"; it has: sum, none, fail"},
+          {" none", 1, "serves no procedure \"none\"; provider 2 does; add --provider 2"},
+          {" fail", 1, "not yours"}}) {
+        const auto got = amalgam_tool(call + line);
+        EXPECT_EQ(got.code, code) << line << got.output;
+        EXPECT_TRUE(has(got.output, why)) << got.output;
+    }
+}
+
+TEST(tool_call, an_engine_that_does_not_describe_itself_is_told) {
+    amalgam::engine server("tcp://127.0.0.1:0", {.reflection = false});
+    const auto got = amalgam_tool("call " + server.address());
+    EXPECT_EQ(got.code, 1);
+    EXPECT_TRUE(has(got.output, "engine_options::reflection")) << got.output;
+}
 
 TEST(tool_ping_several, addresses_of_one_engine_tells_which_is_used_and_why) {
     amalgam::engine server({"tcp://127.0.0.1:0", "shm://"});

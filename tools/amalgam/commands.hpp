@@ -13,6 +13,7 @@ namespace amalgam::tool {
 /// Each adds its sub-command to `app`. If that is chosen, CLI11 runs its callback, which throws
 /// amalgam::error to show to the user, or exit_code to end quietly.
 void add_info(CLI::App& app);       ///< Capabilities of this machine and build.
+void add_call(CLI::App& app);       ///< A procedure, with JSON.
 void add_ping(CLI::App& app);       ///< Round trips to a remote engine.
 void add_perf(CLI::App& app);       ///< Latency, rate and bandwidth over one transport.
 void add_run(CLI::App& app);        ///< Starts the groups of a flow program.

@@ -54,6 +54,7 @@ int run(int argc, char** argv) {
         "run` exits with the code of its groups.");
     amalgam::tool::add_info(app);
     amalgam::tool::add_ping(app);
+    amalgam::tool::add_call(app);
     amalgam::tool::add_perf(app);
     amalgam::tool::add_run(app);
     amalgam::tool::add_directory(app);
