@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/wait_any.hpp>
 
 #include "rpc/engine/core.hpp"
 #include "rpc/loop_pair.hpp"
@@ -84,6 +85,40 @@ TEST(provider, a_handler_knows_the_port_that_a_call_came_by) {
     });
     net.run_until_idle();
     own.get();
+}
+
+// ---- several calls at once
+
+TEST(wait_any_of_calls, returns_the_first_answer_and_leaves_the_others_to_come) {
+    loop_pair two;
+    two.server.define("wait", [](int ms) {
+        this_task::sleep_for(std::chrono::milliseconds(ms));
+        return ms;
+    });
+    two.server.define("text", [](int ms) {
+        this_task::sleep_for(std::chrono::milliseconds(ms));
+        return std::to_string(ms);
+    });
+    const peer there = two.there();
+    two.in_client([&] {
+        future<int> slow = two.client.procedure<int(int)>("wait").on(there).start(300);
+        future<std::string> fast =
+            two.client.procedure<std::string(int)>("text").on(there).start(5);
+        const any_future both[] = {slow, fast};
+        EXPECT_FALSE(wait_any_for(both, 1ms));
+        EXPECT_EQ(wait_any(slow, fast), 1u);
+        EXPECT_EQ(fast.get(), "5");
+        EXPECT_FALSE(test_any(slow));
+        std::vector<future<int>> many;
+        for (int i = 0; i < 20; ++i)
+            many.push_back(two.client.procedure<int(int)>("wait").on(there).start(100 - i));
+        EXPECT_EQ(wait_any(any_futures(many)), 19u);
+        wait_all(any_futures(many));
+        EXPECT_EQ(many[7].get(), 93);
+        EXPECT_FALSE(slow.ready());
+        wait_all(slow);
+        EXPECT_EQ(slow.get(), 300);
+    });
 }
 
 // ---- callbacks

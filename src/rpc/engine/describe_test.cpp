@@ -93,7 +93,7 @@ private:
     std::vector<std::string> books_;
 };
 
-TEST(provider, serves_member_functions_of_its_object_under_its_id) {
+TEST(object_provider, serves_member_functions_of_its_object_under_its_id) {
     loop_pair two;
     bool destroyed = false;
     const peer there = two.there();
@@ -124,7 +124,7 @@ TEST(provider, serves_member_functions_of_its_object_under_its_id) {
     EXPECT_EQ(describe(two.server).front().about, "Adds a book.");
 }
 
-TEST(provider, an_id_has_one_identity_at_a_time) {
+TEST(object_provider, an_id_has_one_identity_at_a_time) {
     loop_pair two;
     bool destroyed = false;
     const auto make = [&](std::string_view identity, std::shared_ptr<shelf> object) {
@@ -143,7 +143,7 @@ TEST(provider, an_id_has_one_identity_at_a_time) {
     EXPECT_EQ(error_of([&] { make("rack", nullptr); }).code(), errc::invalid);
 }
 
-TEST(provider, its_object_lives_until_the_last_call_has_ended) {
+TEST(object_provider, its_object_lives_until_the_last_call_has_ended) {
     loop_pair two;
     bool destroyed = false;
     const peer there = two.there();
