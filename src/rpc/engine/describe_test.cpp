@@ -67,6 +67,7 @@ TEST(health, is_what_the_engine_says) {
     const peer there = two.there();
     const auto ask = [&] { return two.in_client([&] { return health_of(two.client, there); }); };
     EXPECT_TRUE(ask().serving);
+    EXPECT_EQ(ask().running, 0u);
     set_health(two.server, false, "the disk is full");
     const engine_health now = ask();
     EXPECT_FALSE(now.serving);
