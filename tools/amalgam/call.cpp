@@ -69,7 +69,7 @@ void call(const call_options& options) {
     const json arguments =
         of_argument("arguments", [&] { return parse_arguments(options.arguments); });
     engine client(port, {.name = "call"});
-    const peer target = client.lookup(options.uri);
+    const peer target = of_argument("uri", [&] { return client.lookup(options.uri); });
     if (options.health) return show_health(client, target);
     if (options.name.empty()) return list(client, target);
     std::string text = signature_of(client, target, options);
