@@ -15,6 +15,7 @@
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/inspect.hpp>
 #include <amalgam/tasks/latch.hpp>
+#include <amalgam/tasks/looping_scheduler.hpp>
 #include <amalgam/tasks/mutex.hpp>
 #include <amalgam/tasks/once.hpp>
 #include <amalgam/tasks/parking.hpp>

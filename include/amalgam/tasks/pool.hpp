@@ -12,6 +12,7 @@ class dispatcher;
 class left_behind;
 class ready_work;
 class served_pools;
+class stream_loop;
 struct bell;
 }  // namespace detail
 

@@ -1,18 +1,28 @@
 #include "tasks/streams/scheduler_stack.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
+
+#include "tasks/ult/core.hpp"
 
 namespace amalgam::detail {
 
+scheduler_stack::stacked scheduler_stack::entry(std::unique_ptr<scheduler> order,
+                                                promise<void> ended) {
+    auto* const loop = dynamic_cast<looping_scheduler*>(order.get());
+    return {std::move(order), std::move(ended), loop, nullptr};
+}
+
 void scheduler_stack::make_own() {
     orders_.push_back(
-        {std::make_unique<priority_scheduler>(std::vector<pool*>{&work_.own_pool()}), {}});
+        entry(std::make_unique<priority_scheduler>(std::vector<pool*>{&work_.own_pool()}), {}));
     own_ = orders_.front().order.get();
 }
 
@@ -20,7 +30,7 @@ void scheduler_stack::begin(std::unique_ptr<scheduler> bottom) {
     if (bottom == nullptr) {
         make_own();
     } else {
-        orders_.push_back({std::move(bottom), {}});
+        orders_.push_back(entry(std::move(bottom), {}));
     }
     pools_.attach(top());
     use_top();
@@ -31,7 +41,9 @@ void scheduler_stack::use(scheduler& which) noexcept {
 }
 
 void scheduler_stack::use_top() noexcept {
-    use(top());
+    const stacked& now = orders_.back();
+    top_loop_ = now.failed ? nullptr : now.loop;
+    use(top_loop_ != nullptr ? gives_none_ : top());
     work_.set_main_pool(*orders_.front().order->pools().front());
 }
 
@@ -42,7 +54,7 @@ void scheduler_stack::stack(std::unique_ptr<scheduler> order, promise<void> ende
     } catch (...) {
         return ended.set_exception(std::current_exception());
     }
-    orders_.push_back({std::move(order), std::move(ended)});
+    orders_.push_back(entry(std::move(order), std::move(ended)));
     use_top();
 }
 
@@ -52,13 +64,30 @@ bool scheduler_stack::unstack() noexcept {
     orders_.pop_back();
     use_top();
     pools_.detach(*last.order);
-    last.ended.set_value();
+    if (last.failed) {
+        last.ended.set_exception(last.failed);
+    } else {
+        last.ended.set_value();
+    }
     return true;
+}
+
+void scheduler_stack::fail(std::size_t depth, std::exception_ptr why) noexcept {
+    log(log_level::error, "tasks",
+        "an exception escaped from the run() of a scheduler, so the stream goes on by its next()",
+        {{"stream", stream_}, {"what", describe(why)}});
+    if (has_lost() || depth > orders_.size()) return;
+    orders_[depth - 1].failed = std::move(why);
+    use_top();
 }
 
 void scheduler_stack::end_stacked() noexcept {
     for (std::size_t i = 1; i < orders_.size(); ++i) {
         promise<void> ended = std::move(orders_[i].ended);
+        if (orders_[i].failed) {
+            ended.set_exception(orders_[i].failed);
+            continue;
+        }
         ended.set_failure(in_words(
             {errc::closed},
             "the stream that ran this scheduler was stopped before the scheduler finished"));
@@ -66,8 +95,8 @@ void scheduler_stack::end_stacked() noexcept {
 }
 
 void scheduler_stack::replace(std::unique_ptr<scheduler> order) {
-    std::unique_ptr<scheduler>& bottom = orders_.front().order;
-    for (const pool* old : bottom->pools()) {
+    stacked& bottom = orders_.front();
+    for (const pool* old : bottom.order->pools()) {
         const auto kept = order->pools();
         if (std::find(kept.begin(), kept.end(), old) != kept.end()) continue;
         if (old->access() == pool_access::one_stream && (old->ults() != 0 || !old->empty())) {
@@ -79,10 +108,10 @@ void scheduler_stack::replace(std::unique_ptr<scheduler> order) {
         }
     }
     pools_.attach(*order);
-    std::swap(bottom, order);
-    if (order.get() == own_) own_ = nullptr;
+    const stacked before = std::exchange(bottom, entry(std::move(order), {}));
+    if (before.order.get() == own_) own_ = nullptr;
     use_top();
-    pools_.detach(*order);
+    pools_.detach(*before.order);
 }
 
 void scheduler_stack::ask(request& what) {
@@ -108,8 +137,11 @@ void scheduler_stack::replace_if_asked(bool stopped) noexcept {
     asked->who.unpark();
 }
 
-// They know the pool and would pop it.
+// They know the pool and would pop it. Those in run() have yet to return from it.
 void scheduler_stack::lose_all() {
+    if (runs_loop()) {
+        std::move(orders_.begin(), orders_.end(), std::back_inserter(lost_));
+    }
     orders_.clear();
     make_own();
     use_top();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <amalgam/tasks/future.hpp>
+#include <amalgam/tasks/looping_scheduler.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 
@@ -30,6 +31,17 @@ public:
     const served_pools& pools() const noexcept { return pools_; }
     scheduler& top() noexcept { return *orders_.back().order; }
     bool is_stacked() const noexcept { return orders_.size() > 1; }
+    std::size_t depth() const noexcept { return orders_.size(); }
+
+    /// The top, if it has a run() of its own; or null.
+    looping_scheduler* looping() const noexcept { return top_loop_; }
+    /// While it exists, run() of the scheduler at the top is on the loop's stack.
+    class running_loop;
+    bool runs_loop() const noexcept { return running_loops_ != 0; }
+    /// A pool of a scheduler whose run() has not returned yet is gone.
+    bool has_lost() const noexcept { return !lost_.empty(); }
+    /// run() of the one at that depth threw: from now on it is asked for next().
+    void fail(std::size_t depth, std::exception_ptr why) noexcept;
 
     /// Stacks `order` on the top until it is done.
     void stack(std::unique_ptr<scheduler> order, promise<void> ended) noexcept;
@@ -69,7 +81,15 @@ private:
     struct stacked {
         std::unique_ptr<scheduler> order;
         promise<void> ended;
+        looping_scheduler* loop = nullptr;  // the same, if it has a run() of its own
+        std::exception_ptr failed;          // what that threw
     };
+    /// Below a run(), which alone gives out units.
+    struct gives_none final : scheduler {
+        work_unit* next() noexcept override { return nullptr; }
+        std::span<pool* const> pools() const noexcept override { return {}; }
+    };
+    static stacked entry(std::unique_ptr<scheduler> order, promise<void> ended);
     void make_own();
     void use(scheduler& which) noexcept;
     void use_top() noexcept;
@@ -79,7 +99,24 @@ private:
     const std::string& stream_;
     std::vector<stacked> orders_;
     const scheduler* own_ = nullptr;  // made here, over the own pool
+    gives_none gives_none_;
+    looping_scheduler* top_loop_ = nullptr;
+    unsigned running_loops_ = 0;
+    std::vector<stacked> lost_;  // some of these are still in run()
     std::atomic<request*> asked_{nullptr};
+};
+
+class scheduler_stack::running_loop {
+public:
+    explicit running_loop(scheduler_stack& of) noexcept : of_(of) { ++of_.running_loops_; }
+    ~running_loop() {
+        if (--of_.running_loops_ == 0) of_.lost_.clear();
+    }
+    running_loop(const running_loop&) = delete;
+    running_loop& operator=(const running_loop&) = delete;
+
+private:
+    scheduler_stack& of_;
 };
 
 }  // namespace amalgam::detail

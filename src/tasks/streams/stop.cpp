@@ -76,6 +76,9 @@ void stream::stop_primary() {
                                 options_.name));
     }
     stop_.ask();
+    // The loop's stack is dropped, so a run() on it must have returned.
+    while (schedulers_.runs_loop())
+        runs_.leave_to_yield();
     served_pools& pools = schedulers_.pools();
     pools.prepare_to_detach();
     // The own pool always regains this ULT, so the loop never finds a stacked scheduler without

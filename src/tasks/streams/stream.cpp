@@ -159,8 +159,10 @@ void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
                     "std::make_unique<priority_scheduler>(std::vector<pool*>{&mine})");
     }
     refuse_forked();
-    if (current() == this) return schedulers_.replace(std::move(order));
-    if (options_.driven) {
+    // A run() that is on the loop's stack must return before its scheduler goes.
+    const bool may_at_once = !schedulers_.runs_loop();
+    if (current() == this && may_at_once) return schedulers_.replace(std::move(order));
+    if (options_.driven && current() != this) {
         const driver mine(*this);
         return schedulers_.replace(std::move(order));
     }

@@ -44,10 +44,13 @@ std::size_t stream_loop::fire_timers() noexcept {
 // Returns how much happened. Inlined: a driven stream may do one for each unit.
 [[gnu::always_inline]] inline std::size_t stream_loop::round(std::size_t most) noexcept {
     std::size_t happened = runs_.run_batch(most);
+    if (schedulers_.looping() != nullptr) [[unlikely]]
+        happened += run_loop_of_top(most);
     happened += pollers_.poll();
     happened += fire_timers();
     if (happened == 0 && schedulers_.is_stacked()) happened += schedulers_.unstack();
-    if (schedulers_.asked()) schedulers_.replace_if_asked(stop_.asked());
+    if (schedulers_.asked() && !schedulers_.runs_loop())
+        schedulers_.replace_if_asked(stop_.asked());
     return happened;
 }
 
@@ -55,7 +58,7 @@ void stream_loop::turn_once() noexcept {
     if (round(runs_.work().batch()) != 0) {
         idle_rounds_ = 0;
     } else {
-        idle();
+        idle({});
     }
 }
 
@@ -68,6 +71,17 @@ std::size_t stream_loop::round_of_all() noexcept {
         ran = schedulers_.run_batch_of_any(runs_);
     if (ran == 0 && schedulers_.is_stacked() && schedulers_.unstack()) ran = 1;
     return ran;
+}
+
+// What was posted onto this one goes first, and to its end.
+void stream_loop::run_those_above(std::size_t depth) noexcept {
+    while (schedulers_.depth() > depth && !ends_run()) {
+        if (!options_.driven) {
+            turn_once();
+        } else if (round(runs_.work().batch()) == 0) {
+            return;
+        }
+    }
 }
 
 std::size_t stream_loop::run_ready(std::size_t most) noexcept {
@@ -83,7 +97,7 @@ std::size_t stream_loop::run_ready(std::size_t most) noexcept {
     return happened;
 }
 
-void stream_loop::idle() noexcept {
+void stream_loop::idle(wanted what) noexcept {
     // Reading the clock takes as long as a round, and an idle stream should mainly poll.
     constexpr unsigned rounds_between_looks = 16;
     if (++idle_rounds_ % rounds_between_looks == 0) {
@@ -91,7 +105,7 @@ void stream_loop::idle() noexcept {
         if (idle_rounds_ == rounds_between_looks) idle_since_ = at;
         runs_.renew_time();
         if (at - idle_since_ >= spin_.limit()) {
-            sleep();
+            sleep(what);
             idle_rounds_ = 0;
             return;
         }
@@ -101,22 +115,26 @@ void stream_loop::idle() noexcept {
     if (idle_rounds_ > rounds_at_full_speed) cpu_relax();
 }
 
-bool stream_loop::may_sleep() noexcept {
+bool stream_loop::may_sleep(const pool* only) noexcept {
     if (stop_.asked_before_sleep()) return false;
     if (wake_pending_.exchange(false, std::memory_order_seq_cst)) return false;
     if (schedulers_.asked_before_sleep()) return false;
     if (options_.primary && !runs_.work().own_pool().empty()) return false;
-    for (const pool* each : schedulers_.top().pools()) {
-        if (!each->empty()) return false;
+    if (only != nullptr) {
+        if (!only->empty()) return false;
+    } else {
+        for (const pool* each : schedulers_.top().pools()) {
+            if (!each->empty()) return false;
+        }
     }
     return pollers_.prepare_to_sleep();
 }
 
-void stream_loop::sleep() noexcept {
+void stream_loop::sleep(wanted what) noexcept {
     const time_point lay_down = std::chrono::steady_clock::now();
     bell_.asleep.store(true, std::memory_order_seq_cst);  // see bell.hpp
-    if (may_sleep()) {
-        const time_point due = timers_->earliest();
+    if (may_sleep(what.only)) {
+        const time_point due = std::min(timers_->earliest(), what.until);
         if (due == time_point::max()) {
             sleeper_->sleep(std::nullopt);
         } else if (const auto left = due - now(); left > left.zero()) {
@@ -179,7 +197,7 @@ void stream_loop::get_up() noexcept {
 void stream_loop::lie_down() noexcept {
     if (stop_.asked()) return be_quiet();
     bell_.asleep.store(true, std::memory_order_seq_cst);  // see bell.hpp
-    if (may_sleep()) {
+    if (may_sleep(nullptr)) {
         // Read with `asleep` set: a thread that arms an earlier timer rings.
         const time_point due = timers_->earliest();
         if (due == time_point::max() || due > now()) return wake_up_call_->set(due);

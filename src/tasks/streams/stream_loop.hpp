@@ -17,6 +17,10 @@
 #include "tasks/streams/timer_heap.hpp"
 #include "tasks/ult/dispatcher.hpp"
 
+namespace amalgam {
+class scheduler_loop;
+}
+
 namespace amalgam::detail {
 
 /// The loop of a stream: batches of units, pollers and timers in turn; without work it spins for a
@@ -42,6 +46,10 @@ public:
     /// For a stream that stops: a round that also runs schedulers below the top. Returns how many
     /// units it ran, or schedulers it ended.
     std::size_t round_of_all() noexcept;
+    /// For code on the loop's stack: the next unit of `from`, which the stream serves. Until there
+    /// is one, does what else the stream has to do, and idles. Null: `until` has come, the stream
+    /// is driven, or run() of the scheduler should return.
+    work_unit* pop_until(pool& from, time_point until) noexcept;
     /// A wakeable stream was stopped: its handle stays quiet.
     void be_quiet() noexcept;
 
@@ -59,11 +67,26 @@ public:
     bool has_pollers() { return pollers_.any(); }
 
 private:
+    friend class amalgam::scheduler_loop;
+
+    /// What an idle stream waits for: a unit in one of the top scheduler's pools, or in this one.
+    struct wanted {
+        const pool* only = nullptr;
+        time_point until = time_point::max();
+    };
     std::size_t round(std::size_t most) noexcept;
     std::size_t fire_timers() noexcept;
-    void idle() noexcept;
-    bool may_sleep() noexcept;
-    void sleep() noexcept;
+    void idle(wanted what) noexcept;
+    bool may_sleep(const pool* only) noexcept;
+    void sleep(wanted what) noexcept;
+    // For schedulers with a run() of their own: see scheduler_loop.cpp.
+    std::size_t run_loop_of_top(std::size_t most) noexcept;
+    bool ends_run() const noexcept;
+    bool top_is_done() noexcept;
+    std::size_t check_events() noexcept;
+    std::size_t run_own_unit() noexcept;
+    void run_unit(work_unit& unit) noexcept;
+    void run_those_above(std::size_t depth) noexcept;
     // Wakeable: before and after what its caller has it run.
     void get_up() noexcept;
     void lie_down() noexcept;

@@ -80,6 +80,7 @@ public:
     }
     /// Puts aside what a ULT has picked for the loop to run. Null: nothing.
     void stash(work_unit* picked) noexcept { stashed_ = picked; }
+    work_unit* take_stashed() noexcept { return std::exchange(stashed_, nullptr); }
     bool has_stashed() const noexcept { return stashed_ != nullptr; }
     /// For the loop: what is stashed, else pick().
     [[gnu::always_inline]] work_unit* pick_stashed_first() noexcept {
