@@ -20,6 +20,9 @@ public:
     void push(work_unit& unit) noexcept override;
     void push_by_priority(work_unit& unit) noexcept override;
     work_unit* pop() noexcept override { return pop_in_turn(pops_++); }
+    void push_many(std::span<work_unit* const> units) noexcept override;
+    std::size_t pop_many(std::span<work_unit*> into) noexcept override;
+    void visit(unit_visitor see) override;
     bool remove(work_unit& unit) noexcept override;
     bool empty() const noexcept override;
     std::size_t size() const noexcept override;
@@ -59,6 +62,7 @@ private:
                         std::memory_order_relaxed);
     }
     void push_outside(work_unit& unit) noexcept;
+    void push_chain(work_unit& oldest, work_unit& newest) noexcept;
     void drain_inbox() noexcept;
     void server_changed() noexcept override;
     std::uintptr_t empty_inbox() const noexcept;

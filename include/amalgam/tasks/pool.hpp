@@ -2,7 +2,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <span>
+#include <type_traits>
 
+#include <amalgam/tasks/extension/deadline.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
 namespace amalgam {
@@ -22,6 +25,22 @@ enum class pool_access {
     any_stream   ///< Work goes to whichever stream is free.
 };
 
+/// Any function `void(const work_unit&)`, for pool::visit(). Does not own it.
+class unit_visitor {
+public:
+    template <typename Function>
+    unit_visitor(Function&& see) noexcept
+        : see_(&see), call_([](const void* what, const work_unit& unit) {
+              using called = std::remove_reference_t<Function>;
+              (*static_cast<called*>(const_cast<void*>(what)))(unit);
+          }) {}
+    void operator()(const work_unit& unit) const { call_(see_, unit); }
+
+private:
+    const void* see_;
+    void (*call_)(const void*, const work_unit&);
+};
+
 /// Where ready work waits for streams. To write your own, derive from it, call notify() after each
 /// push from outside the serving stream, and call drop_left() in the destructor.
 ///
@@ -35,6 +54,8 @@ enum class pool_access {
 /// Threads: push() from any thread; pop(), requeue() and remove() only from a serving stream.
 class pool {
 public:
+    using time_point = std::chrono::steady_clock::time_point;
+
     explicit pool(pool_access access = pool_access::one_stream) noexcept : access_(access) {}
     pool(const pool&) = delete;
     pool& operator=(const pool&) = delete;
@@ -49,6 +70,27 @@ public:
     virtual void requeue(work_unit& unit) noexcept { push(unit); }
     /// Takes the next unit, or null. Called only by a serving stream.
     virtual work_unit* pop() noexcept = 0;
+    /// As push() and pop(), for several units at once: the same order, but the pools of Amalgam look
+    /// at locks, inboxes and sleeping streams once. pop_many() returns how many it took, at most
+    /// into.size(). By default one by one.
+    virtual void push_many(std::span<work_unit* const> units) noexcept;
+    virtual std::size_t pop_many(std::span<work_unit*> into) noexcept;
+    /// As pop(), but waits for a unit. Null: `deadline`, on the stream's clock, has come. In the
+    /// run() of a looping_scheduler the stream does meanwhile what scheduler_loop::idle() does, and
+    /// null may also mean that should_stop() holds; elsewhere on a stream's own stack, or on a
+    /// driven one, or for a pool that it does not serve, it does not wait. A ULT, and a plain
+    /// thread with pool_access::any_stream, look every 50 us. Throws error{invalid} where pop() is not allowed.
+    work_unit* pop_until(time_point deadline);
+    template <typename Rep, typename Period>
+    work_unit* pop_for(std::chrono::duration<Rep, Period> time) {
+        return pop_until(detail::deadline_after(time));
+    }
+    /// Shows the queued units, in the order of pop() unless the pool depends on who pops. `see`
+    /// must not use the pool, and must not keep the unit. Called where pop() may be, else throws
+    /// error{invalid}; what `see` throws passes through. By default it pops all and pushes them
+    /// back. The pools of Amalgam hold their lock meanwhile.
+    virtual void visit(unit_visitor see);
+
     /// Takes out this unit, whatever its turn. False: it is not queued here, or the pool cannot do
     /// this.
     virtual bool remove(work_unit&) noexcept { return false; }
@@ -88,6 +130,8 @@ protected:
     /// Wakes a serving stream if one is asleep. Call after the push is visible. Cost: one load per
     /// serving stream.
     void notify() noexcept;
+    /// Throws error{invalid} where the caller must not pop: `act` is what it wanted to do.
+    void check_may_pop(const char* act) const;
     /// notify() in two steps, for pools that push under a lock: claim with the lock held, wake
     /// after releasing it, when this pool may already be gone. Null: no stream sleeps.
     detail::bell* claim_sleeper() noexcept;

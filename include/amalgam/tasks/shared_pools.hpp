@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include <amalgam/tasks/detail/spin_lock.hpp>
@@ -20,6 +21,9 @@ public:
     void push_by_priority(work_unit& unit) noexcept final;
     void requeue(work_unit& unit) noexcept final;
     work_unit* pop() noexcept final;
+    void push_many(std::span<work_unit* const> units) noexcept final;
+    std::size_t pop_many(std::span<work_unit*> into) noexcept final;
+    void visit(unit_visitor see) final;
     bool remove(work_unit& unit) noexcept final;
     bool empty() const noexcept final;
     std::size_t size() const noexcept final { return size_.load(std::memory_order_relaxed); }
@@ -35,6 +39,7 @@ private:
     virtual void link_by_priority(work_unit& unit) noexcept = 0;
     virtual work_unit* unlink() noexcept = 0;
     virtual bool unlink(work_unit& unit) noexcept = 0;
+    virtual void walk(const unit_visitor&) const {}
 
     alignas(64) mutable detail::spin_lock busy_;
     std::atomic<std::size_t> size_{0};
@@ -50,6 +55,7 @@ private:
     void link_by_priority(work_unit& unit) noexcept override { units_.push_by_priority(unit); }
     work_unit* unlink() noexcept override { return units_.pop_front(); }
     bool unlink(work_unit& unit) noexcept override;
+    void walk(const unit_visitor& see) const override { units_.visit(see); }
     detail::unit_list units_;
 };
 
@@ -63,6 +69,7 @@ private:
     void link_by_priority(work_unit& unit) noexcept override { units_.push_by_priority(unit); }
     work_unit* unlink() noexcept override { return units_.pop_front(); }
     bool unlink(work_unit& unit) noexcept override;
+    void walk(const unit_visitor& see) const override { units_.visit(see); }
     detail::unit_list units_;
 };
 
@@ -81,6 +88,7 @@ private:
     void link_by_priority(work_unit& unit) noexcept override { link(unit, false); }
     work_unit* unlink() noexcept override;
     bool unlink(work_unit& unit) noexcept override;
+    void walk(const unit_visitor& see) const override;
     std::vector<detail::unit_list> levels_;
 };
 
@@ -98,6 +106,7 @@ private:
     void link_by_priority(work_unit& unit) noexcept override { first_.push_by_priority(unit); }
     work_unit* unlink() noexcept override;
     bool unlink(work_unit& unit) noexcept override;
+    void walk(const unit_visitor& see) const override;
     detail::unit_list first_;  // by priority, for anyone
     detail::unit_list made_;   // newest in front
     detail::unit_list queue_;  // oldest in front

@@ -7,6 +7,12 @@ namespace amalgam {
 
 class execution_stream;
 class pool;
+enum class unit_kind : std::uint8_t {
+    ult,
+    tasklet,
+    other  ///< A coroutine, a posted scheduler, or the user's own.
+};
+
 /// Something a stream can run: a ready ULT, a tasklet, a scheduler. Pools link units intrusively,
 /// so queueing never allocates.
 ///
@@ -23,6 +29,7 @@ public:
     work_unit& operator=(const work_unit&) = delete;
 
     void run() noexcept { run_(*this); }
+    unit_kind kind() const noexcept;
     /// Tells one kind of unit from others.
     bool runs_by(run_function how) const noexcept { return run_ == how; }
 

@@ -24,17 +24,52 @@ void fifo_pool::push_by_priority(work_unit& unit) noexcept {
 
 void fifo_pool::push_outside(work_unit& unit) noexcept {
     inbox_size_.fetch_add(1, std::memory_order_relaxed);
-    // Once the unit is visible it may run, and end the life of this pool.
+    push_chain(unit, unit);
+}
+
+// `newest` leads to `oldest` through next_in_pool.
+[[gnu::always_inline]] inline void fifo_pool::push_chain(work_unit& oldest,
+                                                         work_unit& newest) noexcept {
+    // Once a unit is visible it may run, and end the life of this pool.
     std::uintptr_t before = inbox_.load(std::memory_order_relaxed);
     do {
-        unit.next_in_pool = has_units(before) ? reinterpret_cast<work_unit*>(before) : nullptr;
+        oldest.next_in_pool = has_units(before) ? reinterpret_cast<work_unit*>(before) : nullptr;
         // seq_cst: half of the protocol with a stream that goes to sleep, see bell.hpp.
-    } while (!inbox_.compare_exchange_weak(before, reinterpret_cast<std::uintptr_t>(&unit),
+    } while (!inbox_.compare_exchange_weak(before, reinterpret_cast<std::uintptr_t>(&newest),
                                            std::memory_order_seq_cst, std::memory_order_relaxed));
     // Whoever finds the inbox empty rings for all that follow until it is taken.
     if (!has_units(before) && before != empty_mark) {
         reinterpret_cast<detail::bell*>(before - empty_mark)->ring();
     }
+}
+
+void fifo_pool::push_many(std::span<work_unit* const> units) noexcept {
+    if (units.empty()) return;
+    if (on_own_stream()) {
+        for (work_unit* each : units)
+            own_.push_back(*each);
+        add_own_size(static_cast<std::ptrdiff_t>(units.size()));
+        return;
+    }
+    inbox_size_.fetch_add(units.size(), std::memory_order_relaxed);
+    for (std::size_t i = 1; i < units.size(); ++i)
+        units[i]->next_in_pool = units[i - 1];
+    push_chain(*units.front(), *units.back());
+}
+
+std::size_t fifo_pool::pop_many(std::span<work_unit*> into) noexcept {
+    look_at_inbox(0);
+    std::size_t taken = 0;
+    while (taken < into.size() && !own_.empty())
+        into[taken++] = own_.pop_front();
+    add_own_size(-static_cast<std::ptrdiff_t>(taken));
+    return taken;
+}
+
+void fifo_pool::visit(unit_visitor see) {
+    check_may_pop("look into");
+    look_at_inbox(0);
+    own_.visit(see);
 }
 
 std::uintptr_t fifo_pool::empty_inbox() const noexcept {

@@ -20,6 +20,11 @@ void work_unit::move_to(pool& where) noexcept {
     home_.store(&where, std::memory_order_relaxed);
 }
 
+unit_kind work_unit::kind() const noexcept {
+    if (detail::ult_core::is_ult(*this)) return unit_kind::ult;
+    return detail::is_tasklet(*this) ? unit_kind::tasklet : unit_kind::other;
+}
+
 void work_unit::make_ready() noexcept {
     pool* where = home();
     if (where == nullptr) {

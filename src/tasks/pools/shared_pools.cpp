@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <mutex>
 
 #include <fmt/format.h>
@@ -60,6 +61,45 @@ work_unit* shared_pool::pop() noexcept {
     return unit;
 }
 
+// A stream that sleeps is woken for each unit, as by as many pushes.
+void shared_pool::push_many(std::span<work_unit* const> units) noexcept {
+    std::array<detail::bell*, 8> sleeping{};
+    while (!units.empty()) {
+        const auto some = units.first(std::min(units.size(), sleeping.size()));
+        units = units.subspan(some.size());
+        {
+            // The last unlock may be the last of this pool, as in add().
+            const std::lock_guard hold(busy_);
+            for (work_unit* each : some)
+                link(*each, false);
+            size_.store(size_.load(std::memory_order_relaxed) + some.size(),
+                        std::memory_order_relaxed);
+            for (std::size_t i = 0; i < some.size(); ++i)
+                sleeping[i] = claim_sleeper();
+        }
+        for (detail::bell* each : std::span(sleeping).first(some.size()))
+            wake(each);
+    }
+}
+
+std::size_t shared_pool::pop_many(std::span<work_unit*> into) noexcept {
+    if (size_.load(std::memory_order_relaxed) == 0) return 0;
+    const std::lock_guard hold(busy_);
+    std::size_t taken = 0;
+    while (taken < into.size()) {
+        work_unit* const unit = unlink();
+        if (unit == nullptr) break;
+        into[taken++] = unit;
+    }
+    size_.store(size_.load(std::memory_order_relaxed) - taken, std::memory_order_relaxed);
+    return taken;
+}
+
+void shared_pool::visit(unit_visitor see) {
+    const std::lock_guard hold(busy_);
+    walk(see);
+}
+
 bool shared_pool::remove(work_unit& unit) noexcept {
     const std::lock_guard hold(busy_);
     if (!unlink(unit)) return false;
@@ -105,6 +145,11 @@ work_unit* priority_pool::unlink() noexcept {
     return nullptr;
 }
 
+void priority_pool::walk(const unit_visitor& see) const {
+    for (auto each = levels_.rbegin(); each != levels_.rend(); ++each)
+        each->visit(see);
+}
+
 bool priority_pool::unlink(work_unit& unit) noexcept {
     return take_out(level_of(unit), unit);
 }
@@ -121,6 +166,11 @@ work_unit* work_stealing_pool::unlink() noexcept {
     if (queue_first && !queue_.empty()) return queue_.pop_front();
     work_unit* const made = own ? made_.pop_front() : made_.pop_back();
     return made != nullptr ? made : queue_.pop_front();
+}
+
+void work_stealing_pool::walk(const unit_visitor& see) const {
+    for (const detail::unit_list* each : {&first_, &queue_, &made_})
+        each->visit(see);
 }
 
 bool work_stealing_pool::unlink(work_unit& unit) noexcept {

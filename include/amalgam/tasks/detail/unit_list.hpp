@@ -29,6 +29,11 @@ public:
         (first_ == nullptr ? last_ : first_->prev_in_pool) = &unit;
         first_ = &unit;
     }
+    template <typename See>
+    void visit(const See& see) const {
+        for (const work_unit* each = first_; each != nullptr; each = each->next_in_pool)
+            see(*each);
+    }
     /// Inserts before the first unit of lower priority. Cost: one step per unit before it.
     void push_by_priority(work_unit& unit) noexcept {
         work_unit* at = first_;
