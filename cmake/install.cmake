@@ -18,11 +18,16 @@ if(TARGET amalgam_conformance_program)
   install(TARGETS amalgam_conformance_program EXPORT amalgam RUNTIME)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/cmake/plugin.cmake ${PROJECT_SOURCE_DIR}/cmake/image.cmake
-              ${PROJECT_SOURCE_DIR}/cmake/sodium.cmake DESTINATION ${config_dir})
+              ${PROJECT_SOURCE_DIR}/cmake/sodium.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/hwloc.cmake DESTINATION ${config_dir})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ TYPE INCLUDE FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
 install(EXPORT amalgam NAMESPACE amalgam:: FILE amalgamTargets.cmake DESTINATION ${config_dir})
 
+set(AMALGAM_USES_HWLOC OFF)
+if(TARGET amalgam::hwloc)
+  set(AMALGAM_USES_HWLOC ON)
+endif()
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/amalgamConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/amalgamConfig.cmake
                               INSTALL_DESTINATION ${config_dir})

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/detail/memory.hpp>
+#include <amalgam/tasks/cpu_set.hpp>
 #include <amalgam/tasks/poller.hpp>
 #include <amalgam/tasks/pool.hpp>
 
@@ -38,6 +40,16 @@ struct execution_stream_options {
     /// True: no thread of its own. The creating thread becomes one of the stream's ULTs until
     /// stop(). When it waits, it parks and the other ULTs run. It stays on its thread.
     bool primary = false;
+    /// CPUs to bind to, if more than one; empty: any. Not with `cpu`.
+    cpu_set cpus = {};
+    int rank = -1;  ///< See execution_stream::rank(); -1: the lowest that is free.
+};
+
+enum class stream_state : std::uint8_t {
+    running,   ///< Runs work, or looks for some.
+    asleep,    ///< Sleeps until there is work; a driven one: nobody drives it now.
+    stopping,  ///< Was asked to stop.
+    stopped    ///< Runs nothing, until revive().
 };
 
 class scheduler;
@@ -85,6 +97,21 @@ public:
     std::string_view name() const noexcept;
     bool driven() const noexcept;
 
+    /// A number from 0 that no other stream of the process has, until this one is destroyed. A new
+    /// stream gets the lowest that is free. set_rank() throws error{invalid}, changing nothing, for
+    /// one that is taken, negative or over 1,000,000.
+    int rank() const noexcept;
+    void set_rank(int rank);
+    /// What it does at the moment.
+    stream_state state() const noexcept;
+
+    /// The CPUs that it is bound to; empty: any.
+    cpu_set cpus() const;
+    /// Binds its thread to these from now on, while it runs; empty: any. A stopped stream's next
+    /// thread. Throws error{invalid}, changing nothing, for a driven stream, which has no thread,
+    /// and for CPUs that the process may not use.
+    void set_cpus(const cpu_set& cpus);
+
     /// Replaces the scheduler while the stream runs; stacked schedulers continue. Parks the caller
     /// until done. Throws error{invalid}, changing nothing, if a pool served only by this stream
     /// still has ULTs and is not among the new pools, or if another stream serves one of the new
@@ -131,6 +158,13 @@ public:
     /// The same, but abandons work still ready after `limit`. False: there was some. Still waits
     /// for work that neither ends, waits nor yields.
     bool stop_within(std::chrono::nanoseconds limit);
+
+    /// Starts a stopped stream again, with the scheduler that it had (what was posted on it is gone),
+    /// its name, rank, pollers and timers. A primary one makes a ULT of the caller, as at first.
+    /// Throws error{invalid} if it is not stopped, or another stream serves one of its
+    /// single-stream pools by now; error{no_memory} as the constructor does. It is then as stopped
+    /// as before. Not while another thread calls stop() or revive().
+    void revive();
 
     /// CPU time used by the stream's thread; zero if driven or stopped.
     std::chrono::nanoseconds cpu_time() const noexcept;

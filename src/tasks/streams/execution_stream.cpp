@@ -43,6 +43,24 @@ bool execution_stream::driven() const noexcept {
 execution_stream::time_point execution_stream::now() const noexcept {
     return impl_->loop().now();
 }
+int execution_stream::rank() const noexcept {
+    return impl_->rank();
+}
+void execution_stream::set_rank(int rank) {
+    impl_->set_rank(rank);
+}
+stream_state execution_stream::state() const noexcept {
+    return impl_->state();
+}
+cpu_set execution_stream::cpus() const {
+    return impl_->cpus();
+}
+void execution_stream::set_cpus(const cpu_set& cpus) {
+    impl_->set_cpus(cpus);
+}
+void execution_stream::revive() {
+    impl_->revive();
+}
 void execution_stream::set_scheduler(std::unique_ptr<scheduler> order) {
     impl_->replace_scheduler(std::move(order));
 }

@@ -8,6 +8,7 @@
 
 #include "tasks/idle/bell.hpp"
 #include "tasks/stacks/memory.hpp"
+#include "tasks/streams/ranks.hpp"
 #include "tasks/streams/stream.hpp"
 #include "tasks/streams/timer_heap.hpp"
 #include "tasks/ult/block_cache.hpp"
@@ -22,6 +23,7 @@ namespace {
 template <typename What>
 void for_each_lock(What what) {
     what(served_pools::lock());
+    what(ranks::lock());
     ult_registry::for_each_lock(what);
     timer_heap::for_each_lock(what);
     what(bell::shelf_lock());
@@ -45,6 +47,7 @@ void in_child() noexcept {
     if (here != nullptr && here->running() != nullptr) here->running()->end_with_child();
     for (dispatcher* each : ult_registry::streams_locked())
         each->of().is_forked();
+    ranks::forget_all();
     in_parent();
 }
 

@@ -3,7 +3,9 @@
 #include <optional>
 #include <string>
 
-#include <sched.h>
+#include <pthread.h>
+
+#include <amalgam/tasks/cpu_set.hpp>
 
 #include "tasks/stacks/memory.hpp"
 #include "tasks/streams/stream_loop.hpp"
@@ -21,23 +23,22 @@ namespace amalgam::detail {
 /// Threads: made and destroyed by that thread.
 class primary {
 public:
-    /// `core`: to bind the thread to meanwhile; negative: none.
-    primary(dispatcher& runs, stream_loop& loop, const std::string& name, int core);
+    /// `cpus`: to bind the thread to meanwhile; empty: any.
+    primary(dispatcher& runs, stream_loop& loop, const std::string& name, const cpu_set& cpus);
     ~primary();
     primary(const primary&) = delete;
     primary& operator=(const primary&) = delete;
 
+    pthread_t thread() const noexcept { return thread_; }
     bool runs() const noexcept { return runs_.running() == &main_; }
 
 private:
     ult_core main_;
     dispatcher& runs_;
-    cpu_set_t cores_before_{};
+    const pthread_t thread_ = ::pthread_self();
+    const cpu_set cpus_before_;
     stack_memory loop_stack_;
     std::optional<stream_loop::turn> turn_;
 };
-
-/// Binds the calling thread; negative: leaves it as it is.
-void bind_to_core(int which) noexcept;
 
 }  // namespace amalgam::detail

@@ -36,6 +36,19 @@ void scheduler_stack::begin(std::unique_ptr<scheduler> bottom) {
     use_top();
 }
 
+// Those that were posted may own pools that ULTs live in: they go with the stream, or the next time.
+void scheduler_stack::begin_again(bool stays) {
+    pools_.begin_again(stays);
+    pools_.attach(*orders_.front().order);
+    ended_.clear();
+    while (is_stacked()) {
+        ended_.push_back(std::move(orders_.back().order));
+        orders_.pop_back();
+    }
+    orders_.front().failed = nullptr;
+    use_top();
+}
+
 void scheduler_stack::use(scheduler& which) noexcept {
     work_.use(which, &which == own_);
 }

@@ -43,6 +43,9 @@ public:
     /// run() of the one at that depth threw: from now on it is asked for next().
     void fail(std::size_t depth, std::exception_ptr why) noexcept;
 
+    /// The stream starts again, with the one at the bottom. Throws error{invalid} if another stream
+    /// serves one of its pools.
+    void begin_again(bool stays);
     /// Stacks `order` on the top until it is done.
     void stack(std::unique_ptr<scheduler> order, promise<void> ended) noexcept;
     /// False: the top is not done.
@@ -102,6 +105,7 @@ private:
     gives_none gives_none_;
     looping_scheduler* top_loop_ = nullptr;
     unsigned running_loops_ = 0;
+    std::vector<std::unique_ptr<scheduler>> ended_;  // their stream was stopped before they were done
     std::vector<stacked> lost_;  // some of these are still in run()
     std::atomic<request*> asked_{nullptr};
 };

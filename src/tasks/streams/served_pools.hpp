@@ -29,6 +29,8 @@ public:
     void detach_all() noexcept;
     /// The stream is about to stop: others that serve them need not leave its work to it.
     void prepare_to_detach() noexcept;
+    /// After detach_all(), for a stream that starts again.
+    void begin_again(bool stays) noexcept { stays_ = stays; }
     /// In a fork() child.
     void detach_in_child() noexcept;
 

@@ -56,6 +56,7 @@ void stream::stop_now() {
     if (thread_.joinable()) {
         loop_.ring();
         stop_.wait_for(stage::thread_ended);
+        const std::lock_guard hold(thread_lock_);
         thread_.join();
     } else {
         const stream_loop::turn mine(loop_);
@@ -90,8 +91,37 @@ void stream::stop_primary() {
     }
     pools.hand_over();
     end_schedulers();
-    primary_.reset();
+    {
+        const std::lock_guard hold(thread_lock_);
+        primary_.reset();
+    }
     loop_.timers().close();
+    stop_.reach(stage::stopped);
+}
+
+void stream::revive() {
+    refuse_forked();
+    if (!stop_.reached(stage::stopped)) {
+        throw error(errc::invalid,
+                    fmt::format("stream '{}' cannot be revived, as it was not stopped: call stop() "
+                                "first",
+                                options_.name));
+    }
+    check_primary(options_);
+    schedulers_.begin_again(!options_.driven);
+    try {
+        if (options_.primary) schedulers_.pools().attach_own();
+        stop_.reopen();
+        loop_.timers().open(runs_, *bell_);
+        begin_running();
+    } catch (...) {
+        schedulers_.pools().detach_all();
+        loop_.timers().close();
+        stop_.ask();
+        stop_.reach(stage::stopped);
+        throw;
+    }
+    if (options_.wakeable) loop_.ring();
 }
 
 bool stream::may_go_on_stopping() noexcept {

@@ -19,7 +19,8 @@ void stop_state::wait_for(stage what) {
     const dispatcher* const here = dispatcher::current();
     std::unique_lock hold(lock_);
     if (here != nullptr && here->running() == nullptr)
-        return reached_.wait(hold, [&] { return stage_ >= what; });
+        return reached_.wait(
+            hold, [&, life = lives_] { return stage_ >= what || lives_ != life; });
     if (stage_ >= what) return;
     waiting me{what, waiting_, {}};
     me.who.waits_for("stream to stop");
@@ -47,6 +48,20 @@ void stop_state::reach(stage what) noexcept {
     }
     while (told != nullptr)
         std::exchange(told, told->next)->who.unpark();
+}
+
+bool stop_state::reached(stage what) const noexcept {
+    const std::lock_guard hold(lock_);
+    return stage_ >= what;
+}
+
+void stop_state::reopen() noexcept {
+    const std::lock_guard hold(lock_);
+    stage_ = stage::open;
+    ++lives_;
+    asked_.store(false, std::memory_order_seq_cst);
+    gave_up_.store(false, std::memory_order_relaxed);
+    by_.store(time_point::max().time_since_epoch().count(), std::memory_order_relaxed);
 }
 
 void stop_state::limit_to(std::chrono::nanoseconds from_now) noexcept {

@@ -19,6 +19,9 @@ public:
     /// True: the caller is the first, and stops the stream; others wait_for() that.
     bool begin() noexcept;
     void reach(stage what) noexcept;
+    bool reached(stage what) const noexcept;
+    /// The stream starts again.
+    void reopen() noexcept;
     /// Parks the caller; a tasklet or callback, which cannot park, blocks its stream.
     void wait_for(stage what);
 
@@ -45,7 +48,8 @@ private:
     std::atomic<bool> asked_{false};
     std::atomic<bool> gave_up_{false};
     std::atomic<time_point::rep> by_{time_point::max().time_since_epoch().count()};
-    std::mutex lock_;
+    mutable std::mutex lock_;
+    unsigned lives_ = 0;               // under the lock
     stage stage_ = stage::open;        // under the lock
     waiting* waiting_ = nullptr;       // the same
     std::condition_variable reached_;  // for those who cannot park

@@ -1,5 +1,7 @@
 #include "tasks/streams/stream.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -11,13 +13,13 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
+#include "tasks/streams/affinity.hpp"
 #include "tasks/streams/forks.hpp"
+#include "tasks/streams/ranks.hpp"
 #include "tasks/ult/left_behind.hpp"
 #include "tasks/ult/registry.hpp"
 
 namespace amalgam::detail {
-
-namespace {
 
 void check_primary(const execution_stream_options& options) {
     if (!options.primary) return;
@@ -35,6 +37,8 @@ void check_primary(const execution_stream_options& options) {
     }
 }
 
+namespace {
+
 void check_wakeable(const execution_stream_options& options) {
     if (!options.wakeable || (options.driven && options.clock == nullptr)) return;
     throw error(errc::invalid,
@@ -43,16 +47,28 @@ void check_wakeable(const execution_stream_options& options) {
                             options.name));
 }
 
-void check_core(const execution_stream_options& options) {
-    if (options.cpu < 0) return;
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    ::pthread_getaffinity_np(::pthread_self(), sizeof allowed, &allowed);
-    if (options.cpu < CPU_SETSIZE && CPU_ISSET(options.cpu, &allowed)) return;
+cpu_set wanted_cpus(const execution_stream_options& options) {
+    if (options.cpu < 0) return options.cpus;
+    if (!options.cpus.empty()) {
+        throw error(errc::invalid,
+                    fmt::format("stream '{}' has both .cpu = {} and .cpus = \"{}\": set one of them",
+                                options.name, options.cpu, options.cpus.text()));
+    }
+    cpu_set one;
+    one.add(static_cast<unsigned>(options.cpu));
+    return one;
+}
+
+void check_cpus(const std::string& stream, const cpu_set& wanted) {
+    if (wanted.empty()) return;
+    const cpu_set allowed = cpu_set::of_this_thread();
+    cpu_set others = wanted;
+    others -= allowed;
+    if (others.empty()) return;
     throw error(errc::invalid,
                 fmt::format("stream '{}' cannot be bound to core {}: it is not among the {} cores "
                             "that this thread may use; see `taskset -p $$`, or use -1 for any core",
-                            options.name, options.cpu, CPU_COUNT(&allowed)));
+                            stream, others.text(), allowed.size()));
 }
 
 /// First of all: nothing is made yet.
@@ -79,16 +95,15 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
         if (options_.primary) schedulers_.pools().attach_own();
         ult_registry::add(runs_);
         loop_.timers().open(runs_, *bell_);
-        check_core(options_);
-        if (options_.primary) {
-            primary_ = std::make_unique<primary>(runs_, loop_, options_.name, options_.cpu);
-        } else if (!options_.driven) {
-            start();
-        }
+        cpus_ = wanted_cpus(options_);
+        check_cpus(options_.name, cpus_);
+        rank_ = ranks::take(options_.rank);
+        begin_running();
     } catch (...) {
         schedulers_.pools().detach_all();
         loop_.timers().close();
         ult_registry::remove(runs_);
+        ranks::give_back(rank());
         throw;
     }
 }
@@ -96,6 +111,7 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
 stream::~stream() {
     stop();
     ult_registry::remove(runs_);
+    ranks::give_back(rank());
     left_behind::end_all(runs_.work().own_pool(), options_.name);
 }
 
@@ -116,9 +132,18 @@ private:
     stream& self_;
 };
 
+void stream::begin_running() {
+    if (options_.primary) {
+        primary_ = std::make_unique<primary>(runs_, loop_, options_.name, cpus_);
+    } else if (!options_.driven) {
+        start();
+    }
+}
+
 void stream::start() {
     try {
         const amalgam::detail::blocked_signals not_ours;
+        const std::lock_guard hold(thread_lock_);
         thread_ = std::thread([this] { thread_main(); });
     } catch (const std::system_error& why) {
         throw error(status{errc::no_memory, why.code().value()},
@@ -130,7 +155,7 @@ void stream::start() {
 
 void stream::thread_main() {
     ::pthread_setname_np(::pthread_self(), options_.name.substr(0, 15).c_str());
-    bind_to_core(options_.cpu);
+    if (const cpu_set mine = cpus(); !mine.empty()) bind_thread(::pthread_self(), mine);
     {
         const stream_loop::turn mine(loop_);
         while (!stop_.asked())
@@ -177,6 +202,51 @@ void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
     mine.who.waits_for("scheduler to be replaced");
     mine.who.park();
     if (mine.refused) std::rethrow_exception(mine.refused);
+}
+
+void stream::set_rank(int to) {
+    if (to == rank()) return;
+    if (to < 0) to = ranks::most + 1;  // refused: -1 is for options
+    rank_ = [&] {
+        const int taken = ranks::take(to);
+        ranks::give_back(rank());
+        return taken;
+    }();
+}
+
+stream_state stream::state() const noexcept {
+    if (stop_.reached(stop_state::stage::stopped)) return stream_state::stopped;
+    if (stop_.asked()) return stream_state::stopping;
+    const bool rests = options_.driven ? !driving_.load(std::memory_order_relaxed)
+                                       : loop_.asleep_seen();
+    return rests ? stream_state::asleep : stream_state::running;
+}
+
+cpu_set stream::cpus() const {
+    const std::lock_guard hold(thread_lock_);
+    return cpus_;
+}
+
+void stream::set_cpus(const cpu_set& to) {
+    refuse_forked();
+    if (options_.driven) {
+        throw error(errc::invalid,
+                    fmt::format("stream '{}' is driven and has no thread to bind: bind the thread "
+                                "that calls run_ready()",
+                                options_.name));
+    }
+    cpu_set kept = to;
+    const std::lock_guard hold(thread_lock_);
+    const bool has_thread = primary_ != nullptr || thread_.joinable();
+    const pthread_t its = primary_ ? primary_->thread() : thread_.native_handle();
+    if (const int failed = has_thread ? bind_thread(its, to) : 0; failed != 0 && failed != ESRCH) {
+        bind_thread(its, cpus_);
+        throw error(status{errc::invalid, failed},
+                    fmt::format("stream '{}' cannot be bound to CPUs {}, as the process may not "
+                                "use all of them: {}; see `taskset -p $$`",
+                                options_.name, to.text(), std::strerror(failed)));
+    }
+    std::swap(cpus_, kept);
 }
 
 // Schedulers know the pool and would pop it.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include <amalgam/tasks/execution_stream.hpp>
@@ -49,6 +50,13 @@ public:
     void lose_pool() noexcept;
     std::chrono::nanoseconds cpu_time() const noexcept;
 
+    int rank() const noexcept { return rank_.load(std::memory_order_relaxed); }
+    void set_rank(int to);
+    stream_state state() const noexcept;
+    cpu_set cpus() const;
+    void set_cpus(const cpu_set& to);
+    void revive();
+
     void stop();
     bool stop_within(std::chrono::nanoseconds limit);
     /// Its owner is destroyed while it runs the caller: it continues without an owner.
@@ -64,6 +72,7 @@ private:
     class driver;
 
     void start();
+    void begin_running();
     void thread_main();
     void stop_now();
     void stop_primary();
@@ -80,8 +89,14 @@ private:
     stream_loop loop_;
     std::atomic<bool> driving_{false};
     std::atomic<bool> forked_{false};
+    std::atomic<int> rank_{-1};
+    mutable std::mutex thread_lock_;  // guards the next two against set_cpus()
+    cpu_set cpus_;
     std::thread thread_;
     std::unique_ptr<primary> primary_;  // null: it has a thread of its own, or is driven
 };
+
+/// Throws error{invalid} if the calling thread cannot become a primary stream.
+void check_primary(const execution_stream_options& options);
 
 }  // namespace amalgam::detail

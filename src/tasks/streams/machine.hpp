@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string_view>
+
+#include <amalgam/tasks/cpu_set.hpp>
+
+namespace amalgam::detail {
+
+/// Sockets, NUMA nodes and cores of this machine, as hwloc sees them.
+///
+/// Failure: without hwloc the constructor throws error{unsupported}.
+class machine {
+public:
+    machine();
+    ~machine();
+    machine(const machine&) = delete;
+    machine& operator=(const machine&) = delete;
+
+    /// `kind`: "socket", "numa" or "core". Throws error{invalid} if there is none of that number.
+    void add(std::string_view kind, unsigned number, cpu_set& to) const;
+
+private:
+    void* topology_ = nullptr;
+};
+
+}  // namespace amalgam::detail
