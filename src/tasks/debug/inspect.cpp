@@ -23,6 +23,7 @@
 #include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"
 #include "tasks/ult/dispatcher.hpp"
+#include "tasks/ult/hooks.hpp"
 #include "tasks/ult/registry.hpp"
 
 namespace amalgam {
@@ -118,6 +119,11 @@ std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
 }
 
 std::vector<ult_info> list_ults(bool with_traces) {
+    if (detail::hooks::telling()) {
+        throw error(errc::invalid,
+                    "list_ults() cannot be called in the function of a task_hook, as the ULT that "
+                    "it was called for cannot be held: let a ULT or thread call it");
+    }
     auto all = detail::ult_registry::list(with_traces);
     for (ult_info& each : all) {
         for (ult_frame& frame : each.trace)

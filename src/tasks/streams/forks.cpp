@@ -14,6 +14,7 @@
 #include "tasks/ult/block_cache.hpp"
 #include "tasks/ult/core.hpp"
 #include "tasks/ult/dispatcher.hpp"
+#include "tasks/ult/hooks.hpp"
 #include "tasks/ult/registry.hpp"
 
 namespace amalgam::detail {
@@ -24,6 +25,7 @@ template <typename What>
 void for_each_lock(What what) {
     what(served_pools::lock());
     what(ranks::lock());
+    what(hooks::lock());
     ult_registry::for_each_lock(what);
     timer_heap::for_each_lock(what);
     what(bell::shelf_lock());
@@ -48,6 +50,7 @@ void in_child() noexcept {
     for (dispatcher* each : ult_registry::streams_locked())
         each->of().is_forked();
     ranks::forget_all();
+    hooks::forget_others_in_child();
     in_parent();
 }
 

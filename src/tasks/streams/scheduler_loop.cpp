@@ -59,10 +59,10 @@ void stream_loop::run_unit(work_unit& unit) noexcept {
         work.begin_batch(ready_work::least_batch);
     }
     work.spend();
-    unit.run();
+    runs_.run_told(unit);
     // On a primary stream, ULTs go on to what is in the own pool.
     while (work_unit* const next = work.take_stashed())
-        next->run();
+        runs_.run_told(*next);
 }
 
 work_unit* stream_loop::pop_until(pool& from, time_point until) noexcept {

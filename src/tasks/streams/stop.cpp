@@ -4,6 +4,7 @@
 #include <amalgam/core/status.hpp>
 
 #include "tasks/streams/stream.hpp"
+#include "tasks/ult/hooks.hpp"
 
 // How a stream ends.
 
@@ -65,6 +66,7 @@ void stream::stop_now() {
     loop_.be_quiet();
     end_schedulers();
     loop_.timers().close();
+    if (hooks::any()) hooks::tell(task_event::stream_stopped, owner_);
     stop_.reach(stage::stopped);
 }
 
@@ -96,6 +98,7 @@ void stream::stop_primary() {
         primary_.reset();
     }
     loop_.timers().close();
+    if (hooks::any()) hooks::tell(task_event::stream_stopped, owner_);
     stop_.reach(stage::stopped);
 }
 

@@ -16,6 +16,7 @@
 #include "tasks/streams/affinity.hpp"
 #include "tasks/streams/forks.hpp"
 #include "tasks/streams/ranks.hpp"
+#include "tasks/ult/hooks.hpp"
 #include "tasks/ult/left_behind.hpp"
 #include "tasks/ult/registry.hpp"
 
@@ -90,6 +91,7 @@ stream::stream(execution_stream& owner, std::unique_ptr<scheduler> order,
       runs_(*this, options_.primary),
       schedulers_(runs_, *bell_, options_.name, !options_.driven),
       loop_(runs_, schedulers_, stop_, *bell_, options_) {
+    runs_.owner = &owner;
     try {
         schedulers_.begin(std::move(order));
         if (options_.primary) schedulers_.pools().attach_own();
@@ -133,6 +135,7 @@ private:
 };
 
 void stream::begin_running() {
+    if (hooks::any()) hooks::tell(task_event::stream_started, owner_);
     if (options_.primary) {
         primary_ = std::make_unique<primary>(runs_, loop_, options_.name, cpus_);
     } else if (!options_.driven) {

@@ -12,6 +12,7 @@
 
 #include "tasks/streams/stream.hpp"
 #include "tasks/ult/dispatcher.hpp"
+#include "tasks/ult/hooks.hpp"
 
 namespace amalgam {
 
@@ -108,6 +109,16 @@ bool waiter::commit() noexcept {
                                           std::memory_order_acquire);
 }
 
+[[gnu::always_inline]] static inline void push_unparked(work_unit& unit) noexcept {
+    detail::dispatcher* const here = detail::dispatcher::current();
+    if (here == nullptr || !here->work().push_own(unit)) unit.make_ready();
+}
+
+[[gnu::noinline]] static void push_unparked_told(work_unit& unit) noexcept {
+    detail::hooks::tell(task_event::resumed, unit);
+    push_unparked(unit);
+}
+
 void waiter::unpark() noexcept {
     // Read first: after the exchange *this may be gone.
     work_unit* const unit = unit_;
@@ -115,9 +126,10 @@ void waiter::unpark() noexcept {
     if (was != parked) return;
     if (unit == nullptr) {
         futex_wake(state_);  // only the address; waking someone else there is harmless
+    } else if (detail::hooks::any()) [[unlikely]] {
+        push_unparked_told(*unit);
     } else {
-        detail::dispatcher* const here = detail::dispatcher::current();
-        if (here == nullptr || !here->work().push_own(*unit)) unit->make_ready();
+        push_unparked(*unit);
     }
 }
 
@@ -134,7 +146,10 @@ void waiter::expire() noexcept {
         if (was == permit) return;
     } while (!state_.compare_exchange_weak(was, expired, std::memory_order_acq_rel,
                                            std::memory_order_relaxed));
-    if (was == parked) unit_->make_ready();
+    if (was != parked) return;
+    if (detail::hooks::any()) [[unlikely]]
+        detail::hooks::tell(task_event::resumed, *unit_);
+    unit_->make_ready();
 }
 
 bool waiter::park_thread(const time_point* deadline) noexcept {

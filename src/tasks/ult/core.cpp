@@ -12,6 +12,7 @@
 #include <amalgam/core/status.hpp>
 
 #include "tasks/ult/dispatcher.hpp"
+#include "tasks/ult/hooks.hpp"
 #include "tasks/ult/left_behind.hpp"
 #include "tasks/ult/record.hpp"
 #include "tasks/ult/registry.hpp"
@@ -352,7 +353,7 @@ void drop_ult(ult_core& core) noexcept {
     ult_core::give_back(core, stock_of(dispatcher::current()));
 }
 
-[[gnu::noinline]] void start_ult(ult_core& core) noexcept {
+[[gnu::always_inline]] static inline void start_untold(ult_core& core) noexcept {
     dispatcher* const here = dispatcher::current_in_line();
     if (here != nullptr && here->work().start_own(core)) return;
     core.made_at_home = false;
@@ -360,7 +361,20 @@ void drop_ult(ult_core& core) noexcept {
     core.home()->push(core);
 }
 
+[[gnu::noinline]] static void start_told(ult_core& core) noexcept {
+    hooks::tell(task_event::created, core);
+    start_untold(core);
+}
+
+[[gnu::noinline]] void start_ult(ult_core& core) noexcept {
+    if (hooks::any()) [[unlikely]]
+        return start_told(core);
+    start_untold(core);
+}
+
 void start_ult_first(ult_core& core) noexcept {
+    if (hooks::any()) [[unlikely]]
+        hooks::tell(task_event::created, core);
     core.priority = std::numeric_limits<decltype(core.priority)>::max();
     core.made_at_home = false;
     ready_work::count_ults(*core.home(), 1, dispatcher::current());

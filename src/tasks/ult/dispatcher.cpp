@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tasks/ult/held_mutexes.hpp"
+#include "tasks/ult/hooks.hpp"
 #include "tasks/ult/registry.hpp"
 
 namespace amalgam::detail {
@@ -21,6 +22,8 @@ namespace amalgam::detail {
 
 std::size_t dispatcher::run_batch(std::size_t most) noexcept {
     work_.begin_batch(most);
+    if (hooks::any()) [[unlikely]]
+        run_picked_told();
     while (work_unit* next = work_.pick_stashed_first())
         next->run();
     const std::size_t happened = most - work_.budget();
@@ -30,6 +33,21 @@ std::size_t dispatcher::run_batch(std::size_t most) noexcept {
         coarse_now_ = ticks;
     }
     return happened;
+}
+
+[[gnu::noinline]] void dispatcher::run_picked_told() noexcept {
+    while (work_unit* next = work_.pick_stashed_first())
+        run_told(*next);
+}
+
+void dispatcher::run_told(work_unit& unit) noexcept {
+    if (!hooks::any()) return unit.run();
+    tell_of_switches();
+    const unit_kind kind = unit.kind();
+    if (kind == unit_kind::ult) return unit.run();
+    hooks::tell(task_event::running, unit);
+    unit.run();
+    hooks::tell_ended(kind, &unit);
 }
 
 // Handles requests to a ULT that was about to run. True: it went elsewhere instead.

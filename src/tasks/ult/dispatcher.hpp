@@ -32,6 +32,7 @@ public:
     dispatcher& operator=(const dispatcher&) = delete;
 
     stream& of() const noexcept { return of_; }
+    execution_stream* owner = nullptr;  ///< For hooks.
 
     /// The one running the caller, or null. Never inlined: see dispatcher.cpp.
     static dispatcher* current() noexcept;
@@ -61,6 +62,8 @@ public:
 
     /// For the loop: runs at most that many units, returns how many it ran.
     std::size_t run_batch(std::size_t most) noexcept;
+    /// For the loop: runs one unit, and tells hooks.
+    void run_told(work_unit& unit) noexcept;
     void enter(ult_core& next) noexcept;
 
     void leave_to_yield() noexcept;
@@ -101,6 +104,7 @@ private:
     static void loop_main(arrival first);
     resumed leave(ult_core& self, fate what) noexcept;
     resumed leave_finished(ult_core& self) noexcept;
+    void run_picked_told() noexcept;
     bool run_next(ult_core& next) noexcept;
     bool take_in_line(ult_core& next) noexcept;
     bool leave_to_taken_in_line(ult_core& next) noexcept;

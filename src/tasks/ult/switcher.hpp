@@ -79,14 +79,21 @@ protected:
     resumed jump(call_stack& from, call_stack& to) noexcept;
     /// To its new home, where its callback runs first, if it has one.
     static void push_moved(ult_core& who) noexcept;
+    /// From now on, while there are hooks, jump() tells them. What it looks at anyway says so, so
+    /// that without hooks there is nothing to look at.
+    void tell_of_switches() noexcept { caches_.exceptions = &told_switches; }
     /// First on a stack that was switched to.
     static resumed arrived(arrival at) noexcept;
 
 private:
     resumed jump_plain(call_stack& from, call_stack& to) noexcept;
     resumed jump_from_catch(call_stack& from, call_stack& to) noexcept;
+    void tell_switch(const call_stack& from, const call_stack& to) noexcept;
     void settle() noexcept;
     void settle_parked(ult_core& who) noexcept;
+
+    // In place of the thread's, for switches that are told.
+    [[gnu::visibility("hidden")]] static inline constinit exception_state told_switches{nullptr, 1};
 
     // What each switch uses comes first: this is a cache line, and the next one is the start of
     // work_.

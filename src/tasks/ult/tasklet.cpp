@@ -7,6 +7,7 @@
 
 #include "tasks/ult/core.hpp"
 #include "tasks/ult/dispatcher.hpp"
+#include "tasks/ult/hooks.hpp"
 #include "tasks/ult/join_state.hpp"
 #include "tasks/ult/left_behind.hpp"
 
@@ -122,13 +123,24 @@ void drop_tasklet(tasklet_core& made) noexcept {
     tasklet_core::free(made, dispatcher::current());
 }
 
-[[gnu::noinline]] void start_tasklet(tasklet_core& made) noexcept {
+[[gnu::always_inline]] static inline void start_untold(tasklet_core& made) noexcept {
     dispatcher* const here = dispatcher::current_in_line();
     if (here != nullptr && here->work().push_own(made)) {
         made.made_at_home = true;  // it cannot run before the caller leaves
     } else {
         made.home()->push(made);
     }
+}
+
+[[gnu::noinline]] static void start_told(tasklet_core& made) noexcept {
+    hooks::tell(task_event::created, made);
+    start_untold(made);
+}
+
+[[gnu::noinline]] void start_tasklet(tasklet_core& made) noexcept {
+    if (hooks::any()) [[unlikely]]
+        return start_told(made);
+    start_untold(made);
 }
 
 }  // namespace detail

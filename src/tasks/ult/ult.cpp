@@ -9,6 +9,7 @@
 
 #include "tasks/ult/core.hpp"
 #include "tasks/ult/dispatcher.hpp"
+#include "tasks/ult/hooks.hpp"
 #include "tasks/ult/left_behind.hpp"
 #include "tasks/ult/registry.hpp"
 
@@ -60,6 +61,12 @@ void ult::detach() {
 
 void ult::cancel() {
     if (core_ == nullptr) detail::refuse_empty_handle("ult", "cancel");
+    if (detail::hooks::telling()) {
+        throw error(errc::invalid,
+                    "a ULT cannot be canceled in the function of a task_hook: let a ULT or thread "
+                    "do it");
+    }
+    if (detail::hooks::any()) detail::hooks::tell(task_event::canceled, *core_);
     detail::cancel_ult(*core_);
 }
 
