@@ -159,9 +159,9 @@ public:
     /// for work that neither ends, waits nor yields.
     bool stop_within(std::chrono::nanoseconds limit);
 
-    /// Starts a stopped stream again, with the scheduler that it had (what was posted on it is gone),
-    /// its name, rank, pollers and timers. A primary one makes a ULT of the caller, as at first.
-    /// Throws error{invalid} if it is not stopped, or another stream serves one of its
+    /// Starts a stopped stream again, with the scheduler that it had (what was posted on it is
+    /// gone), its name, rank, pollers and timers. A primary one makes a ULT of the caller, as at
+    /// first. Throws error{invalid} if it is not stopped, or another stream serves one of its
     /// single-stream pools by now; error{no_memory} as the constructor does. It is then as stopped
     /// as before. Not while another thread calls stop() or revive().
     void revive();

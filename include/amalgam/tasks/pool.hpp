@@ -70,16 +70,17 @@ public:
     virtual void requeue(work_unit& unit) noexcept { push(unit); }
     /// Takes the next unit, or null. Called only by a serving stream.
     virtual work_unit* pop() noexcept = 0;
-    /// As push() and pop(), for several units at once: the same order, but the pools of Amalgam look
-    /// at locks, inboxes and sleeping streams once. pop_many() returns how many it took, at most
-    /// into.size(). By default one by one.
+    /// As push() and pop(), for several units at once: the same order, but the pools of Amalgam
+    /// look at locks, inboxes and sleeping streams once. pop_many() returns how many it took, at
+    /// most into.size(). By default one by one.
     virtual void push_many(std::span<work_unit* const> units) noexcept;
     virtual std::size_t pop_many(std::span<work_unit*> into) noexcept;
     /// As pop(), but waits for a unit. Null: `deadline`, on the stream's clock, has come. In the
     /// run() of a looping_scheduler the stream does meanwhile what scheduler_loop::idle() does, and
     /// null may also mean that should_stop() holds; elsewhere on a stream's own stack, or on a
     /// driven one, or for a pool that it does not serve, it does not wait. A ULT, and a plain
-    /// thread with pool_access::any_stream, look every 50 us. Throws error{invalid} where pop() is not allowed.
+    /// thread with pool_access::any_stream, look every 50 us. Throws error{invalid} where pop() is
+    /// not allowed.
     work_unit* pop_until(time_point deadline);
     template <typename Rep, typename Period>
     work_unit* pop_for(std::chrono::duration<Rep, Period> time) {

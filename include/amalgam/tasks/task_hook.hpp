@@ -32,8 +32,8 @@ struct task_event_info {
     unit_kind kind = unit_kind::other;
     /// Constant while the unit lives; as ult_info::id. Null for streams. Used again after `ended`.
     const void* id = nullptr;
-    std::string_view name;             ///< Of the ULT; may be empty. Valid during the call.
-    const char* waits_for = nullptr;   ///< With `parked`: as ult_info::waits_for.
+    std::string_view name;               ///< Of the ULT; may be empty. Valid during the call.
+    const char* waits_for = nullptr;     ///< With `parked`: as ult_info::waits_for.
     execution_stream* stream = nullptr;  ///< That of the event; null: a plain thread's.
 };
 
@@ -41,12 +41,13 @@ struct task_event_info {
 ///
 /// From the next batch of work on (some 256 switches) each stream tells of all its units, of those
 /// that began before too. A unit's events come in their order, from one thread at a time; those of
-/// different units from many threads at once. There is no time in an event: read the clock you like.
+/// different units from many threads at once. There is no time in an event: read the clock you
+/// like.
 ///
 /// The function is called inside Amalgam, on the stack of the ULT concerned or of a stream. There
 /// it counts as a plain thread: it must not wait for a ULT, which would block the stream, and must
-/// not call list_ults(), cancel(), or create or destroy hooks, which throws or logs an error. Events
-/// that it causes are not told. It needs some stack: do little.
+/// not call list_ults(), cancel(), or create or destroy hooks, which throws or logs an error.
+/// Events that it causes are not told. It needs some stack: do little.
 ///
 /// Threads: any may create and destroy. When the destructor returns, the function is not called any
 ///          more.

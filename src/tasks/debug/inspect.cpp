@@ -20,6 +20,7 @@
 
 #include "tasks/debug/running_trace.hpp"
 #include "tasks/debug/stack_trace.hpp"
+#include "tasks/debug/write_text.hpp"
 #include "tasks/streams/stream.hpp"
 #include "tasks/ult/core.hpp"
 #include "tasks/ult/dispatcher.hpp"
@@ -177,11 +178,15 @@ void print_ults(int fd) {
         for (std::size_t i = 0; i < each.trace.size(); ++i)
             text += fmt::format("    #{} {:#x} {}\n", i, each.trace[i].address, each.trace[i].text);
     }
+    detail::write_text(fd, text);
+}
+
+void detail::write_text(int fd, std::string_view text) noexcept {
     const no_broken_pipe_signal survives;
-    for (std::string_view left = text; !left.empty();) {
-        const ssize_t written = ::write(fd, left.data(), left.size());
+    while (!text.empty()) {
+        const ssize_t written = ::write(fd, text.data(), text.size());
         if (written > 0) {
-            left.remove_prefix(static_cast<std::size_t>(written));
+            text.remove_prefix(static_cast<std::size_t>(written));
         } else if (written == 0 || errno != EINTR) {
             return;
         }

@@ -64,8 +64,7 @@ std::string letters(std::span<work_unit* const> units) {
 }
 std::string seen_in(pool& where) {
     std::string text;
-    where.visit(
-        [&](const work_unit& each) { text += static_cast<const lettered&>(each).letter; });
+    where.visit([&](const work_unit& each) { text += static_cast<const lettered&>(each).letter; });
     return text;
 }
 
@@ -119,9 +118,7 @@ TEST(pool_batches_of, lifo_and_stealing_pools_are_in_the_order_of_pop) {
 
 TEST(pool_batches_of, push_many_wakes_the_streams_that_sleep) {
     shared_fifo_pool all;
-    const auto over = [&] {
-        return std::make_unique<basic_scheduler>(std::vector<pool*>{&all});
-    };
+    const auto over = [&] { return std::make_unique<basic_scheduler>(std::vector<pool*>{&all}); };
     execution_stream one(over()), two(over());
     // Each waits for the other: one stream alone could not run both.
     struct meets final : work_unit {
@@ -240,7 +237,8 @@ TEST(work_unit, knows_its_kind) {
         stream.main_pool().visit([&](const work_unit& each) { kinds.push_back(each.kind()); });
     });
     stream.run_ready();
-    EXPECT_EQ(kinds, (std::vector<unit_kind>{unit_kind::ult, unit_kind::tasklet, unit_kind::other}));
+    EXPECT_EQ(kinds,
+              (std::vector<unit_kind>{unit_kind::ult, unit_kind::tasklet, unit_kind::other}));
 }
 
 }  // namespace

@@ -46,8 +46,8 @@ TEST(cpu_set, combines) {
 }
 
 TEST(cpu_set, refuses_other_text) {
-    for (const char* wrong : {"", ",", "1,", "a", "3-1", "-1", "1-", "8192", "0x1", " 1", "socket", "socket:",
-                              "disk:0", "core:-1", "1:1", "99999999999999999999"}) {
+    for (const char* wrong : {"", ",", "1,", "a", "3-1", "-1", "1-", "8192", "0x1", " 1", "socket",
+                              "socket:", "disk:0", "core:-1", "1:1", "99999999999999999999"}) {
         EXPECT_EQ(refusal_of(wrong).code, errc::invalid) << wrong;
     }
     EXPECT_THROW(cpu_set({8192}), error);

@@ -59,18 +59,17 @@ private:
 TEST(looping_scheduler, gets_control_back_after_each_unit) {
     fifo_pool mine;
     std::string order;
-    execution_stream stream(
-        std::make_unique<loop_of>(std::vector<pool*>{&mine},
-                                  [&](loop_of& self, scheduler_loop& loop) {
-                                      while (!loop.should_stop()) {
-                                          work_unit* const unit = self.next();
-                                          if (unit == nullptr) break;
-                                          order += '<';
-                                          loop.run(*unit);
-                                          order += '>';
-                                      }
-                                  }),
-        driven);
+    execution_stream stream(std::make_unique<loop_of>(std::vector<pool*>{&mine},
+                                                      [&](loop_of& self, scheduler_loop& loop) {
+                                                          while (!loop.should_stop()) {
+                                                              work_unit* const unit = self.next();
+                                                              if (unit == nullptr) break;
+                                                              order += '<';
+                                                              loop.run(*unit);
+                                                              order += '>';
+                                                          }
+                                                      }),
+                            driven);
     post(mine, [&] {
         order += 'a';
         this_task::yield();
@@ -172,8 +171,8 @@ TEST(looping_scheduler, that_does_nothing_leaves_its_work_to_stop) {
     fifo_pool mine;
     bool ran = false;
     {
-        execution_stream stream(std::make_unique<loop_of>(std::vector<pool*>{&mine},
-                                                          [](loop_of&, scheduler_loop&) {}));
+        execution_stream stream(
+            std::make_unique<loop_of>(std::vector<pool*>{&mine}, [](loop_of&, scheduler_loop&) {}));
         post(stream, [&] { ran = true; });
     }
     EXPECT_TRUE(ran);
@@ -310,7 +309,8 @@ TEST(looping_scheduler, may_be_posted_to_a_stream_with_a_thread) {
         future<void> ended;
         {
             ult poster = spawn(stream, [&] {
-                ended = post_scheduler(below, std::make_unique<loop_of>(std::vector<pool*>{&above}));
+                ended =
+                    post_scheduler(below, std::make_unique<loop_of>(std::vector<pool*>{&above}));
             });
             poster.join();
         }

@@ -48,9 +48,10 @@ void machine::add(std::string_view kind, unsigned number, cpu_set& to) const {
 #else
 
 machine::machine() {
-    throw error(errc::unsupported,
-                "Amalgam was built without hwloc, so CPUs cannot be named by socket:, numa: or "
-                "core:; use their numbers, as \"0-3\", or build it where libhwloc-dev is installed");
+    throw error(
+        errc::unsupported,
+        "Amalgam was built without hwloc, so CPUs cannot be named by socket:, numa: or "
+        "core:; use their numbers, as \"0-3\", or build it where libhwloc-dev is installed");
 }
 machine::~machine() = default;
 void machine::add(std::string_view, unsigned, cpu_set&) const {}

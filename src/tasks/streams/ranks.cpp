@@ -53,7 +53,8 @@ void ranks::give_back(int rank) noexcept {
     if (rank < 0) return;
     const std::lock_guard hold(lock());
     auto& taken = taken_ranks();
-    if (static_cast<std::size_t>(rank) < taken.size()) taken[static_cast<std::size_t>(rank)] = false;
+    if (static_cast<std::size_t>(rank) < taken.size())
+        taken[static_cast<std::size_t>(rank)] = false;
 }
 
 void ranks::forget_all() noexcept {

@@ -36,7 +36,8 @@ void scheduler_stack::begin(std::unique_ptr<scheduler> bottom) {
     use_top();
 }
 
-// Those that were posted may own pools that ULTs live in: they go with the stream, or the next time.
+// Those that were posted may own pools that ULTs live in: they go with the stream, or the next
+// time.
 void scheduler_stack::begin_again(bool stays) {
     pools_.begin_again(stays);
     pools_.attach(*orders_.front().order);
@@ -56,6 +57,9 @@ void scheduler_stack::use(scheduler& which) noexcept {
 void scheduler_stack::use_top() noexcept {
     const stacked& now = orders_.back();
     top_loop_ = now.failed ? nullptr : now.loop;
+    const scheduler& order = *now.order;
+    type_.store(&typeid(order), std::memory_order_relaxed);
+    posted_.store(orders_.size() - 1, std::memory_order_relaxed);
     use(top_loop_ != nullptr ? gives_none_ : top());
     work_.set_main_pool(*orders_.front().order->pools().front());
 }

@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <typeinfo>
 #include <vector>
 
 #include <amalgam/tasks/future.hpp>
@@ -31,6 +32,11 @@ public:
     const served_pools& pools() const noexcept { return pools_; }
     scheduler& top() noexcept { return *orders_.back().order; }
     bool is_stacked() const noexcept { return orders_.size() > 1; }
+    // Of the top, from any thread.
+    const std::type_info& type_seen() const noexcept {
+        return *type_.load(std::memory_order_relaxed);
+    }
+    std::size_t posted_seen() const noexcept { return posted_.load(std::memory_order_relaxed); }
     std::size_t depth() const noexcept { return orders_.size(); }
 
     /// The top, if it has a run() of its own; or null.
@@ -102,10 +108,13 @@ private:
     const std::string& stream_;
     std::vector<stacked> orders_;
     const scheduler* own_ = nullptr;  // made here, over the own pool
+    std::atomic<const std::type_info*> type_{&typeid(scheduler)};
+    std::atomic<std::size_t> posted_{0};
     gives_none gives_none_;
     looping_scheduler* top_loop_ = nullptr;
     unsigned running_loops_ = 0;
-    std::vector<std::unique_ptr<scheduler>> ended_;  // their stream was stopped before they were done
+    std::vector<std::unique_ptr<scheduler>>
+        ended_;                  // their stream was stopped before they were done
     std::vector<stacked> lost_;  // some of these are still in run()
     std::atomic<request*> asked_{nullptr};
 };

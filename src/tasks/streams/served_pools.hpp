@@ -34,6 +34,13 @@ public:
     /// In a fork() child.
     void detach_in_child() noexcept;
 
+    /// The caller holds lock(), and may be any thread.
+    template <typename Look>
+    void for_each_locked(const Look& look) const {
+        for (const served& each : all_)
+            look(*each.what);
+    }
+
     /// Whether there is work that no stream would run after this one.
     bool has_work_of_its_own() const noexcept;
     /// Wakes others for what is left.

@@ -19,8 +19,7 @@ void stop_state::wait_for(stage what) {
     const dispatcher* const here = dispatcher::current();
     std::unique_lock hold(lock_);
     if (here != nullptr && here->running() == nullptr)
-        return reached_.wait(
-            hold, [&, life = lives_] { return stage_ >= what || lives_ != life; });
+        return reached_.wait(hold, [&, life = lives_] { return stage_ >= what || lives_ != life; });
     if (stage_ >= what) return;
     waiting me{what, waiting_, {}};
     me.who.waits_for("stream to stop");

@@ -51,9 +51,10 @@ void check_wakeable(const execution_stream_options& options) {
 cpu_set wanted_cpus(const execution_stream_options& options) {
     if (options.cpu < 0) return options.cpus;
     if (!options.cpus.empty()) {
-        throw error(errc::invalid,
-                    fmt::format("stream '{}' has both .cpu = {} and .cpus = \"{}\": set one of them",
-                                options.name, options.cpu, options.cpus.text()));
+        throw error(
+            errc::invalid,
+            fmt::format("stream '{}' has both .cpu = {} and .cpus = \"{}\": set one of them",
+                        options.name, options.cpu, options.cpus.text()));
     }
     cpu_set one;
     one.add(static_cast<unsigned>(options.cpu));
@@ -220,8 +221,8 @@ void stream::set_rank(int to) {
 stream_state stream::state() const noexcept {
     if (stop_.reached(stop_state::stage::stopped)) return stream_state::stopped;
     if (stop_.asked()) return stream_state::stopping;
-    const bool rests = options_.driven ? !driving_.load(std::memory_order_relaxed)
-                                       : loop_.asleep_seen();
+    const bool rests =
+        options_.driven ? !driving_.load(std::memory_order_relaxed) : loop_.asleep_seen();
     return rests ? stream_state::asleep : stream_state::running;
 }
 

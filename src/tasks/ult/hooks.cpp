@@ -93,8 +93,9 @@ bool hooks::telling() noexcept {
 
 std::size_t hooks::add(const task_hook::function& tell) {
     if (telling()) {
-        throw error(errc::invalid, "a task_hook cannot be created in the function of a hook: "
-                                   "create it before, or in a ULT");
+        throw error(errc::invalid,
+                    "a task_hook cannot be created in the function of a hook: "
+                    "create it before, or in a ULT");
     }
     if (!tell) {
         throw error(errc::invalid,
@@ -121,7 +122,8 @@ bool hooks::remove(std::size_t which) noexcept {
     gone.tell.store(nullptr, std::memory_order_seq_cst);
     if (telling()) {
         log(log_level::error, "tasks",
-            "a task_hook was destroyed in the function of a hook, so its function is kept for ever: "
+            "a task_hook was destroyed in the function of a hook, so its function is kept for "
+            "ever: "
             "destroy it elsewhere",
             {});
         return false;

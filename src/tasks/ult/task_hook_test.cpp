@@ -62,18 +62,18 @@ TEST(task_hook, tells_the_life_of_ults_in_order) {
     execution_stream stream(driven);
     const task_hook hook(std::ref(seen));
     event go;
-    post(
-        stream,
-        [&] {
-            this_task::yield();
-            go.wait();
-        },
-        {.name = "a"});
+    post(stream,
+         [&] {
+             this_task::yield();
+             go.wait();
+         },
+         {.name = "a"});
     post(stream, [&] { this_task::yield(); }, {.name = "b"});
     EXPECT_EQ(seen.text(), "a:created b:created ");
     stream.run_ready();
-    EXPECT_EQ(seen.text(),
-              "a:running a:yielded b:running b:yielded a:running a:parked(event) b:running b:ended ");
+    EXPECT_EQ(
+        seen.text(),
+        "a:running a:yielded b:running b:yielded a:running a:parked(event) b:running b:ended ");
     go.set();
     EXPECT_EQ(seen.text(), "a:resumed ");
     stream.run_ready();
@@ -84,16 +84,15 @@ TEST(task_hook, tells_of_joins_and_cancels) {
     written_down seen;
     execution_stream stream(driven);
     const task_hook hook(std::ref(seen));
-    post(
-        stream,
-        [] {
-            ult inner = spawn([] {}, {.name = "in"});
-            inner.join();
-            ult never = spawn([] {}, {.name = "no"});
-            never.cancel();
-            EXPECT_THROW(never.join(), error);
-        },
-        {.name = "out"});
+    post(stream,
+         [] {
+             ult inner = spawn([] {}, {.name = "in"});
+             inner.join();
+             ult never = spawn([] {}, {.name = "no"});
+             never.cancel();
+             EXPECT_THROW(never.join(), error);
+         },
+         {.name = "out"});
     stream.run_ready();
     EXPECT_EQ(seen.text(),
               "out:created out:running in:created out:parked(join) in:running in:ended out:running "
@@ -133,8 +132,9 @@ TEST(task_hook, sees_the_units_of_a_looping_scheduler) {
     post(mine, [] { this_task::yield(); }, {.name = "a"});
     post_tasklet(mine, [] {});
     stream.run_ready();
-    EXPECT_EQ(seen.text(), "a:created tasklet:created a:running a:yielded tasklet:running "
-                           "tasklet:ended a:running a:ended ");
+    EXPECT_EQ(seen.text(),
+              "a:created tasklet:created a:running a:yielded tasklet:running "
+              "tasklet:ended a:running a:ended ");
 }
 
 TEST(task_hook, once_destroyed_is_not_called_and_others_go_on) {
@@ -326,16 +326,16 @@ TEST(task_hook, builds_a_profile_of_time_run_and_parked_by_name) {
     profile all;
     execution_stream stream;
     {
-        ult busy = spawn(
-            stream,
-            [] {
-                const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
-                while (std::chrono::steady_clock::now() < end)
-                    this_task::yield();
-            },
-            {.name = "busy"});
-        ult sleepy = spawn(
-            stream, [] { this_task::sleep_for(std::chrono::milliseconds(5)); }, {.name = "sleepy"});
+        ult busy = spawn(stream,
+                         [] {
+                             const auto end =
+                                 std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
+                             while (std::chrono::steady_clock::now() < end)
+                                 this_task::yield();
+                         },
+                         {.name = "busy"});
+        ult sleepy = spawn(stream, [] { this_task::sleep_for(std::chrono::milliseconds(5)); },
+                           {.name = "sleepy"});
     }
     stream.stop();
     const auto seen = all.by_name();

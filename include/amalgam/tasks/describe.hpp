@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <amalgam/tasks/execution_stream.hpp>
+
+namespace amalgam {
+
+/// Snapshot of one stream.
+struct stream_info {
+    const execution_stream* id = nullptr;  ///< For comparison only: may already be gone.
+    std::string name;
+    int rank = 0;
+    stream_state state = stream_state::running;
+    bool driven = false;
+    cpu_set cpus;                    ///< Empty: any.
+    std::string running;             ///< Name of the ULT that it runs; may be empty.
+    std::string scheduler;           ///< Type of the one at the top, such as "basic_scheduler".
+    std::size_t posted = 0;          ///< Posted schedulers that are not done.
+    std::vector<std::string> pools;  ///< describe() of each pool that it serves.
+};
+
+/// Lists the streams of the process, by rank; for debugging. Each is looked at while it runs, so
+/// the list is not a consistent snapshot.
+///
+/// Threads: any, including ULTs. Calls size() of the pools, also of your own ones.
+/// Failure: throws std::bad_alloc.
+/// Cost:    no stream or stack starts or ends meanwhile.
+std::vector<stream_info> list_streams();
+/// Writes list_streams() to a file descriptor: a line per stream, its pools indented below. Write
+/// errors are ignored.
+void print_streams(int fd);
+
+// One line each, such as "shared_fifo_pool 0x55d0: 3 ready, 5 ULTs, served by 'worker'". Threads
+// and failure as list_streams().
+std::string describe(const pool& what);
+std::string describe(const scheduler& what);
+std::string describe(const work_unit& what);  ///< Where the unit may be used, as in pool::visit().
+std::string describe(const execution_stream& what);
+
+const char* name(stream_state state) noexcept;  ///< For example "asleep".
+
+}  // namespace amalgam

@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <typeinfo>
+
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <amalgam/tasks/describe.hpp>
+#include <amalgam/tasks/scheduler.hpp>
+
+#include "tasks/debug/write_text.hpp"
+#include "tasks/streams/stream.hpp"
+#include "tasks/ult/core.hpp"
+#include "tasks/ult/registry.hpp"
+
+namespace amalgam {
+
+namespace {
+
+std::string type_name(const std::type_info& of) {
+    int failed = 0;
+    const std::unique_ptr<char, decltype(&std::free)> full(
+        abi::__cxa_demangle(of.name(), nullptr, nullptr, &failed), &std::free);
+    std::string text = full ? full.get() : of.name();
+    for (const std::string_view ours : {"amalgam::", "(anonymous namespace)::"}) {
+        if (text.starts_with(ours)) text.erase(0, ours.size());
+    }
+    return text;
+}
+
+std::string without_servers(const pool& what) {
+    return fmt::format("{} {}: {} ready, {} ULTs", type_name(typeid(what)),
+                       static_cast<const void*>(&what), what.size(), what.ults());
+}
+
+stream_info look_at(detail::stream& at) {
+    stream_info one;
+    one.id = &at.owner();
+    one.name = at.options().name;
+    one.rank = at.rank();
+    one.state = at.state();
+    one.driven = at.options().driven;
+    one.cpus = at.cpus();
+    if (const detail::ult_core* const running = at.runs().running_seen())
+        one.running = running->name_seen();
+    one.scheduler = type_name(at.schedulers().type_seen());
+    one.posted = at.schedulers().posted_seen();
+    at.schedulers().pools().for_each_locked(
+        [&](const pool& each) { one.pools.push_back(without_servers(each)); });
+    return one;
+}
+
+std::string line_of(const stream_info& one) {
+    std::string text = fmt::format("stream '{}' rank {}: {}", one.name, one.rank, name(one.state));
+    if (one.driven) text += ", driven";
+    if (!one.cpus.empty()) text += ", on CPUs " + one.cpus.text();
+    if (!one.running.empty()) text += fmt::format(", runs ULT '{}'", one.running);
+    text += ", " + one.scheduler;
+    if (one.posted != 0) text += fmt::format(", {} posted", one.posted);
+    return text;
+}
+
+/// In the locking order of forks.cpp.
+template <typename Look>
+void with_streams_and_pools(Look look) {
+    const std::lock_guard pools_stay(detail::served_pools::lock());
+    detail::ult_registry::with_streams_and_stacks(look);
+}
+
+}  // namespace
+
+const char* name(stream_state state) noexcept {
+    constexpr std::array names{"running", "asleep", "stopping", "stopped"};
+    const auto at = static_cast<std::size_t>(state);
+    return at < names.size() ? names[at] : "unknown";
+}
+
+std::vector<stream_info> list_streams() {
+    std::vector<stream_info> all;
+    with_streams_and_pools([&](std::span<detail::dispatcher* const> streams) {
+        for (const detail::dispatcher* each : streams) {
+            if (!each->of().forked()) all.push_back(look_at(each->of()));
+        }
+    });
+    std::sort(all.begin(), all.end(),
+              [](const stream_info& a, const stream_info& b) { return a.rank < b.rank; });
+    return all;
+}
+
+void print_streams(int fd) {
+    std::string text;
+    for (const stream_info& each : list_streams()) {
+        text += line_of(each) + '\n';
+        for (const std::string& its : each.pools)
+            text += "    " + its + '\n';
+    }
+    detail::write_text(fd, text);
+}
+
+std::string describe(const pool& what) {
+    std::string text = without_servers(what);
+    const char* before = ", served by '";
+    detail::ult_registry::with_streams([&](std::span<detail::dispatcher* const> streams) {
+        for (const detail::dispatcher* each : streams) {
+            if (!detail::ready_work::serves(*each, what)) continue;
+            text += before + each->of().options().name + '\'';
+            before = ", '";
+        }
+    });
+    return text;
+}
+
+std::string describe(const scheduler& what) {
+    std::string text = type_name(typeid(what)) + " over";
+    for (const pool* each : what.pools())
+        text += ' ' + type_name(typeid(*each)) + fmt::format(" {}", static_cast<const void*>(each));
+    return text;
+}
+
+std::string describe(const work_unit& what) {
+    const void* const id = &what;
+    switch (what.kind()) {
+        case unit_kind::ult:
+            return fmt::format("ULT '{}' ({})",
+                               static_cast<const detail::ult_core&>(what).name_seen(), id);
+        case unit_kind::tasklet:
+            return fmt::format("tasklet ({})", id);
+        case unit_kind::other:
+            break;
+    }
+    return fmt::format("unit ({})", id);
+}
+
+std::string describe(const execution_stream& what) {
+    for (const stream_info& each : list_streams()) {
+        if (each.id == &what) return line_of(each);
+    }
+    return fmt::format("stream '{}'", what.name());
+}
+
+}  // namespace amalgam

@@ -1,0 +1,87 @@
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <amalgam/tasks/describe.hpp>
+#include <amalgam/tasks/scheduler.hpp>
+#include <amalgam/tasks/shared_pools.hpp>
+#include <amalgam/tasks/tasklet.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+namespace amalgam {
+namespace {
+
+bool has(const std::string& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+}
+
+TEST(describe, says_what_pools_schedulers_units_and_streams_hold) {
+    shared_fifo_pool mine;
+    EXPECT_TRUE(has(describe(mine), "shared_fifo_pool 0x")) << describe(mine);
+    auto order = std::make_unique<basic_scheduler>(std::vector<pool*>{&mine});
+    EXPECT_TRUE(has(describe(*order), "basic_scheduler over shared_fifo_pool 0x"));
+    execution_stream stream(std::move(order), {.name = "worker", .driven = true});
+    post(mine, [] {}, {.name = "job"});
+    post_tasklet(mine, [] {});
+    EXPECT_TRUE(has(describe(mine), ": 2 ready, 1 ULTs, served by 'worker'")) << describe(mine);
+    std::vector<std::string> units;
+    mine.visit([&](const work_unit& each) { units.push_back(describe(each)); });
+    ASSERT_EQ(units.size(), 2u);
+    EXPECT_TRUE(has(units[0], "ULT 'job' (0x"));
+    EXPECT_TRUE(has(units[1], "tasklet (0x"));
+    EXPECT_EQ(describe(stream), "stream 'worker' rank 0: asleep, driven, basic_scheduler");
+    std::string inside;
+    post(mine, [&] { inside = describe(stream); }, {.name = "looks"});
+    stream.run_ready();
+    EXPECT_EQ(inside, "stream 'worker' rank 0: running, driven, runs ULT 'looks', basic_scheduler");
+}
+
+TEST(list_streams, has_every_stream_by_rank_with_its_pools) {
+    execution_stream first({.name = "first"});
+    execution_stream second({.name = "second", .rank = 9});
+    execution_stream third({.name = "third"});
+    second.stop();
+    const auto all = list_streams();
+    ASSERT_EQ(all.size(), 3u);
+    EXPECT_EQ(all[0].name, "first");
+    EXPECT_EQ(all[1].name, "third");
+    EXPECT_EQ(all[2].name, "second");
+    EXPECT_EQ(all[2].state, stream_state::stopped);
+    EXPECT_TRUE(all[2].pools.empty());
+    ASSERT_EQ(all[0].pools.size(), 1u);
+    EXPECT_TRUE(has(all[0].pools[0], "fifo_pool 0x")) << all[0].pools[0];
+    EXPECT_EQ(all[0].id, &first);
+}
+
+TEST(list_streams, counts_posted_schedulers) {
+    shared_fifo_pool above;
+    execution_stream stream(execution_stream_options{.driven = true});
+    std::vector<stream_info> seen;
+    post_tasklet(above, [&] { seen = list_streams(); });
+    const future<void> ended = post_scheduler(
+        stream.main_pool(), std::make_unique<priority_scheduler>(std::vector<pool*>{&above}));
+    stream.run_ready();
+    ASSERT_EQ(seen.size(), 1u);
+    EXPECT_EQ(seen[0].posted, 1u);
+    EXPECT_EQ(seen[0].scheduler, "priority_scheduler");
+    EXPECT_EQ(seen[0].pools.size(), 2u);
+}
+
+TEST(print_streams, writes_a_line_for_each_and_its_pools) {
+    execution_stream stream({.name = "printed"});
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    print_streams(ends[1]);
+    ::close(ends[1]);
+    std::string text(4096, '\0');
+    text.resize(static_cast<std::size_t>(::read(ends[0], text.data(), text.size())));
+    ::close(ends[0]);
+    EXPECT_TRUE(text.starts_with("stream 'printed' rank 0: ")) << text;
+    EXPECT_TRUE(has(text, "\n    fifo_pool 0x")) << text;
+}
+
+}  // namespace
+}  // namespace amalgam
