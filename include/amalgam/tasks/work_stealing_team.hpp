@@ -18,7 +18,7 @@ namespace amalgam {
 class work_stealing_team {
 public:
     /// Streams are named `options.name` plus a number. If `options.cpu` names a core, they are
-    /// bound to that core and the ones after it.
+    /// bound to that core and the ones after it; `options.rank` likewise.
     explicit work_stealing_team(std::size_t streams, execution_stream_options options = {});
     ~work_stealing_team();
     work_stealing_team(const work_stealing_team&) = delete;

@@ -24,6 +24,7 @@ work_stealing_team::work_stealing_team(std::size_t streams, execution_stream_opt
         execution_stream_options own = options;
         own.name += "-" + std::to_string(i);
         if (own.cpu >= 0) own.cpu += static_cast<int>(i);
+        if (own.rank >= 0) own.rank += static_cast<int>(i);
         streams_.emplace_back(std::make_unique<work_stealing_scheduler>(std::move(mine_first)),
                               std::move(own));
     }
