@@ -242,7 +242,7 @@ TEST(task_hook, refuses_in_its_function_what_would_hang_there) {
 }
 
 TEST(task_hook, has_a_limit_and_needs_a_function) {
-    EXPECT_THROW(task_hook(task_hook::function()), error);
+    EXPECT_THROW(task_hook{task_hook::function()}, error);
     std::vector<std::unique_ptr<task_hook>> all;
     const auto one_more = [&] {
         all.push_back(std::make_unique<task_hook>([](const task_event_info&) {}));
