@@ -132,6 +132,7 @@ public:
     std::uint64_t parked_at = 0;               ///< with waiting_on; dispatcher::batch_seen()
     std::atomic<pool*> wanted_home{nullptr};   ///< with asked_to_move
     void* local = nullptr;                     ///< task_local()
+    void* guest = nullptr;                     ///< guest()
     std::atomic<ult_record*> record{nullptr};  ///< Made on demand; see ult_record::of().
     void give_back_slowly_from_now_on() noexcept { plain_.store(false, std::memory_order_relaxed); }
     unsigned cancels_later = 0;  ///< live objects that forbid it; see cancel_later

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <amalgam/core/status.hpp>
+#include <amalgam/tasks/extension/guest.hpp>
 #include <amalgam/tasks/extension/local.hpp>
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/ult_local.hpp>
@@ -63,6 +64,7 @@ void local_values::add(std::uint64_t key, void* value, void (*destroy)(void*) no
 namespace {
 
 [[gnu::tls_model("initial-exec")]] constinit thread_local void* pointer_of_thread = nullptr;
+[[gnu::tls_model("initial-exec")]] constinit thread_local void* guest_of_thread = nullptr;
 
 /// Null: the thread has already destroyed its own.
 local_values* of_thread() noexcept {
@@ -83,6 +85,30 @@ ult_core* running_ult() noexcept {
     dispatcher* const here = dispatcher::current();
     if (here == nullptr || here->running() == nullptr) return pointer_of_thread;
     return here->running()->local;
+}
+
+// Not inlined: see dispatcher::current().
+[[gnu::noinline]] void*& guest() noexcept {
+    asm volatile("");
+    dispatcher* const here = dispatcher::current();
+    if (here == nullptr || here->running() == nullptr) return guest_of_thread;
+    return here->running()->guest;
+}
+
+void*& guest_of(work_unit& ult) noexcept {
+    return static_cast<ult_core&>(ult).guest;
+}
+
+void*& guest_of(ult_core& ult) noexcept {
+    return ult.guest;
+}
+
+work_unit& unit_of(ult_core& ult) noexcept {
+    return ult;
+}
+
+work_unit* running_unit() noexcept {
+    return running_ult();
 }
 
 std::uint64_t new_local_key() noexcept {

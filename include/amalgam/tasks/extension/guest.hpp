@@ -1,0 +1,24 @@
+#pragma once
+
+namespace amalgam {
+class work_unit;
+}
+
+namespace amalgam::detail {
+
+class ult_core;
+
+/// A second pointer like task_local(), for an interface of another library on top of this one,
+/// which keeps its own descriptor of the ULT there. Initially null; whoever sets it restores null
+/// before the ULT ends.
+void*& guest() noexcept;
+
+/// The same of any ULT that has not ended: for pools, which are handed units. `ult` must be a ULT.
+void*& guest_of(work_unit& ult) noexcept;
+void*& guest_of(ult_core& ult) noexcept;
+/// The unit that pools and schedulers know the ULT by.
+work_unit& unit_of(ult_core& ult) noexcept;
+/// The running ULT's; null on a plain thread and inside a tasklet.
+work_unit* running_unit() noexcept;
+
+}  // namespace amalgam::detail
