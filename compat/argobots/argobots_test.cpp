@@ -1,0 +1,348 @@
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "abt.h"
+
+namespace {
+
+/// ABT_init() to ABT_finalize(), with as many more streams as asked for.
+class program {
+public:
+    explicit program(int more_streams = 0) : streams(static_cast<std::size_t>(more_streams)) {
+        EXPECT_EQ(ABT_init(0, nullptr), ABT_SUCCESS);
+        ABT_xstream primary;
+        EXPECT_EQ(ABT_self_get_xstream(&primary), ABT_SUCCESS);
+        EXPECT_EQ(ABT_xstream_get_main_pools(primary, 1, &pool), ABT_SUCCESS);
+        for (ABT_xstream& each : streams)
+            EXPECT_EQ(ABT_xstream_create(nullptr, &each), ABT_SUCCESS);
+    }
+    ~program() {
+        for (ABT_xstream& each : streams)
+            EXPECT_EQ(ABT_xstream_free(&each), ABT_SUCCESS);
+        EXPECT_EQ(ABT_finalize(), ABT_SUCCESS);
+    }
+    ABT_pool pool_of(std::size_t stream) const {
+        ABT_pool its = nullptr;
+        EXPECT_EQ(ABT_xstream_get_main_pools(streams[stream], 1, &its), ABT_SUCCESS);
+        return its;
+    }
+
+    ABT_pool pool = nullptr;  ///< the primary stream's
+    std::vector<ABT_xstream> streams;
+};
+
+/// A function for ULTs out of a lambda that captures nothing.
+template <typename Body>
+void run_and_free(ABT_pool pool, Body body, void* arg) {
+    ABT_thread made = nullptr;
+    ASSERT_EQ(ABT_thread_create(pool, body, arg, nullptr, &made), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+    EXPECT_EQ(made, nullptr);
+}
+
+TEST(argobots, calls_before_init_say_that_it_is_uninitialized) {
+    ABT_thread self = nullptr;
+    EXPECT_EQ(ABT_initialized(), ABT_ERR_UNINITIALIZED);
+    EXPECT_EQ(ABT_self_get_thread(&self), ABT_ERR_UNINITIALIZED);
+    EXPECT_EQ(ABT_finalize(), ABT_ERR_UNINITIALIZED);
+}
+
+TEST(argobots, null_handles_are_refused_with_their_error_number) {
+    const program here;
+    EXPECT_EQ(ABT_thread_join(nullptr), ABT_ERR_INV_THREAD);
+    EXPECT_EQ(ABT_thread_create(nullptr, nullptr, nullptr, nullptr, nullptr), ABT_ERR_INV_POOL);
+    EXPECT_EQ(ABT_mutex_lock(nullptr), ABT_ERR_INV_MUTEX);
+    EXPECT_EQ(ABT_xstream_join(nullptr), ABT_ERR_INV_XSTREAM);
+    EXPECT_EQ(ABT_sched_finish(nullptr), ABT_ERR_INV_SCHED);
+}
+
+TEST(argobots, a_plain_thread_has_no_stream_but_may_create_and_join) {
+    const program here(1);
+    std::thread([&] {
+        ABT_xstream stream = nullptr;
+        EXPECT_EQ(ABT_self_get_xstream(&stream), ABT_ERR_INV_XSTREAM);
+        int ran = 0;
+        run_and_free(
+            here.pool_of(0), [](void* arg) { ++*static_cast<int*>(arg); }, &ran);
+        EXPECT_EQ(ran, 1);
+    }).join();
+}
+
+TEST(argobots, an_ended_ult_is_revived_with_the_same_handle) {
+    const program here;
+    int ran = 0;
+    const auto count = [](void* arg) { ++*static_cast<int*>(arg); };
+    ABT_thread made = nullptr;
+    ASSERT_EQ(ABT_thread_create(here.pool, count, &ran, nullptr, &made), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_join(made), ABT_SUCCESS);
+    ABT_thread const first = made;
+    ASSERT_EQ(ABT_thread_revive(here.pool, count, &ran, &made), ABT_SUCCESS);
+    EXPECT_EQ(made, first);
+    ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+    EXPECT_EQ(ran, 2);
+}
+
+TEST(argobots, a_ult_runs_on_the_stack_it_is_given) {
+    const program here;
+    std::vector<std::byte> stack(64 * 1024);
+    ABT_thread_attr attr = nullptr;
+    ASSERT_EQ(ABT_thread_attr_create(&attr), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_attr_set_stack(attr, stack.data(), stack.size()), ABT_SUCCESS);
+    void* local = nullptr;
+    ABT_thread made = nullptr;
+    ASSERT_EQ(
+        ABT_thread_create(
+            here.pool, [](void* arg) { *static_cast<void**>(arg) = __builtin_frame_address(0); },
+            &local, attr, &made),
+        ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_attr_free(&attr), ABT_SUCCESS);
+    EXPECT_GE(local, static_cast<void*>(stack.data()));
+    EXPECT_LT(local, static_cast<void*>(stack.data() + stack.size()));
+}
+
+TEST(argobots, exit_ends_a_ult_and_a_canceled_one_never_begins) {
+    const program here;
+    int steps = 0;
+    run_and_free(
+        here.pool,
+        [](void* arg) {
+            ++*static_cast<int*>(arg);
+            ABT_self_exit();
+            ++*static_cast<int*>(arg);
+        },
+        &steps);
+    EXPECT_EQ(steps, 1);
+    ABT_thread made = nullptr;
+    ASSERT_EQ(ABT_thread_create(
+                  here.pool, [](void* arg) { ++*static_cast<int*>(arg); }, &steps, nullptr, &made),
+              ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_cancel(made), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+    EXPECT_EQ(steps, 1);
+}
+
+TEST(argobots, a_tasklet_may_not_yield_or_suspend) {
+    const program here;
+    int errors[2] = {};
+    ABT_task made = nullptr;
+    ASSERT_EQ(ABT_task_create(
+                  here.pool,
+                  [](void* arg) {
+                      static_cast<int*>(arg)[0] = ABT_self_yield();
+                      static_cast<int*>(arg)[1] = ABT_self_suspend();
+                  },
+                  errors, &made),
+              ABT_SUCCESS);
+    ASSERT_EQ(ABT_task_free(&made), ABT_SUCCESS);
+    EXPECT_EQ(errors[0], ABT_ERR_INV_THREAD);
+    EXPECT_EQ(errors[1], ABT_ERR_INV_THREAD);
+}
+
+TEST(argobots, a_suspended_ult_is_blocked_until_resumed) {
+    const program here(1);
+    ABT_thread made = nullptr;
+    ASSERT_EQ(ABT_thread_create(
+                  here.pool_of(0), [](void*) { ABT_self_suspend(); }, nullptr, nullptr, &made),
+              ABT_SUCCESS);
+    while (ABT_thread_resume(made) != ABT_SUCCESS)
+        ABT_thread_yield();
+    ASSERT_EQ(ABT_thread_join(made), ABT_SUCCESS);
+    ABT_thread_state state;
+    ASSERT_EQ(ABT_thread_get_state(made, &state), ABT_SUCCESS);
+    EXPECT_EQ(state, ABT_THREAD_STATE_TERMINATED);
+    EXPECT_EQ(ABT_thread_resume(made), ABT_ERR_THREAD);
+    ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+}
+
+TEST(argobots, a_user_s_scheduler_runs_what_it_pops_and_gets_control_back) {
+    const program here;
+    ABT_sched_def functions{};
+    functions.run = [](ABT_sched sched) {
+        ABT_pool pool;
+        ABT_bool stop = ABT_FALSE;
+        ABT_sched_get_pools(sched, 1, 0, &pool);
+        while (!stop) {
+            ABT_thread next = nullptr;
+            ABT_pool_pop_thread(pool, &next);
+            if (next != nullptr) ABT_self_schedule(next, nullptr);
+            ABT_xstream_check_events(sched);
+            ABT_sched_has_to_stop(sched, &stop);
+        }
+    };
+    ABT_sched sched = nullptr;
+    ASSERT_EQ(ABT_sched_create(&functions, 1, nullptr, nullptr, &sched), ABT_SUCCESS);
+    ABT_xstream stream = nullptr;
+    ASSERT_EQ(ABT_xstream_create(sched, &stream), ABT_SUCCESS);
+    ABT_pool pool = nullptr;
+    ASSERT_EQ(ABT_xstream_get_main_pools(stream, 1, &pool), ABT_SUCCESS);
+    std::atomic<int> ran{0};
+    for (int i = 0; i < 100; ++i) {
+        ASSERT_EQ(ABT_thread_create(
+                      pool,
+                      [](void* arg) {
+                          ABT_thread_yield();
+                          ++*static_cast<std::atomic<int>*>(arg);
+                      },
+                      &ran, nullptr, nullptr),
+                  ABT_SUCCESS);
+    }
+    ASSERT_EQ(ABT_xstream_free(&stream), ABT_SUCCESS);
+    EXPECT_EQ(ran, 100);
+    ASSERT_EQ(ABT_sched_free(&sched), ABT_SUCCESS);
+}
+
+TEST(argobots, finalize_runs_what_the_primary_pools_still_hold) {
+    int ran = 0;
+    {
+        const program here;
+        for (int i = 0; i < 10; ++i) {
+            ASSERT_EQ(ABT_thread_create(
+                          here.pool, [](void* arg) { ++*static_cast<int*>(arg); }, &ran, nullptr,
+                          nullptr),
+                      ABT_SUCCESS);
+        }
+    }
+    EXPECT_EQ(ran, 10);
+}
+
+TEST(argobots, a_ult_migrates_to_the_pool_it_is_told_and_calls_back) {
+    const program here(1);
+    struct seen {
+        ABT_pool to;
+        int calls = 0;
+        int rank = -1;
+    } what{here.pool_of(0)};
+    ABT_thread_attr attr = nullptr;
+    ASSERT_EQ(ABT_thread_attr_create(&attr), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_attr_set_callback(
+                  attr, [](ABT_thread, void* arg) { ++static_cast<seen*>(arg)->calls; }, &what),
+              ABT_SUCCESS);
+    ABT_thread made = nullptr;
+    ASSERT_EQ(ABT_thread_create(
+                  here.pool,
+                  [](void* arg) {
+                      auto& mine = *static_cast<seen*>(arg);
+                      ABT_thread self = nullptr;
+                      ABT_self_get_thread(&self);
+                      ABT_thread_migrate_to_pool(self, mine.to);
+                      ABT_self_yield();
+                      ABT_self_get_xstream_rank(&mine.rank);
+                  },
+                  &what, attr, &made),
+              ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_attr_free(&attr), ABT_SUCCESS);
+    EXPECT_EQ(what.calls, 1);
+    EXPECT_EQ(what.rank, 1);
+}
+
+TEST(argobots, the_destructor_of_a_key_runs_when_the_ult_is_freed) {
+    const program here;
+    static int destroyed = 0;
+    destroyed = 0;
+    ABT_key key = nullptr;
+    ASSERT_EQ(ABT_key_create([](void* value) { destroyed += *static_cast<int*>(value); }, &key),
+              ABT_SUCCESS);
+    static int value = 5;
+    run_and_free(
+        here.pool, [](void* arg) { ABT_key_set(static_cast<ABT_key>(arg), &value); }, key);
+    EXPECT_EQ(destroyed, 5);
+    ASSERT_EQ(ABT_key_free(&key), ABT_SUCCESS);
+}
+
+TEST(argobots, a_spinning_ult_gets_a_mutex_that_another_of_its_stream_waits_for) {
+    const program here(1);
+    struct shared {
+        ABT_mutex mutex = nullptr;
+        std::atomic<bool> begun{false};
+        int locked = 0;
+    } what;
+    ASSERT_EQ(ABT_mutex_create(&what.mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_mutex_lock(what.mutex), ABT_SUCCESS);
+    ABT_thread both[2];
+    const auto waits = [](void* arg) {
+        auto& mine = *static_cast<shared*>(arg);
+        ABT_mutex_lock(mine.mutex);
+        ++mine.locked;
+        ABT_mutex_unlock(mine.mutex);
+    };
+    const auto spins = [](void* arg) {
+        auto& mine = *static_cast<shared*>(arg);
+        mine.begun = true;
+        ABT_mutex_spinlock(mine.mutex);
+        ++mine.locked;
+        ABT_mutex_unlock(mine.mutex);
+    };
+    ASSERT_EQ(ABT_thread_create(here.pool_of(0), waits, &what, nullptr, &both[0]), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_create(here.pool_of(0), spins, &what, nullptr, &both[1]), ABT_SUCCESS);
+    while (!what.begun)
+        ABT_thread_yield();
+    ASSERT_EQ(ABT_mutex_unlock(what.mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free_many(2, both), ABT_SUCCESS);
+    EXPECT_EQ(what.locked, 2);
+    ASSERT_EQ(ABT_mutex_free(&what.mutex), ABT_SUCCESS);
+}
+
+TEST(argobots, a_wait_for_a_condition_ends_at_its_deadline_with_the_mutex_locked) {
+    const program here;
+    ABT_mutex mutex = nullptr;
+    ABT_cond cond = nullptr;
+    ASSERT_EQ(ABT_mutex_create(&mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_cond_create(&cond), ABT_SUCCESS);
+    ASSERT_EQ(ABT_mutex_lock(mutex), ABT_SUCCESS);
+    const timespec past{1, 0};
+    EXPECT_EQ(ABT_cond_timedwait(cond, mutex, &past), ABT_ERR_COND_TIMEDOUT);
+    EXPECT_EQ(ABT_mutex_trylock(mutex), ABT_ERR_MUTEX_LOCKED);
+    ASSERT_EQ(ABT_mutex_unlock(mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_cond_free(&cond), ABT_SUCCESS);
+    ASSERT_EQ(ABT_mutex_free(&mutex), ABT_SUCCESS);
+}
+
+TEST(argobots, a_stream_is_revived_after_join) {
+    program here(1);
+    ABT_xstream const stream = here.streams[0];
+    ASSERT_EQ(ABT_xstream_join(stream), ABT_SUCCESS);
+    ABT_xstream_state state;
+    ASSERT_EQ(ABT_xstream_get_state(stream, &state), ABT_SUCCESS);
+    EXPECT_EQ(state, ABT_XSTREAM_STATE_TERMINATED);
+    ASSERT_EQ(ABT_xstream_revive(stream), ABT_SUCCESS);
+    int ran = 0;
+    run_and_free(
+        here.pool_of(0), [](void* arg) { ++*static_cast<int*>(arg); }, &ran);
+    EXPECT_EQ(ran, 1);
+}
+
+TEST(argobots, tools_are_told_of_the_events_they_asked_for) {
+    const program here;
+    static int created = 0, freed = 0;
+    created = freed = 0;
+    ASSERT_EQ(ABT_tool_register_thread_callback(
+                  [](ABT_thread, ABT_xstream, uint64_t event, ABT_tool_context, void*) {
+                      if (event == ABT_TOOL_EVENT_THREAD_CREATE) ++created;
+                      if (event == ABT_TOOL_EVENT_THREAD_FREE) ++freed;
+                  },
+                  ABT_TOOL_EVENT_THREAD_CREATE | ABT_TOOL_EVENT_THREAD_FREE, nullptr),
+              ABT_SUCCESS);
+    int ran = 0;
+    run_and_free(
+        here.pool, [](void* arg) { ++*static_cast<int*>(arg); }, &ran);
+    ASSERT_EQ(ABT_tool_register_thread_callback(nullptr, 0, nullptr), ABT_SUCCESS);
+    EXPECT_EQ(created, 1);
+    EXPECT_EQ(freed, 1);
+}
+
+TEST(argobots, error_numbers_have_their_names) {
+    char name[64];
+    std::size_t length = 0;
+    ASSERT_EQ(ABT_error_get_str(ABT_ERR_COND_TIMEDOUT, name, &length), ABT_SUCCESS);
+    EXPECT_STREQ(name, "ABT_ERR_COND_TIMEDOUT");
+    EXPECT_EQ(length, std::strlen(name));
+    EXPECT_EQ(ABT_error_get_str(-1, name, &length), ABT_ERR_OTHER);
+}
+
+}  // namespace

@@ -1,0 +1,70 @@
+#include <vector>
+
+#include "sync.hpp"
+
+using namespace amalgam::argobots;
+
+struct ABT_future_opaque {
+    amalgam::mutex lock;
+    amalgam::condition_variable changed;
+    std::vector<void*> values;  ///< one for each compartment
+    std::size_t set = 0;
+    bool ready = false;
+    void (*on_ready)(void**) = nullptr;
+};
+
+int ABT_future_create(uint32_t num_compartments, void (*cb_func)(void** arg),
+                      ABT_future* newfuture) {
+    return guarded([=] {
+        auto made = std::make_unique<ABT_future_opaque>();
+        made->values.resize(num_compartments);
+        made->on_ready = cb_func;
+        made->ready = num_compartments == 0;
+        *newfuture = made.release();
+        return ABT_SUCCESS;
+    });
+}
+
+int ABT_future_free(ABT_future* future) {
+    if (*future == nullptr) return ABT_ERR_INV_FUTURE;
+    { const locked_by_caller after_set((*future)->lock); }
+    delete *future;
+    *future = nullptr;
+    return ABT_SUCCESS;
+}
+
+int ABT_future_wait(ABT_future future) {
+    if (future == nullptr) return ABT_ERR_INV_FUTURE;
+    locked_by_caller hold(future->lock);
+    while (!future->ready)
+        hold.wait(future->changed);
+    return ABT_SUCCESS;
+}
+
+int ABT_future_test(ABT_future future, ABT_bool* is_ready) {
+    if (future == nullptr) return ABT_ERR_INV_FUTURE;
+    const locked_by_caller hold(future->lock);
+    *is_ready = future->ready;
+    return ABT_SUCCESS;
+}
+
+// The callback runs with the lock held, so that waiters see its work; it must not use the future.
+int ABT_future_set(ABT_future future, void* value) {
+    if (future == nullptr) return ABT_ERR_INV_FUTURE;
+    const locked_by_caller hold(future->lock);
+    if (future->set >= future->values.size()) return ABT_ERR_FUTURE;
+    future->values[future->set++] = value;
+    if (future->set != future->values.size()) return ABT_SUCCESS;
+    if (future->on_ready != nullptr) future->on_ready(future->values.data());
+    future->ready = true;
+    future->changed.notify_all();
+    return ABT_SUCCESS;
+}
+
+int ABT_future_reset(ABT_future future) {
+    if (future == nullptr) return ABT_ERR_INV_FUTURE;
+    const locked_by_caller hold(future->lock);
+    future->set = 0;
+    future->ready = future->values.empty();
+    return ABT_SUCCESS;
+}

@@ -1,0 +1,131 @@
+#include <algorithm>
+#include <cstdlib>
+
+#include <amalgam/tasks/extension/guest.hpp>
+
+#include "runtime.hpp"
+
+namespace amalgam::argobots {
+
+std::atomic<runtime*> runtime::current{nullptr};
+
+namespace {
+
+std::mutex& init_lock() {
+    static std::mutex one;
+    return one;
+}
+int times_initialized = 0;
+
+}  // namespace
+
+runtime::runtime() {
+    if (const char* const bytes = std::getenv("ABT_THREAD_STACKSIZE"))
+        stack_bytes_ = std::strtoull(bytes, nullptr, 0);
+    ABT_sched_opaque& sched = create_sched(ABT_SCHED_DEFAULT, 0, nullptr, nullptr);
+    sched.automatic = true;
+    sched.main_of = &primary_;
+    primary_.main_sched = &sched;
+    main_.kind = thread_kind::primary;
+    main_.state = ABT_THREAD_STATE_RUNNING;
+    main_.stream = &primary_;
+    main_.pool = sched.pools.front();
+    main_.unit = sched.pools.front()->create_unit(main_);
+    add(primary_, -1);
+    current = this;  // the stream asks for it
+    try {
+        primary_.start();
+    } catch (...) {
+        current = nullptr;
+        free_sched(sched);
+        throw;
+    }
+    detail::guest() = &main_;
+}
+
+runtime::~runtime() {
+    primary_.join();
+    for (ABT_xstream_opaque* each : streams()) {
+        if (each == &primary_) continue;
+        each->exit_asked = true;  // never joined by its owner
+        each->join();
+        free_xstream(*each);
+    }
+    destroy_values(main_);
+    detail::guest() = nullptr;
+    primary_.stream.reset();
+    if (main_.unit != own_pool::own_unit(main_)) main_.pool.load()->free_unit(main_.unit);
+    primary_.main_sched->main_of = nullptr;
+    if (primary_.main_sched->automatic || !primary_.main_sched->predefined())
+        free_sched(*primary_.main_sched);
+    current = nullptr;
+}
+
+bool runtime::is_taken(int rank) const noexcept {
+    return std::any_of(streams_.begin(), streams_.end(),
+                       [rank](const auto* each) { return each->rank.load() == rank; });
+}
+
+bool runtime::add(ABT_xstream_opaque& which, int rank) {
+    const std::lock_guard hold(busy_);
+    if (rank < 0) {
+        for (rank = 0; is_taken(rank);)
+            ++rank;
+    } else if (is_taken(rank)) {
+        return false;
+    }
+    which.rank = rank;
+    streams_.push_back(&which);
+    return true;
+}
+
+bool runtime::change_rank(ABT_xstream_opaque& which, int rank) {
+    const std::lock_guard hold(busy_);
+    if (which.rank.load() != rank && is_taken(rank)) return false;
+    which.rank = rank;
+    return true;
+}
+
+void runtime::remove(ABT_xstream_opaque& which) noexcept {
+    const std::lock_guard hold(busy_);
+    std::erase(streams_, &which);
+}
+
+std::vector<ABT_xstream_opaque*> runtime::streams() {
+    const std::lock_guard hold(busy_);
+    return streams_;
+}
+
+}  // namespace amalgam::argobots
+
+using namespace amalgam::argobots;
+
+int ABT_init(int, char**) {
+    return guarded([] {
+        const std::lock_guard hold(init_lock());
+        if (times_initialized == 0) new runtime;
+        ++times_initialized;
+        return ABT_SUCCESS;
+    });
+}
+
+int ABT_finalize(void) {
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    {
+        const std::lock_guard hold(init_lock());
+        if (times_initialized > 1) {
+            --times_initialized;
+            return ABT_SUCCESS;
+        }
+        const ABT_thread_opaque* const who = self();
+        if (who == nullptr) return ABT_ERR_INV_XSTREAM;
+        if (!who->is_primary()) return ABT_ERR_INV_THREAD;
+        times_initialized = 0;
+    }
+    delete runtime::get();
+    return ABT_SUCCESS;
+}
+
+int ABT_initialized(void) {
+    return initialized() ? ABT_SUCCESS : ABT_ERR_UNINITIALIZED;
+}

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include <amalgam/tasks/pool.hpp>
+
+#include "thread.hpp"
+
+/// A pool: ours or a user's, which the two classes below differ in. Any number of streams serve it.
+///
+/// Owner:   the user, or if automatic, the last scheduler that has it.
+/// Threads: any.
+struct ABT_pool_opaque : public amalgam::pool {
+    using thread = ABT_thread_opaque;
+
+    void push(amalgam::work_unit& unit) noexcept final;
+    void requeue(amalgam::work_unit& unit) noexcept final;
+    amalgam::work_unit* pop() noexcept final;
+
+    /// Adds a ready one.
+    void add(thread& who, ABT_pool_context why) noexcept;
+    /// Null: there is none.
+    virtual thread* take(ABT_pool_context why) = 0;
+    virtual thread* take_wait(double seconds, ABT_pool_context why);
+    virtual std::size_t take_many(thread** to, std::size_t most, ABT_pool_context why);
+    virtual void add_many(thread* const* which, std::size_t number, ABT_pool_context why);
+    /// False: it is not in here, or the pool cannot do this.
+    virtual bool remove_thread(thread& who) = 0;
+    virtual void for_each(void (*visit)(void* arg, thread& who), void* arg) = 0;
+    /// Calls the user's own function for it, if there is one.
+    virtual void print_threads(void* arg, void (*print)(void* arg, ABT_thread));
+    virtual void print_units(void* arg, void (*print)(void* arg, ABT_unit));
+    /// Throws an error number.
+    virtual ABT_unit create_unit(thread& who) = 0;
+    virtual void free_unit(ABT_unit unit) noexcept = 0;
+    /// Whether nothing is in it and, if only one scheduler has it, no ULT will come back to it.
+    bool is_done() const noexcept;
+
+    ABT_pool_access access_kind;
+    bool automatic;
+    void* data = nullptr;
+    const int id;
+    std::atomic<int> schedulers{0};
+
+protected:
+    ABT_pool_opaque(ABT_pool_access how, bool automatically) noexcept;
+
+private:
+    virtual void put(thread& who, ABT_pool_context why) noexcept = 0;
+};
+
+namespace amalgam::argobots {
+
+/// FIFO, or with `stealing` a deque: new units at the head, whence its own stream takes; others
+/// take from the tail.
+class own_pool final : public ABT_pool_opaque {
+public:
+    own_pool(ABT_pool_kind which, ABT_pool_access how, bool automatically) noexcept
+        : ABT_pool_opaque(how, automatically), kind(which) {}
+    ~own_pool() override { drop_left(); }
+
+    thread* take(ABT_pool_context why) override;
+    bool remove_thread(thread& who) override;
+    void for_each(void (*visit)(void* arg, thread& who), void* arg) override;
+    ABT_unit create_unit(thread& who) override { return own_unit(who); }
+    void free_unit(ABT_unit) noexcept override {}
+    bool empty() const noexcept override { return size() == 0; }
+    std::size_t size() const noexcept override { return size_.load(std::memory_order_seq_cst); }
+
+    static ABT_unit own_unit(thread& who) noexcept {
+        return reinterpret_cast<ABT_unit>(reinterpret_cast<std::uintptr_t>(&who) | 1);
+    }
+    const ABT_pool_kind kind;
+
+private:
+    void put(thread& who, ABT_pool_context why) noexcept override;
+    void unlink(thread& who) noexcept;
+    class locked;
+
+    std::atomic_flag busy_;
+    thread* head_ = nullptr;
+    thread* tail_ = nullptr;
+    std::atomic<std::size_t> size_{0};
+};
+
+/// What a user's pool consists of: one of the two forms.
+struct pool_functions {
+    ABT_pool_user_create_unit_fn create_unit = nullptr;
+    ABT_pool_user_free_unit_fn free_unit = nullptr;
+    ABT_pool_user_is_empty_fn is_empty = nullptr;
+    ABT_pool_user_pop_fn pop = nullptr;
+    ABT_pool_user_push_fn push = nullptr;
+    ABT_pool_user_init_fn init = nullptr;
+    ABT_pool_user_free_fn free = nullptr;
+    ABT_pool_user_get_size_fn get_size = nullptr;
+    ABT_pool_user_pop_wait_fn pop_wait = nullptr;
+    ABT_pool_user_pop_many_fn pop_many = nullptr;
+    ABT_pool_user_push_many_fn push_many = nullptr;
+    ABT_pool_user_print_all_fn print_all = nullptr;
+};
+
+/// What ABT_pool_user_def_create() made; null: `def` is a struct of the user's, in the old form.
+pool_functions* made_pool_functions(ABT_pool_user_def def) noexcept;
+
+/// Unit handles are the user's; a table leads from each to its thread.
+ABT_thread_opaque* thread_of(ABT_unit unit) noexcept;
+
+class user_pool final : public ABT_pool_opaque {
+public:
+    user_pool(const pool_functions& functions, bool automatically) noexcept;
+    user_pool(const ABT_pool_def& functions, bool automatically) noexcept;
+    ~user_pool() override;
+    /// An error number.
+    int init(ABT_pool_config config);
+
+    thread* take(ABT_pool_context why) override;
+    thread* take_wait(double seconds, ABT_pool_context why) override;
+    std::size_t take_many(thread** to, std::size_t most, ABT_pool_context why) override;
+    void add_many(thread* const* which, std::size_t number, ABT_pool_context why) override;
+    bool remove_thread(thread& who) override;
+    void for_each(void (*visit)(void* arg, thread& who), void* arg) override;
+    void print_threads(void* arg, void (*print)(void* arg, ABT_thread)) override;
+    void print_units(void* arg, void (*print)(void* arg, ABT_unit)) override;
+    ABT_unit create_unit(thread& who) override;
+    void free_unit(ABT_unit unit) noexcept override;
+    bool empty() const noexcept override;
+    std::size_t size() const noexcept override;
+
+private:
+    void put(thread& who, ABT_pool_context why) noexcept override;
+
+    const bool old_form_;
+    bool began_ = false;
+    pool_functions now_;
+    ABT_pool_def old_{};
+};
+
+}  // namespace amalgam::argobots

@@ -1,0 +1,179 @@
+#include <amalgam/tasks/extension/cpu_relax.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "runtime.hpp"
+#include "tool.hpp"
+
+// What all pools have in common, and those of ours.
+
+namespace {
+
+std::atomic<int> next_pool_id{0};
+
+template <typename Handle>
+struct printer {
+    void (*print)(void* arg, Handle);
+    void* arg;
+};
+
+}  // namespace
+
+ABT_pool_opaque::ABT_pool_opaque(ABT_pool_access how, bool automatically) noexcept
+    : pool(amalgam::pool_access::any_stream),
+      access_kind(how),
+      automatic(automatically),
+      id(next_pool_id.fetch_add(1, std::memory_order_relaxed)) {}
+
+void ABT_pool_opaque::add(thread& who, ABT_pool_context why) noexcept {
+    who.state.store(ABT_THREAD_STATE_READY, std::memory_order_release);
+    put(who, why);
+}
+
+// Of a new ULT, or one that waited.
+void ABT_pool_opaque::push(amalgam::work_unit& unit) noexcept {
+    using namespace amalgam::argobots;
+    thread* const who = thread_of(unit);
+    if (who == nullptr) {
+        pool& strays = runtime::get()->newborn();
+        unit.move_to(strays);
+        return strays.push(unit);
+    }
+    if (who->state.load(std::memory_order_relaxed) == ABT_THREAD_STATE_BLOCKED)
+        who->leaves_as = ABT_POOL_CONTEXT_OP_THREAD_RESUME;
+    if (ABT_xstream_opaque* const direct = who->runs_next_on.load(std::memory_order_relaxed)) {
+        who->runs_next_on.store(nullptr, std::memory_order_relaxed);
+        if (direct->is_current()) return direct->hand_over_to(*who);
+    }
+    if (!migrate_if_asked(*who)) add(*who, who->leaves_as);
+}
+
+void ABT_pool_opaque::requeue(amalgam::work_unit& unit) noexcept {
+    const thread* const who = amalgam::argobots::thread_of(unit);
+    if (who == nullptr || !who->calling) push(unit);
+}
+
+amalgam::work_unit* ABT_pool_opaque::pop() noexcept {
+    thread* const who = take(0);
+    return who == nullptr ? nullptr : who->work;
+}
+
+ABT_pool_opaque::thread* ABT_pool_opaque::take_wait(double seconds, ABT_pool_context why) {
+    using namespace std::chrono;
+    const auto until = steady_clock::now() + duration<double>(seconds);
+    for (;;) {
+        thread* const who = take(why);
+        if (who != nullptr || steady_clock::now() >= until) return who;
+        const amalgam::argobots::blocked while_waiting;
+        amalgam::this_task::sleep_for(microseconds(50));
+    }
+}
+
+std::size_t ABT_pool_opaque::take_many(thread** to, std::size_t most, ABT_pool_context why) {
+    std::size_t number = 0;
+    while (number < most && (to[number] = take(why)) != nullptr)
+        ++number;
+    return number;
+}
+
+void ABT_pool_opaque::add_many(thread* const* which, std::size_t number, ABT_pool_context why) {
+    for (std::size_t i = 0; i < number; ++i) {
+        if (which[i] != nullptr) add(*which[i], why);
+    }
+}
+
+void ABT_pool_opaque::print_threads(void* arg, void (*print)(void* arg, ABT_thread)) {
+    printer<ABT_thread> each{print, arg};
+    for_each(
+        [](void* what, thread& who) {
+            const auto& to = *static_cast<printer<ABT_thread>*>(what);
+            to.print(to.arg, &who);
+        },
+        &each);
+}
+
+void ABT_pool_opaque::print_units(void* arg, void (*print)(void* arg, ABT_unit)) {
+    printer<ABT_unit> each{print, arg};
+    for_each(
+        [](void* what, thread& who) {
+            const auto& to = *static_cast<printer<ABT_unit>*>(what);
+            to.print(to.arg, who.unit);
+        },
+        &each);
+}
+
+bool ABT_pool_opaque::is_done() const noexcept {
+    if (!empty()) return false;
+    return schedulers.load(std::memory_order_relaxed) > 1 || ults() == 0;
+}
+
+namespace amalgam::argobots {
+
+class own_pool::locked {
+public:
+    explicit locked(own_pool& which) noexcept : flag_(which.busy_) {
+        while (flag_.test_and_set(std::memory_order_acquire))
+            detail::cpu_relax();
+    }
+    ~locked() { flag_.clear(std::memory_order_release); }
+    locked(const locked&) = delete;
+    locked& operator=(const locked&) = delete;
+
+private:
+    std::atomic_flag& flag_;
+};
+
+void own_pool::put(thread& who, ABT_pool_context why) noexcept {
+    constexpr ABT_pool_context fresh =
+        ABT_POOL_CONTEXT_OP_THREAD_CREATE | ABT_POOL_CONTEXT_OP_THREAD_CREATE_TO |
+        ABT_POOL_CONTEXT_OP_THREAD_REVIVE | ABT_POOL_CONTEXT_OP_THREAD_REVIVE_TO;
+    detail::bell* sleeper = nullptr;
+    {
+        const locked hold(*this);
+        who.listed_in = this;
+        if (kind == ABT_POOL_RANDWS && (why & fresh) != 0) {
+            who.prev = nullptr;
+            who.next = head_;
+            (head_ == nullptr ? tail_ : head_->prev) = &who;
+            head_ = &who;
+        } else {
+            who.next = nullptr;
+            who.prev = tail_;
+            (tail_ == nullptr ? head_ : tail_->next) = &who;
+            tail_ = &who;
+        }
+        size_.fetch_add(1, std::memory_order_seq_cst);
+        sleeper = claim_sleeper();
+    }
+    wake(sleeper);
+}
+
+void own_pool::unlink(thread& who) noexcept {
+    (who.prev == nullptr ? head_ : who.prev->next) = who.next;
+    (who.next == nullptr ? tail_ : who.next->prev) = who.prev;
+    who.listed_in = nullptr;
+    size_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+own_pool::thread* own_pool::take(ABT_pool_context why) {
+    if (size_.load(std::memory_order_relaxed) == 0) return nullptr;
+    const locked hold(*this);
+    const bool oldest = kind == ABT_POOL_RANDWS && (why & ABT_POOL_CONTEXT_OWNER_SECONDARY) != 0;
+    thread* const who = oldest ? tail_ : head_;
+    if (who != nullptr) unlink(*who);
+    return who;
+}
+
+bool own_pool::remove_thread(thread& who) {
+    const locked hold(*this);
+    if (who.listed_in != this) return false;
+    unlink(who);
+    return true;
+}
+
+void own_pool::for_each(void (*visit)(void* arg, thread& who), void* arg) {
+    const locked hold(*this);
+    for (thread* each = head_; each != nullptr; each = each->next)
+        visit(arg, *each);
+}
+
+}  // namespace amalgam::argobots

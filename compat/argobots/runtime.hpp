@@ -1,0 +1,91 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include <amalgam/tasks/shared_pools.hpp>
+
+#include "xstream.hpp"
+
+namespace amalgam::argobots {
+
+/// Where all ULTs are created, since Amalgam refuses to create one in a pool that nobody serves
+/// yet: it passes each on to its own pool. The primary stream serves it.
+class nursery final : public pool {
+public:
+    nursery() noexcept : pool(pool_access::any_stream) {}
+    ~nursery() override { drop_left(); }
+    void push(work_unit& unit) noexcept override;
+    work_unit* pop() noexcept override { return strays_.pop(); }
+    bool empty() const noexcept override { return strays_.empty(); }
+    std::size_t size() const noexcept override { return strays_.size(); }
+
+private:
+    shared_fifo_pool strays_;  // ULTs at their very end, which no longer lead to a thread
+};
+
+/// What ABT_init() makes and the last ABT_finalize() ends.
+class runtime {
+public:
+    runtime();
+    ~runtime();
+    /// Null: not initialized.
+    static runtime* get() noexcept { return current.load(std::memory_order_acquire); }
+    static std::atomic<runtime*> current;
+
+    nursery& newborn() noexcept { return newborn_; }
+    ABT_xstream_opaque& primary() noexcept { return primary_; }
+    std::size_t default_stack_bytes() const noexcept { return stack_bytes_; }
+
+    /// Gives it the rank, or with -1 the lowest free one. False: taken.
+    bool add(ABT_xstream_opaque& which, int rank);
+    bool change_rank(ABT_xstream_opaque& which, int rank);
+    void remove(ABT_xstream_opaque& which) noexcept;
+    std::vector<ABT_xstream_opaque*> streams();
+
+private:
+    bool is_taken(int rank) const noexcept;
+
+    nursery newborn_;
+    ABT_xstream_opaque primary_{true};
+    ABT_thread_opaque main_;
+    std::size_t stack_bytes_ = 0;
+    std::mutex busy_;
+    std::vector<ABT_xstream_opaque*> streams_;
+};
+
+/// Prints the call stack of one ULT.
+int print_stack(FILE* to, ABT_thread who) noexcept;
+/// Has a stream print all call stacks once all streams have noticed or, unless negative, `seconds`
+/// have passed; then calls `told`. Safe in signal handlers.
+int trigger_print(FILE* to, double seconds, void (*told)(ABT_bool, void*), void* with) noexcept;
+extern std::atomic<unsigned> stacks_wanted;  ///< Counts calls of trigger_print().
+void print_wanted_stacks(unsigned wanted) noexcept;
+
+void free_xstream(ABT_xstream_opaque& which) noexcept;  ///< It has ended.
+
+inline bool initialized() noexcept {
+    return runtime::get() != nullptr;
+}
+
+/// Runs `body`, which returns an error number, and turns what it throws into one. Exit of a ULT,
+/// which is no std::exception, passes.
+template <typename Body>
+int guarded(Body&& body, int otherwise = ABT_ERR_OTHER) {
+    try {
+        return body();
+    } catch (const std::bad_alloc&) {
+        return ABT_ERR_MEM;
+    } catch (const int number) {
+        return number;
+    } catch (const std::exception&) {
+        return otherwise;
+    }
+}
+
+}  // namespace amalgam::argobots

@@ -1,0 +1,151 @@
+#include <algorithm>
+
+#include "config.hpp"
+#include "runtime.hpp"
+
+using namespace amalgam::argobots;
+
+namespace amalgam::argobots {
+
+namespace {
+
+void give_pools(ABT_sched_opaque& sched, std::size_t number, const ABT_pool* given) {
+    for (std::size_t i = 0; i < number; ++i) {
+        ABT_pool pool = given == nullptr ? nullptr : given[i];
+        if (pool == nullptr) pool = new own_pool(ABT_POOL_FIFO, ABT_POOL_ACCESS_MPMC, true);
+        sched.pools.push_back(pool);
+        pool->schedulers.fetch_add(1);
+    }
+}
+
+}  // namespace
+
+ABT_sched_opaque& create_sched(ABT_sched_predef kind, std::size_t pools, const ABT_pool* given,
+                               ABT_sched_config config) {
+    if (kind < ABT_SCHED_DEFAULT || kind > ABT_SCHED_BASIC_WAIT)
+        throw int{ABT_ERR_INV_SCHED_PREDEF};
+    auto made = std::make_unique<ABT_sched_opaque>();
+    made->kind = kind == ABT_SCHED_DEFAULT ? ABT_SCHED_BASIC : kind;
+    made->automatic = true;
+    if (config != nullptr)
+        made->automatic = config->all.int_or(ABT_sched_config_automatic.idx, 1) != 0;
+    constexpr std::size_t priorities = 3;
+    if (pools == 0) pools = kind == ABT_SCHED_PRIO ? priorities : 1;
+    give_pools(*made, pools, given);
+    return *made.release();
+}
+
+void free_sched(ABT_sched_opaque& which) noexcept {
+    if (which.functions.free != nullptr) which.functions.free(&which);
+    for (ABT_pool each : which.pools) {
+        if (each->schedulers.fetch_sub(1) == 1 && each->automatic) delete each;
+    }
+    delete &which;
+}
+
+}  // namespace amalgam::argobots
+
+int ABT_sched_create(ABT_sched_def* def, int num_pools, ABT_pool* pools, ABT_sched_config config,
+                     ABT_sched* newsched) {
+    *newsched = nullptr;
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    if (def == nullptr || def->run == nullptr || num_pools < 0) return ABT_ERR_INV_ARG;
+    return guarded([=] {
+        auto made = std::make_unique<ABT_sched_opaque>();
+        made->functions = *def;
+        if (config != nullptr)
+            made->automatic = config->all.int_or(ABT_sched_config_automatic.idx, 0) != 0;
+        give_pools(*made, num_pools == 0 ? 1 : static_cast<std::size_t>(num_pools), pools);
+        if (def->init != nullptr) {
+            if (const int error = def->init(made.get(), config)) {
+                made->functions.free = nullptr;
+                free_sched(*made.release());
+                return error;
+            }
+        }
+        *newsched = made.release();
+        return ABT_SUCCESS;
+    });
+}
+
+int ABT_sched_create_basic(ABT_sched_predef predef, int num_pools, ABT_pool* pools,
+                           ABT_sched_config config, ABT_sched* newsched) {
+    *newsched = nullptr;
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    if (num_pools < 0) return ABT_ERR_INV_ARG;
+    return guarded([=] {
+        *newsched = &create_sched(predef, static_cast<std::size_t>(num_pools), pools, config);
+        return ABT_SUCCESS;
+    });
+}
+
+int ABT_sched_free(ABT_sched* sched) {
+    if (*sched == nullptr) return ABT_ERR_INV_SCHED;
+    if ((*sched)->used()) return ABT_ERR_SCHED;
+    free_sched(**sched);
+    *sched = nullptr;
+    return ABT_SUCCESS;
+}
+
+int ABT_sched_set_data(ABT_sched sched, void* data) {
+    if (sched == nullptr) return ABT_ERR_INV_SCHED;
+    sched->data = data;
+    return ABT_SUCCESS;
+}
+
+int ABT_sched_get_data(ABT_sched sched, void** data) {
+    if (sched == nullptr) return ABT_ERR_INV_SCHED;
+    *data = sched->data;
+    return ABT_SUCCESS;
+}
+
+int ABT_sched_get_num_pools(ABT_sched sched, int* num_pools) {
+    if (sched == nullptr) return ABT_ERR_INV_SCHED;
+    *num_pools = static_cast<int>(sched->pools.size());
+    return ABT_SUCCESS;
+}
+
+int ABT_sched_get_pools(ABT_sched sched, int max_pools, int idx, ABT_pool* pools) {
+    if (sched == nullptr) return ABT_ERR_INV_SCHED;
+    const int number = static_cast<int>(sched->pools.size());
+    if (idx < 0 || idx > number) return ABT_ERR_INV_ARG;
+    for (int i = 0; i < max_pools && idx + i < number; ++i)
+        pools[i] = sched->pools[static_cast<std::size_t>(idx + i)];
+    return ABT_SUCCESS;
+}
+
+int ABT_sched_get_size(ABT_sched sched, size_t* size) {
+    if (sched == nullptr) return ABT_ERR_INV_SCHED;
+    *size = 0;
+    for (const ABT_pool_opaque* each : sched->pools)
+        *size += each->size();
+    return ABT_SUCCESS;
+}
+
+int ABT_sched_get_total_size(ABT_sched sched, size_t* size) {
+    if (sched == nullptr) return ABT_ERR_INV_SCHED;
+    *size = 0;
+    for (const ABT_pool_opaque* each : sched->pools)
+        *size += each->ults();
+    return ABT_SUCCESS;
+}
+
+int ABT_sched_finish(ABT_sched sched) {
+    if (sched == nullptr) return ABT_ERR_INV_SCHED;
+    sched->finish_asked = true;
+    return ABT_SUCCESS;
+}
+
+int ABT_sched_exit(ABT_sched sched) {
+    if (sched == nullptr) return ABT_ERR_INV_SCHED;
+    sched->exit_asked = true;
+    return ABT_SUCCESS;
+}
+
+int ABT_sched_has_to_stop(ABT_sched sched, ABT_bool* stop) {
+    *stop = ABT_FALSE;
+    if (sched == nullptr) return ABT_ERR_INV_SCHED;
+    if (self() == nullptr) return ABT_ERR_INV_XSTREAM;
+    *stop = sched->has_to_stop();
+    return ABT_SUCCESS;
+}

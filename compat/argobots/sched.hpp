@@ -1,0 +1,43 @@
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include <amalgam/core/random.hpp>
+
+#include "pool.hpp"
+
+/// A scheduler: a user's functions, or a predefined kind.
+///
+/// Owner: the user; if automatic, the stream or ULT that runs it.
+struct ABT_sched_opaque {
+    ABT_sched_def functions{};  ///< run null: predefined
+    ABT_sched_predef kind = ABT_SCHED_BASIC;
+    std::vector<ABT_pool> pools;
+    void* data = nullptr;
+    bool automatic = false;
+    std::atomic<bool> finish_asked{false};  ///< Ends once its pools are done.
+    std::atomic<bool> exit_asked{false};    ///< Ends as soon as it looks.
+    ABT_xstream main_of = nullptr;
+    bool in_pool = false;
+    std::atomic<ABT_thread> thread{nullptr};  ///< Its ULT, while there is one.
+    amalgam::seeded_random random{1};
+
+    bool predefined() const noexcept { return functions.run == nullptr; }
+    bool used() const noexcept { return main_of != nullptr || in_pool; }
+    bool pools_done() const noexcept;
+    bool has_to_stop() const noexcept;
+    /// For a predefined one: what it would run next, or null.
+    ABT_thread_opaque* choose();
+};
+
+namespace amalgam::argobots {
+
+/// Throws std::bad_alloc or an error number. Null pools: made here.
+ABT_sched_opaque& create_sched(ABT_sched_predef kind, std::size_t pools, const ABT_pool* given,
+                               ABT_sched_config config);
+void free_sched(ABT_sched_opaque& which) noexcept;
+/// The function of a scheduler's ULT.
+void run_sched(void* which);
+
+}  // namespace amalgam::argobots

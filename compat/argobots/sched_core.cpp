@@ -1,0 +1,50 @@
+#include <algorithm>
+
+#include "runtime.hpp"
+
+// What runs next, and when a scheduler ends.
+
+bool ABT_sched_opaque::pools_done() const noexcept {
+    return std::all_of(pools.begin(), pools.end(),
+                       [](const ABT_pool_opaque* each) { return each->is_done(); });
+}
+
+bool ABT_sched_opaque::has_to_stop() const noexcept {
+    if (exit_asked.load(std::memory_order_relaxed)) return true;
+    if (main_of != nullptr && main_of->exit_asked.load(std::memory_order_relaxed)) return true;
+    const bool may_stop = in_pool || finish_asked.load(std::memory_order_relaxed) ||
+                          (main_of != nullptr && main_of->join_asked.load());
+    return may_stop && pools_done();
+}
+
+ABT_thread_opaque* ABT_sched_opaque::choose() {
+    if (kind != ABT_SCHED_RANDWS) {
+        for (ABT_pool each : pools) {
+            if (ABT_thread_opaque* const who = each->take(ABT_POOL_CONTEXT_OWNER_PRIMARY))
+                return who;
+        }
+        return nullptr;
+    }
+    if (ABT_thread_opaque* const who = pools.front()->take(ABT_POOL_CONTEXT_OWNER_PRIMARY))
+        return who;
+    if (pools.size() < 2) return nullptr;
+    ABT_pool const victim = pools[1 + random.below(pools.size() - 1)];
+    return victim->take(ABT_POOL_CONTEXT_OWNER_SECONDARY);
+}
+
+namespace amalgam::argobots {
+
+void run_sched(void* which) {
+    auto& sched = *static_cast<ABT_sched_opaque*>(which);
+    if (!sched.predefined()) return sched.functions.run(&sched);
+    while (!sched.has_to_stop()) {
+        if (ABT_thread_opaque* const who = sched.choose()) {
+            ABT_self_schedule(who, ABT_POOL_NULL);
+        } else {
+            ABT_xstream_check_events(&sched);
+            if (sched.in_pool) ABT_self_yield();
+        }
+    }
+}
+
+}  // namespace amalgam::argobots

@@ -1,0 +1,205 @@
+#include "runtime.hpp"
+#include "tool.hpp"
+
+// Creating, joining, reviving and moving ULTs.
+
+using namespace amalgam::argobots;
+
+namespace {
+
+int create(ABT_pool pool, void (*function)(void*), void* arg, ABT_thread_attr attr,
+           ABT_thread* made, ABT_xstream runs_next_on = nullptr) {
+    if (made != nullptr) *made = nullptr;
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    if (pool == nullptr) return ABT_ERR_INV_POOL;
+    return guarded([&] {
+        create_thread({.pool = pool,
+                       .function = function,
+                       .arg = arg,
+                       .attr = attr,
+                       .named = made != nullptr,
+                       .runs_next_on = runs_next_on,
+                       .made = made});
+        return ABT_SUCCESS;
+    });
+}
+
+int revive(ABT_pool pool, void (*function)(void*), void* arg, ABT_thread_opaque& who,
+           ABT_xstream runs_next_on) {
+    if (who.state.load() != ABT_THREAD_STATE_TERMINATED) return ABT_ERR_INV_THREAD;
+    return guarded([&] {
+        join_thread(who);
+        associate(who, pool);
+        who.function = function;
+        who.arg = arg;
+        who.canceled = false;
+        who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_REVIVE;
+        who.runs_next_on = runs_next_on;
+        tell_tool(who, ABT_TOOL_EVENT_THREAD_REVIVE);
+        launch(who);
+        return ABT_SUCCESS;
+    });
+}
+
+/// The calling ULT, which may wait; null with an error number otherwise.
+ABT_thread_opaque* waiting_self(int& error) {
+    ABT_thread_opaque* const who = self();
+    error = !initialized()      ? ABT_ERR_UNINITIALIZED
+            : who == nullptr    ? ABT_ERR_INV_XSTREAM
+            : who->is_tasklet() ? ABT_ERR_INV_THREAD
+                                : ABT_SUCCESS;
+    return error == ABT_SUCCESS ? who : nullptr;
+}
+
+int join(ABT_thread thread) {
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    if (thread == nullptr || thread == self() || thread->is_primary() || !thread->named)
+        return ABT_ERR_INV_THREAD;
+    if (self() != nullptr && self()->is_tasklet()) return ABT_ERR_INV_THREAD;
+    return guarded([thread] {
+        if (thread->handle.joinable()) tell_tool(*thread, ABT_TOOL_EVENT_THREAD_JOIN);
+        join_thread(*thread);
+        return ABT_SUCCESS;
+    });
+}
+
+int migrate_to(ABT_thread thread, ABT_pool pool) {
+    if (thread == nullptr) return ABT_ERR_INV_THREAD;
+    if (pool == nullptr) return ABT_ERR_INV_POOL;
+    if (!thread->attr.migratable || thread->kind != thread_kind::ult) return ABT_ERR_INV_THREAD;
+    if (thread->state.load() == ABT_THREAD_STATE_TERMINATED) return ABT_ERR_INV_THREAD;
+    if (thread->pool.load() == pool) return ABT_ERR_MIGRATION_TARGET;
+    thread->migrates_to = pool;
+    return ABT_SUCCESS;
+}
+
+ABT_pool pool_for_migration(ABT_sched_opaque& sched) {
+    if (sched.functions.get_migr_pool != nullptr) return sched.functions.get_migr_pool(&sched);
+    return sched.pools.front();
+}
+
+}  // namespace
+
+int ABT_thread_create(ABT_pool pool, void (*thread_func)(void*), void* arg, ABT_thread_attr attr,
+                      ABT_thread* newthread) {
+    return create(pool, thread_func, arg, attr, newthread);
+}
+
+int ABT_thread_create_to(ABT_pool pool, void (*thread_func)(void*), void* arg, ABT_thread_attr attr,
+                         ABT_thread* newthread) {
+    int error;
+    ABT_thread_opaque* const me = waiting_self(error);
+    if (me == nullptr) return error;
+    const int failed = create(pool, thread_func, arg, attr, newthread, me->stream.load());
+    if (failed != ABT_SUCCESS) return failed;
+    yield_as(*me, ABT_POOL_CONTEXT_OP_THREAD_CREATE_TO);
+    return ABT_SUCCESS;
+}
+
+int ABT_thread_create_on_xstream(ABT_xstream xstream, void (*thread_func)(void*), void* arg,
+                                 ABT_thread_attr attr, ABT_thread* newthread) {
+    if (newthread != nullptr) *newthread = nullptr;
+    if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
+    return create(xstream->main_sched->pools.front(), thread_func, arg, attr, newthread);
+}
+
+int ABT_thread_create_many(int num_threads, ABT_pool* pool_list, void (**thread_func_list)(void*),
+                           void** arg_list, ABT_thread_attr attr, ABT_thread* newthread_list) {
+    if (attr != nullptr && attr->stack != nullptr) return ABT_ERR_INV_THREAD_ATTR;
+    for (int i = 0; i < num_threads; ++i) {
+        void* const arg = arg_list == nullptr ? nullptr : arg_list[i];
+        ABT_thread* const made = newthread_list == nullptr ? nullptr : &newthread_list[i];
+        const int error = create(pool_list[i], thread_func_list[i], arg, attr, made);
+        if (error != ABT_SUCCESS) return error;
+    }
+    return ABT_SUCCESS;
+}
+
+int ABT_thread_revive(ABT_pool pool, void (*thread_func)(void*), void* arg, ABT_thread* thread) {
+    if (thread == nullptr || *thread == nullptr) return ABT_ERR_INV_THREAD;
+    if (pool == nullptr) return ABT_ERR_INV_POOL;
+    return revive(pool, thread_func, arg, **thread, nullptr);
+}
+
+int ABT_thread_revive_to(ABT_pool pool, void (*thread_func)(void*), void* arg, ABT_thread* thread) {
+    if (thread == nullptr || *thread == nullptr) return ABT_ERR_INV_THREAD;
+    if (pool == nullptr) return ABT_ERR_INV_POOL;
+    int error;
+    ABT_thread_opaque* const me = waiting_self(error);
+    if (me == nullptr) return error;
+    const int failed = revive(pool, thread_func, arg, **thread, me->stream.load());
+    if (failed != ABT_SUCCESS) return failed;
+    yield_as(*me, ABT_POOL_CONTEXT_OP_THREAD_REVIVE_TO);
+    return ABT_SUCCESS;
+}
+
+int ABT_thread_free(ABT_thread* thread) {
+    if (const int error = join(*thread)) return error;
+    free_thread(**thread);
+    *thread = nullptr;
+    return ABT_SUCCESS;
+}
+
+int ABT_thread_free_many(int num_threads, ABT_thread* thread_list) {
+    for (int i = 0; i < num_threads; ++i) {
+        if (const int error = ABT_thread_free(&thread_list[i])) return error;
+    }
+    return ABT_SUCCESS;
+}
+
+int ABT_thread_join(ABT_thread thread) {
+    return join(thread);
+}
+
+int ABT_thread_join_many(int num_threads, ABT_thread* thread_list) {
+    for (int i = 0; i < num_threads; ++i) {
+        if (const int error = join(thread_list[i])) return error;
+    }
+    return ABT_SUCCESS;
+}
+
+int ABT_thread_cancel(ABT_thread thread) {
+    if (thread == nullptr || thread->is_primary()) return ABT_ERR_INV_THREAD;
+    thread->canceled.store(true, std::memory_order_release);
+    tell_tool(*thread, ABT_TOOL_EVENT_THREAD_CANCEL);
+    return ABT_SUCCESS;
+}
+
+int ABT_thread_resume(ABT_thread thread) {
+    if (thread == nullptr) return ABT_ERR_INV_THREAD;
+    amalgam::waiter* const waits = thread->suspended.exchange(nullptr);
+    if (waits == nullptr) return ABT_ERR_THREAD;
+    tell_tool(*thread, ABT_TOOL_EVENT_THREAD_RESUME);
+    waits->unpark();
+    return ABT_SUCCESS;
+}
+
+int ABT_thread_migrate_to_xstream(ABT_thread thread, ABT_xstream xstream) {
+    if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
+    if (xstream->state.load() == ABT_XSTREAM_STATE_TERMINATED) return ABT_ERR_INV_XSTREAM;
+    return ABT_thread_migrate_to_sched(thread, xstream->main_sched);
+}
+
+int ABT_thread_migrate_to_sched(ABT_thread thread, ABT_sched sched) {
+    if (sched == nullptr) return ABT_ERR_INV_SCHED;
+    return migrate_to(thread, pool_for_migration(*sched));
+}
+
+int ABT_thread_migrate_to_pool(ABT_thread thread, ABT_pool pool) {
+    return migrate_to(thread, pool);
+}
+
+int ABT_thread_migrate(ABT_thread thread) {
+    if (thread == nullptr) return ABT_ERR_INV_THREAD;
+    return guarded([thread] {
+        const auto streams = runtime::get()->streams();
+        const std::size_t begin = thread->id;  // so that not all go to one
+        for (std::size_t i = 0; i < streams.size(); ++i) {
+            ABT_xstream_opaque& to = *streams[(begin + i) % streams.size()];
+            if (&to == thread->stream.load() || to.ended()) continue;
+            const int error = migrate_to(thread, pool_for_migration(*to.main_sched));
+            if (error != ABT_ERR_MIGRATION_TARGET) return error;
+        }
+        return ABT_ERR_MIGRATION_NA;
+    });
+}

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <amalgam/tasks/parking.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "abt.h"
+
+namespace amalgam::argobots {
+
+enum class thread_kind : std::uint8_t { primary, scheduler, ult, tasklet };
+
+struct key_value {
+    std::uint64_t key;
+    void (*destroy)(void*);
+    void* value;
+};
+
+}  // namespace amalgam::argobots
+
+struct ABT_thread_attr_opaque {
+    void* stack = nullptr;
+    std::size_t stack_bytes = 0;  ///< 0: the default.
+    bool migratable = true;
+    void (*on_migration)(ABT_thread, void*) = nullptr;
+    void* on_migration_arg = nullptr;
+};
+
+/// A ULT, tasklet, scheduler's ULT or the primary thread: its guest() pointer leads here.
+///
+/// Owner:   named ones, the user until ABT_thread_free(); others end with their function.
+/// Threads: what is atomic, any. The rest belongs to whoever creates, runs, revives or frees it.
+struct ABT_thread_opaque {
+    std::uint64_t id = 0;
+    amalgam::argobots::thread_kind kind = amalgam::argobots::thread_kind::ult;
+    bool named = true;
+    bool calling = false;  ///< In ABT_self_schedule(): goes on when what it runs leaves.
+    void (*function)(void*) = nullptr;
+    void* arg = nullptr;
+    std::atomic<int> state{ABT_THREAD_STATE_READY};
+    std::atomic<bool> canceled{false};
+
+    std::atomic<ABT_pool> pool{nullptr};             ///< The one it is associated with.
+    ABT_unit unit = nullptr;                         ///< What that pool knows it by.
+    ABT_pool_context leaves_as = 0;                  ///< Told to the pool when it next yields.
+    std::atomic<ABT_xstream> stream{nullptr};        ///< Runs it, or did last.
+    std::atomic<ABT_xstream> runs_next_on{nullptr};  ///< When ready, by-passing its pool.
+
+    amalgam::work_unit* work = nullptr;
+    amalgam::ult handle;  ///< Empty: unnamed, primary, or joined.
+    std::atomic<amalgam::waiter*> suspended{nullptr};
+
+    std::atomic<ABT_pool> migrates_to{nullptr};
+    ABT_thread_attr_opaque attr;
+    std::vector<amalgam::argobots::key_value> values;  ///< With values_busy, while it may run.
+    std::atomic_flag values_busy;
+
+    // A pool of ours that holds it; with the pool's lock.
+    ABT_thread_opaque* next = nullptr;
+    ABT_thread_opaque* prev = nullptr;
+    ABT_pool listed_in = nullptr;
+
+    bool is_tasklet() const noexcept { return kind == amalgam::argobots::thread_kind::tasklet; }
+    bool is_primary() const noexcept { return kind == amalgam::argobots::thread_kind::primary; }
+};
+
+namespace amalgam::argobots {
+
+/// The caller's; null on a plain thread or another ULT of Amalgam.
+ABT_thread_opaque* self() noexcept;
+ABT_thread_opaque* thread_of(work_unit& unit) noexcept;
+
+/// While it exists, the caller counts as blocked. For each wait.
+class blocked {
+public:
+    blocked() noexcept : who_(self()) { set(ABT_THREAD_STATE_BLOCKED); }
+    ~blocked() { set(ABT_THREAD_STATE_RUNNING); }
+    blocked(const blocked&) = delete;
+    blocked& operator=(const blocked&) = delete;
+
+private:
+    void set(int state) noexcept {
+        if (who_ != nullptr) who_->state.store(state, std::memory_order_release);
+    }
+    ABT_thread_opaque* who_;
+};
+
+struct new_thread {
+    ABT_pool pool;
+    void (*function)(void*);
+    void* arg;
+    ABT_thread_attr attr = nullptr;
+    thread_kind kind = thread_kind::ult;
+    bool named = true;
+    ABT_xstream runs_next_on = nullptr;
+    ABT_thread* made = nullptr;  ///< Set before it can run.
+};
+/// Throws std::bad_alloc, amalgam::error, or an error number of the pool.
+ABT_thread_opaque& create_thread(const new_thread& what);
+/// Runs its function, again or for the first time. It must not be running.
+void launch(ABT_thread_opaque& who);
+/// Waits for its end. Again: nothing.
+void join_thread(ABT_thread_opaque& who);
+void free_thread(ABT_thread_opaque& who) noexcept;  ///< It has ended.
+/// Makes `pool` its pool. It must be in none.
+void associate(ABT_thread_opaque& who, ABT_pool pool);
+/// Carries out a migration that was asked for. False: none was.
+bool migrate_if_asked(ABT_thread_opaque& who);
+int set_value(ABT_thread_opaque& who, ABT_key key, void* value);
+int get_value(ABT_thread_opaque& who, ABT_key key, void** value);
+std::size_t stack_bytes_of(const ABT_thread_attr_opaque& attr) noexcept;
+void destroy_values(ABT_thread_opaque& who) noexcept;
+/// After each wait of the caller. May not return.
+void end_if_canceled(ABT_thread_opaque& who);
+/// Leaves the caller's stream to others for once; first of all to whom it was handed over.
+void leave_stream(ABT_thread_opaque& who);
+/// The same, and tells the caller's pool why.
+void yield_as(ABT_thread_opaque& who, ABT_pool_context why);
+
+}  // namespace amalgam::argobots

@@ -1,0 +1,274 @@
+#include <algorithm>
+
+#include "runtime.hpp"
+
+using namespace amalgam::argobots;
+
+namespace amalgam::argobots {
+
+void free_xstream(ABT_xstream_opaque& which) noexcept {
+    runtime::get()->remove(which);
+    ABT_sched_opaque& sched = *which.main_sched;
+    which.stream.reset();
+    delete &which;
+    sched.main_of = nullptr;
+    if (sched.automatic) free_sched(sched);
+}
+
+namespace {
+
+/// The caller's; null on a plain thread.
+ABT_xstream own_stream() noexcept {
+    const ABT_thread_opaque* const who = self();
+    return who == nullptr ? nullptr : who->stream.load(std::memory_order_relaxed);
+}
+
+int create_xstream(ABT_sched sched, int rank, ABT_xstream* made) {
+    *made = nullptr;
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    return guarded([=] {
+        if (sched != nullptr && sched->used()) return ABT_ERR_INV_SCHED;
+        auto stream = std::make_unique<ABT_xstream_opaque>(false);
+        if (!runtime::get()->add(*stream, rank)) return ABT_ERR_INV_XSTREAM_RANK;
+        ABT_sched_opaque* used = sched;
+        try {
+            if (used == nullptr) used = &create_sched(ABT_SCHED_DEFAULT, 0, nullptr, nullptr);
+            stream->main_sched = used;
+            used->main_of = stream.get();
+            stream->start();
+        } catch (...) {
+            runtime::get()->remove(*stream);
+            if (used != nullptr) used->main_of = nullptr;
+            if (used != nullptr && sched == nullptr) free_sched(*used);
+            throw;
+        }
+        *made = stream.release();
+        return ABT_SUCCESS;
+    });
+}
+
+int join_xstream(ABT_xstream which) {
+    if (which == nullptr || which->primary) return ABT_ERR_INV_XSTREAM;
+    if (own_stream() == which) return ABT_ERR_INV_XSTREAM;
+    return guarded([which] {
+        if (which->state.load() != ABT_XSTREAM_STATE_TERMINATED) which->join();
+        return ABT_SUCCESS;
+    });
+}
+
+int bind_xstream(ABT_xstream which, const cpu_set_t& cpus) {
+    const int error = ::pthread_setaffinity_np(which->thread_handle(), sizeof cpus, &cpus);
+    return error == 0 ? ABT_SUCCESS : ABT_ERR_CPUID;
+}
+
+std::vector<int> affinity_of_thread(pthread_t which) {
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    if (::pthread_getaffinity_np(which, sizeof cpus, &cpus) != 0) throw int{ABT_ERR_CPUID};
+    std::vector<int> all;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (CPU_ISSET(cpu, &cpus)) all.push_back(cpu);
+    }
+    return all;
+}
+
+}  // namespace
+
+}  // namespace amalgam::argobots
+
+int ABT_xstream_create(ABT_sched sched, ABT_xstream* newxstream) {
+    return create_xstream(sched, -1, newxstream);
+}
+
+int ABT_xstream_create_basic(ABT_sched_predef predef, int num_pools, ABT_pool* pools,
+                             ABT_sched_config config, ABT_xstream* newxstream) {
+    ABT_sched sched = nullptr;
+    const int error = ABT_sched_create_basic(predef, num_pools, pools, config, &sched);
+    if (error != ABT_SUCCESS) return error;
+    sched->automatic = true;
+    const int failed = create_xstream(sched, -1, newxstream);
+    if (failed != ABT_SUCCESS) free_sched(*sched);
+    return failed;
+}
+
+int ABT_xstream_create_with_rank(ABT_sched sched, int rank, ABT_xstream* newxstream) {
+    if (rank < 0) return ABT_ERR_INV_XSTREAM_RANK;
+    return create_xstream(sched, rank, newxstream);
+}
+
+int ABT_xstream_free(ABT_xstream* xstream) {
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    if (*xstream == nullptr) return ABT_SUCCESS;
+    if (const int error = join_xstream(*xstream)) return error;
+    free_xstream(**xstream);
+    *xstream = nullptr;
+    return ABT_SUCCESS;
+}
+
+int ABT_xstream_join(ABT_xstream xstream) {
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    return join_xstream(xstream);
+}
+
+int ABT_xstream_revive(ABT_xstream xstream) {
+    if (xstream == nullptr || xstream->primary) return ABT_ERR_INV_XSTREAM;
+    if (xstream->state.load() != ABT_XSTREAM_STATE_TERMINATED) return ABT_ERR_INV_XSTREAM;
+    return guarded([xstream] {
+        xstream->start();
+        return ABT_SUCCESS;
+    });
+}
+
+int ABT_xstream_exit(void) {
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    ABT_xstream const here = own_stream();
+    if (here == nullptr || here->primary) return ABT_ERR_INV_XSTREAM;
+    here->exit_asked = true;
+    return ABT_self_exit();
+}
+
+int ABT_xstream_cancel(ABT_xstream xstream) {
+    if (xstream == nullptr || xstream->primary) return ABT_ERR_INV_XSTREAM;
+    xstream->exit_asked = true;
+    if (xstream->state.load() == ABT_XSTREAM_STATE_RUNNING) xstream->stream->wake();
+    return ABT_SUCCESS;
+}
+
+int ABT_xstream_self(ABT_xstream* xstream) {
+    *xstream = nullptr;
+    return ABT_self_get_xstream(xstream);
+}
+
+int ABT_xstream_self_rank(int* rank) {
+    return ABT_self_get_xstream_rank(rank);
+}
+
+int ABT_xstream_set_rank(ABT_xstream xstream, int rank) {
+    if (xstream == nullptr || xstream->primary) return ABT_ERR_INV_XSTREAM;
+    if (rank < 0 || !runtime::get()->change_rank(*xstream, rank)) return ABT_ERR_INV_XSTREAM_RANK;
+    return ABT_SUCCESS;
+}
+
+int ABT_xstream_get_rank(ABT_xstream xstream, int* rank) {
+    if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
+    *rank = xstream->rank.load();
+    return ABT_SUCCESS;
+}
+
+int ABT_xstream_set_main_sched(ABT_xstream xstream, ABT_sched sched) {
+    if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
+    const bool ended = xstream->state.load() == ABT_XSTREAM_STATE_TERMINATED;
+    if (!ended && own_stream() != xstream) return ABT_ERR_XSTREAM_STATE;
+    if (!ended && self()->kind == thread_kind::scheduler) return ABT_ERR_INV_THREAD;
+    if (sched != nullptr && sched->used()) return ABT_ERR_INV_SCHED;
+    return guarded([=] {
+        xstream->set_main_sched(
+            sched != nullptr ? *sched : create_sched(ABT_SCHED_DEFAULT, 0, nullptr, nullptr));
+        return ABT_SUCCESS;
+    });
+}
+
+int ABT_xstream_set_main_sched_basic(ABT_xstream xstream, ABT_sched_predef predef, int num_pools,
+                                     ABT_pool* pools) {
+    ABT_sched sched = nullptr;
+    const int error = ABT_sched_create_basic(predef, num_pools, pools, nullptr, &sched);
+    if (error != ABT_SUCCESS) return error;
+    sched->automatic = true;
+    const int failed = ABT_xstream_set_main_sched(xstream, sched);
+    if (failed != ABT_SUCCESS) free_sched(*sched);
+    return failed;
+}
+
+int ABT_xstream_get_main_sched(ABT_xstream xstream, ABT_sched* sched) {
+    *sched = nullptr;
+    if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
+    *sched = xstream->main_sched;
+    return ABT_SUCCESS;
+}
+
+int ABT_xstream_get_main_pools(ABT_xstream xstream, int max_pools, ABT_pool* pools) {
+    if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
+    return ABT_sched_get_pools(xstream->main_sched, max_pools, 0, pools);
+}
+
+int ABT_xstream_get_state(ABT_xstream xstream, ABT_xstream_state* state) {
+    if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
+    const bool over = xstream->ended() && !xstream->primary;
+    *state = over ? ABT_XSTREAM_STATE_TERMINATED : ABT_XSTREAM_STATE_RUNNING;
+    return ABT_SUCCESS;
+}
+
+int ABT_xstream_equal(ABT_xstream xstream1, ABT_xstream xstream2, ABT_bool* result) {
+    *result = xstream1 == xstream2;
+    return ABT_SUCCESS;
+}
+
+int ABT_xstream_get_num(int* num_xstreams) {
+    *num_xstreams = 0;
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    *num_xstreams = static_cast<int>(runtime::get()->streams().size());
+    return ABT_SUCCESS;
+}
+
+int ABT_xstream_is_primary(ABT_xstream xstream, ABT_bool* is_primary) {
+    if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
+    *is_primary = xstream->primary;
+    return ABT_SUCCESS;
+}
+
+int ABT_xstream_run_unit(ABT_unit unit, ABT_pool pool) {
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    ABT_thread_opaque* const who = thread_of(unit);
+    if (who == nullptr) return ABT_ERR_INV_UNIT;
+    if (pool == nullptr) return ABT_ERR_INV_POOL;
+    return ABT_self_schedule(who, pool);
+}
+
+int ABT_xstream_check_events(ABT_sched sched) {
+    if (sched == nullptr) return ABT_ERR_INV_SCHED;
+    ABT_thread_opaque* const who = self();
+    if (who == nullptr) return ABT_ERR_INV_XSTREAM;
+    // A main scheduler goes on at once: its stream's timers had their turn.
+    if (who->kind == thread_kind::scheduler && who == sched->thread && !sched->in_pool)
+        yield_as(*who, ABT_POOL_CONTEXT_OP_THREAD_YIELD);
+    return ABT_SUCCESS;
+}
+
+int ABT_xstream_set_cpubind(ABT_xstream xstream, int cpuid) {
+    return ABT_xstream_set_affinity(xstream, 1, &cpuid);
+}
+
+int ABT_xstream_get_cpubind(ABT_xstream xstream, int* cpuid) {
+    int number = 0;
+    return ABT_xstream_get_affinity(xstream, 1, cpuid, &number);
+}
+
+int ABT_xstream_set_affinity(ABT_xstream xstream, int num_cpuids, int* cpuids) {
+    if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
+    if (num_cpuids < 0) return ABT_ERR_INV_ARG;
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    for (int i = 0; i < (num_cpuids == 0 ? CPU_SETSIZE : num_cpuids); ++i) {
+        const int cpu = num_cpuids == 0 ? i : cpuids[i];
+        if (cpu < 0 || cpu >= CPU_SETSIZE) return ABT_ERR_CPUID;
+        CPU_SET(cpu, &cpus);
+    }
+    return guarded([&] {
+        const int error = bind_xstream(xstream, cpus);
+        if (error == ABT_SUCCESS) xstream->affinity.assign(cpuids, cpuids + num_cpuids);
+        return error;
+    });
+}
+
+int ABT_xstream_get_affinity(ABT_xstream xstream, int max_cpuids, int* cpuids, int* num_cpuids) {
+    if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
+    return guarded([=] {
+        // What was set, though some of these cores may not exist.
+        std::vector<int> all = xstream->affinity;
+        if (all.empty()) all = affinity_of_thread(xstream->thread_handle());
+        for (std::size_t i = 0; i < all.size() && static_cast<int>(i) < max_cpuids; ++i)
+            cpuids[i] = all[i];
+        if (num_cpuids != nullptr) *num_cpuids = static_cast<int>(all.size());
+        return ABT_SUCCESS;
+    });
+}

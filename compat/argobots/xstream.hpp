@@ -1,0 +1,98 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/mutex.hpp>
+#include <amalgam/tasks/scheduler.hpp>
+
+#include "sched.hpp"
+
+namespace amalgam::argobots {
+
+/// The pool of the ULT that is a stream's main scheduler: room for one.
+class scheduler_seat final : public pool {
+public:
+    scheduler_seat() noexcept : pool(pool_access::any_stream) {}
+    ~scheduler_seat() override { drop_left(); }
+    void push(work_unit& unit) noexcept override;
+    void requeue(work_unit& unit) noexcept override;
+    work_unit* pop() noexcept override { return ready_.exchange(nullptr); }
+    bool empty() const noexcept override { return ready_.load() == nullptr; }
+    std::size_t size() const noexcept override { return empty() ? 0 : 1; }
+
+private:
+    std::atomic<work_unit*> ready_{nullptr};
+};
+
+}  // namespace amalgam::argobots
+
+/// A stream. What it runs next, in this order: what was handed over to directly, who waits for that
+/// to leave, the main scheduler's ULT, or else what a predefined main scheduler chooses.
+///
+/// Threads: members that say so belong to the stream.
+struct ABT_xstream_opaque {
+    explicit ABT_xstream_opaque(bool is_primary) noexcept : primary(is_primary) {}
+
+    /// Starts it, or starts it again. Throws what execution_stream does.
+    void start();
+    /// Waits until its pools are done, then ends its thread.
+    void join();
+    /// Replaces the main scheduler. Called by a ULT of the stream, or while it is ended.
+    void set_main_sched(ABT_sched_opaque& next_one);
+
+    /// The stream's: for its order.
+    amalgam::work_unit* next() noexcept;
+    /// The stream's. Runs `who` at the next switch.
+    void hand_over_to(ABT_thread_opaque& who) noexcept;
+    bool has_handed_over() const noexcept { return handed_first_ != nullptr; }
+    /// The stream's, by the ULT of the main scheduler at its end.
+    void main_sched_ended() noexcept;
+    bool is_current() const noexcept {
+        return amalgam::execution_stream::current() == stream.get();
+    }
+    bool ended() const noexcept { return end_.is_set(); }
+    amalgam::pool& seat() noexcept { return seat_; }
+    /// The thread's, once it runs.
+    pthread_t thread_handle() const noexcept;
+
+    const bool primary;
+    std::atomic<int> rank{0};
+    ABT_sched_opaque* main_sched = nullptr;
+    std::unique_ptr<amalgam::execution_stream> stream;
+    std::atomic<bool> join_asked{false};
+    std::atomic<bool> exit_asked{false};
+    std::atomic<int> state{ABT_XSTREAM_STATE_RUNNING};
+    bool requeue_first = false;  ///< The ULT that yields is a candidate, too; the stream's.
+    std::atomic<unsigned> stacks_seen{0};     ///< The last request of stack traces it noticed.
+    std::uint64_t runs = 0;                   ///< Units run so far; the stream's.
+    std::vector<int> affinity;                ///< As last set; empty: never.
+    std::vector<ABT_thread_opaque*> calling;  ///< In ABT_self_schedule(), outermost first.
+
+private:
+    ABT_thread_opaque* pick() noexcept;
+    void end_if_done() noexcept;
+    void launch_main_sched();
+    void end_main_sched();
+    std::unique_ptr<amalgam::scheduler> make_order();
+
+    ABT_thread_opaque* handed_first_ = nullptr;  // linked by `next`
+    ABT_thread_opaque* handed_last_ = nullptr;
+    amalgam::argobots::scheduler_seat seat_;
+    amalgam::argobots::own_pool anchor_{ABT_POOL_FIFO, ABT_POOL_ACCESS_MPMC, false};
+    amalgam::mutex changing_;  // its main scheduler
+    std::atomic<bool> main_ended_{false};
+    std::atomic<bool> known_{false};
+    pthread_t thread_{};
+    sigset_t signals_{};                  // blocked by whoever starts it
+    std::atomic<bool> replacing_{false};  // the main scheduler's ULT ends for another
+    amalgam::event replaced_;
+    amalgam::event end_;
+};

@@ -1,0 +1,205 @@
+#include <utility>
+
+#include <amalgam/tasks/ult.hpp>
+
+#include "runtime.hpp"
+#include "sync.hpp"
+#include "tool.hpp"
+
+// How a stream chooses, and how it starts and ends.
+
+namespace amalgam::argobots {
+
+namespace {
+
+/// What a stream of Amalgam asks.
+class stream_order final : public amalgam::scheduler {
+public:
+    stream_order(ABT_xstream_opaque& of, std::vector<pool*> pools) noexcept
+        : of_(of), pools_(std::move(pools)) {}
+    work_unit* next() noexcept override { return of_.next(); }
+    std::span<pool* const> pools() const noexcept override { return pools_; }
+
+private:
+    ABT_xstream_opaque& of_;
+    const std::vector<pool*> pools_;
+};
+
+}  // namespace
+
+void scheduler_seat::push(work_unit& unit) noexcept {
+    ABT_thread_opaque* const who = thread_of(unit);
+    if (who == nullptr) {
+        unit.move_to(runtime::get()->newborn());
+        return runtime::get()->newborn().push(unit);
+    }
+    who->state.store(ABT_THREAD_STATE_READY, std::memory_order_release);
+    ready_.store(&unit, std::memory_order_seq_cst);
+    notify();
+}
+
+void scheduler_seat::requeue(work_unit& unit) noexcept {
+    const ABT_thread_opaque* const who = thread_of(unit);
+    if (who == nullptr || !who->calling) push(unit);
+}
+
+}  // namespace amalgam::argobots
+
+using namespace amalgam::argobots;
+
+std::unique_ptr<amalgam::scheduler> ABT_xstream_opaque::make_order() {
+    std::vector<amalgam::pool*> pools{&seat_, &anchor_};
+    if (primary) pools.push_back(&runtime::get()->newborn());
+    pools.insert(pools.end(), main_sched->pools.begin(), main_sched->pools.end());
+    return std::make_unique<stream_order>(*this, std::move(pools));
+}
+
+void ABT_xstream_opaque::start() {
+    join_asked = exit_asked = main_ended_ = false;
+    end_.reset();
+    known_ = false;
+    state = ABT_XSTREAM_STATE_RUNNING;
+    stream.reset();
+    ::pthread_sigmask(SIG_BLOCK, nullptr, &signals_);
+    amalgam::execution_stream_options options;
+    options.name = primary ? "abt primary" : "abt " + std::to_string(rank.load());
+    options.primary = primary;
+    stream = std::make_unique<amalgam::execution_stream>(make_order(), options);
+    if (primary) {
+        thread_ = ::pthread_self();
+        known_ = true;
+    }
+    launch_main_sched();
+}
+
+void ABT_xstream_opaque::launch_main_sched() {
+    if (main_sched->predefined()) return;
+    create_thread({.pool = nullptr,
+                   .function = &run_sched,
+                   .arg = main_sched,
+                   .kind = thread_kind::scheduler});
+}
+
+void ABT_xstream_opaque::main_sched_ended() noexcept {
+    if (replacing_) {
+        replaced_.set();
+    } else {
+        main_ended_ = true;
+    }
+}
+
+void ABT_xstream_opaque::end_main_sched() {
+    if (main_sched->thread == nullptr) return;
+    replaced_.reset();
+    replacing_ = true;
+    main_sched->exit_asked = true;
+    const blocked while_waiting;
+    replaced_.wait();
+}
+
+void ABT_xstream_opaque::set_main_sched(ABT_sched_opaque& next_one) {
+    ABT_thread_opaque* const caller = ended() ? nullptr : self();
+    // Meanwhile the caller is where this stream looks whatever its scheduler is.
+    if (caller != nullptr) associate(*caller, &anchor_);
+    const locked_by_caller hold(changing_);
+    if (caller != nullptr) end_main_sched();
+    ABT_sched_opaque& before = *std::exchange(main_sched, &next_one);
+    next_one.main_of = this;
+    before.main_of = nullptr;
+    before.exit_asked = false;
+    if (caller != nullptr) {
+        {
+            const blocked while_waiting;
+            stream->set_scheduler(make_order());
+        }
+        associate(*caller, next_one.pools.front());
+        launch_main_sched();
+    }
+    replacing_ = false;
+    if (before.automatic) free_sched(before);
+}
+
+void ABT_xstream_opaque::join() {
+    join_asked = true;
+    stream->wake();
+    const blocked while_waiting;
+    // Looks again: ULTs of its pools may end on other streams, which nothing tells this one.
+    while (!end_.wait_for(std::chrono::milliseconds(1)))
+        stream->wake();
+    stream->stop();
+    state = ABT_XSTREAM_STATE_TERMINATED;
+}
+
+void ABT_xstream_opaque::hand_over_to(ABT_thread_opaque& who) noexcept {
+    who.state.store(ABT_THREAD_STATE_READY, std::memory_order_release);
+    who.next = nullptr;
+    (handed_first_ == nullptr ? handed_first_ : handed_last_->next) = &who;
+    handed_last_ = &who;
+}
+
+ABT_thread_opaque* ABT_xstream_opaque::pick() noexcept {
+    if (ABT_thread_opaque* const who = handed_first_) {
+        handed_first_ = who->next;
+        return who;
+    }
+    if (!calling.empty()) {
+        ABT_thread_opaque* const who = calling.back();
+        calling.pop_back();
+        who->calling = false;
+        return who;
+    }
+    if (ABT_thread_opaque* const who = anchor_.take(0)) return who;
+    if (exit_asked.load(std::memory_order_relaxed) && main_sched->thread == nullptr) return nullptr;
+    if (main_sched->thread != nullptr) {
+        amalgam::work_unit* const seated = seat_.pop();
+        return seated == nullptr ? nullptr : thread_of(*seated);
+    }
+    if (main_ended_.load(std::memory_order_relaxed)) return nullptr;
+    // A user's own has not begun yet, or has ended for another one.
+    if (!main_sched->predefined()) return nullptr;
+    ABT_thread_opaque* who = main_sched->choose();
+    while (who != nullptr && migrate_if_asked(*who))
+        who = main_sched->choose();
+    return who;
+}
+
+amalgam::work_unit* ABT_xstream_opaque::next() noexcept {
+    if (end_.is_set()) return nullptr;
+    // The loop, which is asked next, has put the ULT that yields back into its pool.
+    if (std::exchange(requeue_first, false)) return nullptr;
+    if (!known_.load(std::memory_order_relaxed)) [[unlikely]] {
+        // Streams of Amalgam block all signals; Argobots' do not.
+        ::pthread_sigmask(SIG_SETMASK, &signals_, nullptr);
+        thread_ = ::pthread_self();
+        known_.store(true, std::memory_order_release);
+    }
+    const unsigned wanted = stacks_wanted.load(std::memory_order_relaxed);
+    if (wanted != stacks_seen.load(std::memory_order_relaxed)) [[unlikely]] {
+        stacks_seen.store(wanted, std::memory_order_release);
+        print_wanted_stacks(wanted);
+    }
+    if (primary) {
+        if (amalgam::work_unit* const stray = runtime::get()->newborn().pop()) return stray;
+    }
+    if (ABT_thread_opaque* const who = pick()) {
+        who->stream.store(this, std::memory_order_relaxed);
+        who->state.store(ABT_THREAD_STATE_RUNNING, std::memory_order_release);
+        tell_tool(*who, ABT_TOOL_EVENT_THREAD_RUN);
+        ++runs;
+        return who->work;
+    }
+    end_if_done();
+    return nullptr;
+}
+
+void ABT_xstream_opaque::end_if_done() noexcept {
+    if (main_sched->thread != nullptr || replacing_) return;
+    const bool done = main_ended_.load(std::memory_order_relaxed) || main_sched->has_to_stop();
+    if (done) end_.set();
+}
+
+pthread_t ABT_xstream_opaque::thread_handle() const noexcept {
+    while (!known_.load(std::memory_order_acquire))
+        amalgam::this_task::yield();
+    return thread_;
+}
