@@ -170,10 +170,10 @@ bool own_pool::remove_thread(thread& who) {
     return true;
 }
 
-void own_pool::for_each(void (*visit)(void* arg, thread& who), void* arg) {
+void own_pool::for_each(void (*show)(void* arg, thread& who), void* arg) {
     const locked hold(*this);
     for (thread* each = head_; each != nullptr; each = each->next)
-        visit(arg, *each);
+        show(arg, *each);
 }
 
 }  // namespace amalgam::argobots

@@ -115,8 +115,8 @@ bool user_pool::remove_thread(thread& who) {
     return old_.p_remove(this, who.unit) == ABT_SUCCESS;
 }
 
-void user_pool::for_each(void (*visit)(void* arg, thread& who), void* arg) {
-    visit_units each{visit, arg};
+void user_pool::for_each(void (*show)(void* arg, thread& who), void* arg) {
+    visit_units each{show, arg};
     if (old_form_ && old_.p_print_all != nullptr) {
         old_.p_print_all(this, &each, [](void* what, ABT_unit unit) {
             const auto& to = *static_cast<visit_units*>(what);
