@@ -70,10 +70,14 @@ struct context_options {
     /// it. Resources are then registered again under their old ids. 0: never. Never for "here".
     std::chrono::milliseconds reopen_within{10000};
     /// Called for each posted message that was not delivered. Runs on the engine's stream: it must
-    /// not wait.
+    /// not wait. What it throws is logged.
     std::function<void(const undelivered_message&)> on_undelivered{};
     /// Picks the path to each other context for each kind of traffic, when that context is first
-    /// reached. If that path is lost, another is used.
+    /// reached. If that path is lost, another is used. Empty: choose_way().
+    ///
+    /// What it throws surfaces from the call that needed the path; a start_send() ends with
+    /// error{invalid} and its text, or with the code of an amalgam::error. If the path was needed
+    /// to receive, it is logged, and the path that the message came by is used.
     way_choice choose{choose_way};
 };
 
@@ -142,7 +146,8 @@ public:
     /// goes, on any host. When a host is lost, its resources go. A watch outlives its directory
     /// within context_options::reopen_within: it is then told what appeared meanwhile and, some
     /// seconds later, what did not come back. Runs as a ULT of the engine; one call at a time per
-    /// watch.
+    /// watch. What it throws is logged, and so is this_task::exit() in it; the watch goes on.
+    /// Failure: throws error{invalid} for an empty function.
     [[nodiscard]] resource_watch watch(attribute_list query,
                                        std::function<void(const resource_change&)> function);
 

@@ -71,7 +71,8 @@ struct directory_options {
     /// connection ends.
     std::chrono::milliseconds silence{10000};
     /// Called when another directory on this host asks this one to end, to take over its name: see
-    /// ask_to_make_way(). It must not wait or destroy the server. Empty: this one stays.
+    /// ask_to_make_way(). It must not wait or destroy the server. Empty, or if it throws, which is
+    /// logged: this one stays.
     std::function<void()> on_make_way{};
 };
 

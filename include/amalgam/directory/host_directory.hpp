@@ -22,13 +22,18 @@ void forget_host_directory() noexcept;
 
 /// Reply to a request to make way for another directory.
 enum class makes_way : unsigned char {
-    yes,    ///< It ends; the name is free shortly.
-    no,     ///< It was not started by a context, and stays.
-    nobody  ///< No directory to ask.
+    yes,  ///< It ends; the name is free shortly.
+    /// It stays: it was not started by a context, has another secret, or its
+    /// directory_options::on_make_way threw.
+    no,
+    nobody  ///< No directory answered there.
 };
 
 /// Asks the directory at that address on this host to end; one started by a context does. `secret`:
 /// see directory_options::secret. Parks.
+///
+/// Failure: throws error{invalid} for a malformed address. Anything else that prevents asking is
+///          logged, and the reply is `nobody`.
 makes_way ask_to_make_way(const std::string& address, const std::string& secret = {});
 
 }  // namespace amalgam

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include <amalgam/rpc/detail/answers.hpp>
-#include <amalgam/rpc/detail/thrown.hpp>
+#include <amalgam/rpc/extension/thrown.hpp>
 
 namespace amalgam {
 

@@ -21,6 +21,12 @@ namespace {
 
 constexpr const char* directory_variable = "AMALGAM_DIRECTORY";
 
+/// Whether a call was not made, or not waited for, because of where it was made: in a tasklet or
+/// call_then(), or in a ULT that is canceled. Posting works there.
+bool could_not_wait(status how) noexcept {
+    return how == errc::invalid || how == errc::canceled;
+}
+
 }  // namespace
 
 context_core::context_core(engine& on, context_options options)
@@ -45,7 +51,9 @@ context_core::context_core(engine& on, context_options options)
       room_(on.procedure<at_context::room>(at_context::room_name)),
       undelivered_(on.procedure<at_context::undelivered>(at_context::undelivered_name)),
       long_buffers_(on, {.max_bytes = std::max(std::size_t{1} << 30, 4 * options_.store_bytes)}),
-      messages_(options_.store_bytes) {}
+      messages_(options_.store_bytes) {
+    if (!options_.choose) options_.choose = choose_way;
+}
 
 void context_core::start() {
     try {
@@ -108,7 +116,7 @@ result<resource_id> context_core::try_open(const std::string& directory) {
     // `disconnected` means that the peer was known to be gone before the call.
     if (!answer && answer.code() == errc::disconnected)
         return {errc::unreachable, answer.sentence()};
-    if (!answer) return answer.why();
+    if (!answer) return {refusal(answer.code()), answer.sentence()};
     if (answer->code != errc::ok) return {answer->code, answer->sentence};
     set_directory(*there);
     return answer->value;
@@ -143,7 +151,8 @@ void context_core::close() noexcept {
     try {
         if (id_ != resource_id::none && !lost_) {
             const auto close = on_.procedure<at_directory::close>(at_directory::close_name);
-            (void)close.on(directory()).within(limits::answer_limit).try_call(id_);
+            const auto closed = close.on(directory()).within(limits::answer_limit).try_call(id_);
+            if (could_not_wait(closed.code())) close.on(directory()).post(id_);
         }
     } catch (const std::exception&) {
         // The directory is gone, and so are our resources; or it will notice that we are.
@@ -237,7 +246,9 @@ void context_core::remove(resource_id which) noexcept {
     keep_not(which);
     if (closed_ || lost_) return;
     try {
-        remove_.on(directory())(id_, which).take();
+        auto removed = remove_.on(directory()).try_call(id_, which);
+        if (could_not_wait(removed.code())) return remove_.on(directory()).post(id_, which);
+        std::move(removed).value().take();
     } catch (const std::exception& why) {
         log(log_level::debug, "directory", "cannot delete a resource",
             {{"resource", number(which)}, {"why", text_of(why)}});
@@ -293,6 +304,7 @@ void context_core::stop_search(std::uint32_t search) noexcept {
 }
 
 std::shared_ptr<watch_state> context_core::watch(attribute_list query, watch_state::function what) {
+    if (!what) throw error(errc::invalid, "watch() was given an empty function");
     check_open();
     std::shared_ptr<watch_state> state;
     {

@@ -97,6 +97,7 @@ private:
     errc long_message(resource_id from, resource_id to, std::int32_t tag, amalgam::bulk content);
     errc room(resource_id to, std::uint64_t bytes);
     void undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
+    void report_undelivered(const undelivered_message& which) noexcept;
     void change_told(std::uint32_t watch, resource_change::kind what, found_values which);
     void dropped();
 
@@ -111,9 +112,13 @@ private:
     void wait_for_directory();
     bool begin_to_reopen();  // With directory_lock_ held. False if it must not be reopened.
     void reopen();
+    bool return_to_directory();
+    void give_up_directory() noexcept;
     enum class attempt : std::uint8_t { done, failed, missing, refused };
     attempt try_to_reopen();
     static attempt failure(errc why) noexcept;
+    /// `denied` if the directory refused the call because this context has no secret.
+    static errc refusal(status why) noexcept;
     attempt reopen_at(const peer& there, resource_id which, const attribute_view& what);
     attempt watch_again_at(const peer& there);
     bool end_reopening(std::uint64_t kept);
@@ -149,7 +154,7 @@ private:
     nanoseconds left_until(time_point deadline) const;
 
     engine& on_;
-    const context_options options_;
+    context_options options_;  // Constant once constructed.
     const std::shared_ptr<gate> gate_;
     std::unique_ptr<directory_server> here_;  // For options.directory "here".
     std::string directory_address_;

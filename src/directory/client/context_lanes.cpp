@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <amalgam/bulk/expose.hpp>
+#include <amalgam/rpc/extension/thrown.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/client/context_core.hpp"
@@ -54,6 +55,11 @@ private:
         future<errc> answer;
     };
 
+    /// In a catch block: only the options' choice of a path throws what is not an error.
+    static void end_by_exception(queued_send& what) noexcept {
+        const amalgam::failure said = thrown_here("context_options::choose");
+        what.end(&said);
+    }
     bool is_short(const queued_send& what) const noexcept {
         return what.what == queued_send::kind::message && what.bytes <= of_.options_.eager_bytes;
     }
@@ -79,9 +85,8 @@ private:
                 of_.message_in_turn_.on(there).start(from_, to_, one->what->tag, content, begins_);
             begins_ = false;
             under_way_.push_back({std::move(*one), there, std::move(answer)});
-        } catch (const error& why) {
-            const amalgam::failure said{why.code(), why.what()};
-            one->what->end(&said);
+        } catch (...) {
+            if (one->what != nullptr) end_by_exception(*one->what);  // Else out of memory.
         }
         return true;
     }
@@ -119,11 +124,10 @@ private:
     void wait_for_room(std::size_t bytes) {
         try {
             of_.room_.on(of_.locate(to_, traffic::control))(to_, bytes);
-        } catch (const error& why) {  // Guarantees progress in each round.
+        } catch (...) {  // Guarantees progress in each round.
             const send_lanes::item first = std::move(again_.front().what);
             again_.pop_front();
-            const amalgam::failure said{why.code(), why.what()};
-            first->end(&said);
+            end_by_exception(*first);
         }
     }
 
@@ -156,11 +160,11 @@ private:
             } else {
                 send_long(what);
             }
-        } catch (const error& why) {
-            const amalgam::failure said{why.code(), why.what()};
+        } catch (...) {
+            const amalgam::failure said = thrown_here("context_options::choose");
             what.end(&said);
-            if (what.what == queued_send::kind::post && of_.options_.on_undelivered)
-                of_.options_.on_undelivered({from_, to_, what.tag, why.code().code});
+            if (what.what == queued_send::kind::post)
+                of_.report_undelivered({from_, to_, what.tag, said.what.code});
             return;
         }
         what.end(nullptr);
@@ -224,7 +228,7 @@ void context_core::run_lane(resource_id from, resource_id to) noexcept {
         return runner.run();
     } catch (const error& thrown) {  // Canceled, with the engine.
         why.what = thrown.code();
-    } catch (const std::exception&) {
+    } catch (...) {
         why.what.code = errc::no_memory;
     }
     runner.fail(why);

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <amalgam/bulk/expose.hpp>
+#include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
+#include <amalgam/rpc/extension/thrown.hpp>
 #include <amalgam/tasks/extension/deadline.hpp>
 
 #include "directory/client/context_core.hpp"
@@ -99,9 +101,10 @@ bool context_core::learn_sender(resource_id which) {
     if (!from.is_self() && messages_.has(which)) return false;
     try {
         where_.learn_sender(which, ways_to(from));
-    } catch (const std::exception& why) {  // A user's choice function.
-        log(log_level::warn, "directory", "cannot choose a way to the sender",
-            {{"why", why.what()}});
+    } catch (...) {  // A user's choice function. Who sends cannot help it.
+        const amalgam::failure why = thrown_here("context_options::choose");
+        limited_log(log_level::warn, "directory", "cannot choose a way to the sender",
+                    {{"why", why.sentence}});
         where_.learn_sender(which, ways_there(from));
     }
     return true;
@@ -283,7 +286,15 @@ errc context_core::room(resource_id to, std::uint64_t bytes) {
 
 void context_core::undelivered(resource_id from, resource_id to, std::int32_t tag, errc why) {
     if (why == errc::not_found) where_.forget(to);
-    if (options_.on_undelivered) options_.on_undelivered({from, to, tag, why});
+    report_undelivered({from, to, tag, why});
+}
+
+void context_core::report_undelivered(const undelivered_message& which) noexcept {
+    try {
+        if (options_.on_undelivered) options_.on_undelivered(which);
+    } catch (...) {
+        log_thrown_in("directory", "context_options::on_undelivered");
+    }
 }
 
 }  // namespace amalgam::detail

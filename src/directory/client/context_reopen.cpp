@@ -7,6 +7,7 @@
 
 #include "directory/client/context_core.hpp"
 #include "directory/limits.hpp"
+#include "directory/protocol/background.hpp"
 #include "directory/server/start_directory.hpp"
 
 namespace amalgam::detail {
@@ -51,11 +52,34 @@ bool context_core::begin_to_reopen() {
     reopens_ = !here_ && !closed_ && options_.reopen_within.count() > 0;
     if (!reopens_) return false;
     reopened_.reset();
-    amalgam::post(on_.pool(), [self = shared_from_this()] { self->reopen(); });
+    post_in_background(on_.pool(), [self = shared_from_this()] { self->reopen(); });
     return true;
 }
 
 void context_core::reopen() {
+    try {
+        if (return_to_directory()) return settle_watches();
+    } catch (...) {  // The engine stops. Threads that are not its own may wait.
+        give_up_directory();
+        throw;
+    }
+    give_up_directory();
+    change(0, resource_change::kind::ended, {});
+    // It may have gone far enough to register with the directory.
+    const auto close = on_.procedure<at_directory::close>(at_directory::close_name);
+    (void)close.on(directory()).within(limits::answer_limit).try_call(id_);
+}
+
+void context_core::give_up_directory() noexcept {
+    {
+        const std::lock_guard one(directory_lock_);
+        reopens_ = false;
+    }
+    reopened_.set();
+}
+
+// False: not within the time for it.
+bool context_core::return_to_directory() {
     const time_point until = on_.now() + options_.reopen_within;
     time_point start_again = on_.now();
     for (attempt how = attempt::failed; !closed_;) {
@@ -66,6 +90,7 @@ void context_core::reopen() {
             log(log_level::debug, "directory", "the directory is not back yet",
                 {{"why", why.what()}});
         } catch (const error& why) {
+            rethrow_if_canceled(why);
             how = failure(why.code().code);
             log(log_level::debug, "directory", "the directory is not back yet",
                 {{"why", why.what()}});
@@ -74,28 +99,25 @@ void context_core::reopen() {
         }
         if (how == attempt::done) {
             log(log_level::info, "directory", "the directory is back", {{"context", number(id_)}});
-            return settle_watches();
+            return true;
         }
-        if (how == attempt::refused || on_.now() >= until) break;
+        if (how == attempt::refused || on_.now() >= until) return false;
         if (how == attempt::missing && starts_directory_ && on_.now() >= start_again) {
             start_again = on_.now() + limits::pause_between_starts;
             try {
                 start_directory(directory_address_, secret_of(options_.secret));
             } catch (const error& why) {  // Somebody else may start one.
+                rethrow_if_canceled(why);
                 log(log_level::info, "directory", why.what());
             }
         }
-        if (closing_.wait_for(limits::pause_between_attempts)) break;
+        if (closing_.wait_for(limits::pause_between_attempts)) return false;
     }
-    {
-        const std::lock_guard one(directory_lock_);
-        reopens_ = false;
-    }
-    reopened_.set();
-    change(0, resource_change::kind::ended, {});
-    // It may have gone far enough to register with the directory.
-    const auto close = on_.procedure<at_directory::close>(at_directory::close_name);
-    (void)close.on(directory()).within(limits::answer_limit).try_call(id_);
+    return false;
+}
+
+errc context_core::refusal(status why) noexcept {
+    return why.handler_code() == errc::denied ? errc::denied : why.code;
 }
 
 context_core::attempt context_core::failure(errc why) noexcept {
@@ -180,7 +202,7 @@ context_core::attempt context_core::reopen_at(const peer& there, resource_id whi
     if (answer && answer->code == errc::ok) return attempt::done;
     log(log_level::info, "directory", "the directory did not take a resource back",
         {{"resource", number(which)}, {"why", answer ? answer->sentence : answer.sentence()}});
-    return failure(answer ? answer->code : answer.code().code);
+    return failure(answer ? answer->code : refusal(answer.code()));
 }
 
 // False: something changed meanwhile.

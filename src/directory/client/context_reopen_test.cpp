@@ -7,9 +7,13 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/core/log.hpp>
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/fabric/loop.hpp>
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/ult.hpp>
 
 #include "directory/protocol/procedures.hpp"
 
@@ -332,6 +336,41 @@ TEST_F(reopening_briefly, a_context_may_end_while_it_waits) {
     net.run_for(10s);
     ASSERT_TRUE(asked.ready());
     EXPECT_EQ(asked.wait().code, errc::closed);
+}
+
+TEST_F(reopening, a_directory_that_has_a_secret_by_now_refuses_its_contexts_at_once) {
+    kill_directory();
+    start(net.restart("host"), {.secret = "swordfish"});
+    auto asked = second.spawn([&] { return find_box(); });
+    net.run_for(3s);
+    ASSERT_TRUE(asked.ready()) << "it is not asked for 10 s in vain";
+    EXPECT_EQ(asked.wait().code, errc::disconnected);
+}
+
+TEST(reopening_engine, that_stops_ends_what_other_threads_wait_for) {
+    event lost;
+    default_logger().set_sink([&](const log_record& line) {
+        if (to_text(line).find("the directory has ended") != std::string::npos) lost.set();
+    });
+    engine host{"shm://"}, own{"shm://"};
+    auto directory = std::make_unique<directory_server>(host);
+    context here(own, {.directory = host.address(), .reopen_within = 1h});
+    directory.reset();
+    lost.wait();
+    default_logger().set_sink({});
+    execution_stream stream;
+    errc why = errc::ok;
+    ult asks = spawn(stream, [&] {
+        try {
+            (void)here.find({});
+        } catch (const error& what) {
+            why = what.code().code;
+        }
+    });
+    spawn(stream, [] {}).join();  // By now it waits: a stream runs each until it does.
+    own.stop();
+    asks.join();
+    EXPECT_EQ(why, errc::disconnected);
 }
 
 class reopening_never : public reopening {

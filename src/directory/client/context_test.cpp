@@ -377,7 +377,18 @@ TEST(context_secret, keeps_out_who_does_not_know_it) {
     const auto opens = [&](const char* secret) { return code_of_context(host.address(), secret); };
     EXPECT_EQ(opens("swordfish"), errc::ok);
     EXPECT_EQ(opens("sword"), errc::denied);
-    EXPECT_EQ(opens(""), errc::handler_failed) << "it says nothing of a secret, and is refused";
+    try {
+        const context none{"shm://", {.directory = host.address()}};
+        ADD_FAILURE() << "one without a secret was let in";
+    } catch (const error& why) {
+        EXPECT_EQ(why.code(), errc::denied);
+        const std::string text = why.what();
+        EXPECT_NE(text.find(": denied: the caller has not proved that it knows this directory's "
+                            "secret; AMALGAM_SECRET_FILE names its file"),
+                  std::string::npos)
+            << text;
+        EXPECT_EQ(text.find("denied: denied"), std::string::npos) << text;
+    }
     engine trusting{"shm://"};
     const directory_server open_to_all{trusting};
     EXPECT_EQ(code_of_context(trusting.address(), "swordfish"), errc::denied);
@@ -503,6 +514,19 @@ TEST_F(loop_contexts, a_killed_process_takes_its_resources_with_it) {
                      return errc::ok;
                  }),
               errc::not_found);
+}
+
+// Code that is in no ULT cannot wait in virtual time; neither can a tasklet or call_then().
+TEST_F(loop_contexts, what_ends_where_nobody_can_wait_is_gone_for_others) {
+    auto one = open(first), two = open(second);
+    resource box = in(first, [&] { return one->add({{"type", "x"}}); });
+    box = {};
+    net.run_for(std::chrono::seconds(1));
+    EXPECT_EQ(directory.resources(), 2u);
+    one.reset();
+    net.run_for(std::chrono::seconds(1));
+    EXPECT_EQ(directory.contexts(), 1u) << "its engine goes on";
+    in(second, [&] { two.reset(); });
 }
 
 TEST_F(loop_contexts, a_lost_directory_is_told_and_asked_no_more) {

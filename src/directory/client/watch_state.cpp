@@ -1,14 +1,14 @@
 #include "directory/client/watch_state.hpp"
 
-#include <exception>
 #include <utility>
 
-#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
+#include <amalgam/rpc/extension/thrown.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/client/context_core.hpp"
 #include "directory/limits.hpp"
+#include "directory/protocol/background.hpp"
 
 namespace amalgam {
 
@@ -84,7 +84,7 @@ void watch_state::queue(pool& where, resource_change::kind what, const found_val
         untold_bytes_ > limits::max_undelivered_change_bytes)
         overflow(where);
     if (std::exchange(telling_, true)) return;
-    amalgam::post(where, [self = shared_from_this()] { self->tell_all(); });
+    post_in_background(where, [self = shared_from_this()] { self->tell_all(); });
 }
 
 // Some changes would be lost: drop all of them, and tell the user.
@@ -117,8 +117,8 @@ void watch_state::tell_all() {
         }
         try {
             what_(change);
-        } catch (const std::exception& why) {
-            log(log_level::error, "directory", "a watch's function threw", {{"why", text_of(why)}});
+        } catch (...) {
+            log_thrown_in("directory", "the function of a watch");
         }
     }
 }

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -144,6 +146,30 @@ TEST(watch_state, it_ends_when_too_much_is_not_told) {
     tell(1);
     watch->end();
     EXPECT_EQ(told, (std::vector{kind::appeared, kind::ended}));
+}
+
+TEST(watch_state, whatever_its_function_throws_it_is_called_again) {
+    struct of_no_standard {};
+    const std::vector<std::function<void()>> all_throws{
+        [] { throw std::runtime_error("broken"); }, [] { throw 7; }, [] { throw of_no_standard(); },
+        [] { this_task::exit(); }};
+    execution_stream stream;
+    for (const auto& throws : all_throws) {
+        int calls = 0;
+        const auto watch = std::make_shared<watch_state>(
+            std::weak_ptr<context_core>(), 1, attribute_list(), [&](const resource_change&) {
+                ++calls;
+                throws();
+            });
+        for (std::uint32_t i = 1; i <= 3; ++i) {
+            watch->note(stream.main_pool(), resource_change::kind::appeared,
+                        {resource_id{i}, {}, {}});
+            if (i == 2) spawn(stream, [] {}).join();
+        }
+        spawn(stream, [] {}).join();
+        EXPECT_EQ(calls, 3);
+        watch->end();
+    }
 }
 
 TEST(watch_state, its_function_may_end_it) {

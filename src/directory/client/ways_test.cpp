@@ -1,6 +1,8 @@
 // Contexts known by several addresses: which traffic uses which path.
+#include <functional>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -10,6 +12,7 @@
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/fabric/loop.hpp>
+#include <amalgam/tasks/ult.hpp>
 
 namespace amalgam {
 namespace {
@@ -73,6 +76,19 @@ public:
         for (const auto& [name, count] : arrived_)
             if (name.starts_with(to) && count >= bytes) by += name;
         return by;
+    }
+    /// How a's start_send() to b ends.
+    result<void> begin_to_send(std::size_t bytes) {
+        const resource_id there = members_["b"].own.id();
+        return in("a", [&](member& me) -> result<void> {
+            auto ends = me.own.start_send(there, 1, me.here->take_buffer(bytes));
+            try {
+                ends.get();
+                return {};
+            } catch (const error& why) {
+                return {why.code().code, why.what()};
+            }
+        });
     }
     /// a sends more than b has room for, and waits; then b reads it all. Returns the bytes that
     /// arrived at b's third port meanwhile.
@@ -139,6 +155,54 @@ TEST(ways, a_policy_that_names_none_of_them_is_told_so) {
         EXPECT_NE(std::string(why.what()).find("returned way 3 of 3"), std::string::npos)
             << why.what();
     }
+}
+
+TEST(ways, whatever_a_policy_throws_ends_the_message_alone) {
+    struct of_no_standard {};
+    std::function<void()> throws;
+    several_ways all({.choose = [&](traffic, std::span<const peer_way>) -> std::size_t {
+        if (throws) throws();
+        return 0;
+    }});
+    const auto ends = [&](std::function<void()> by, errc code, const std::string& text) {
+        throws = std::move(by);
+        for (const std::size_t bytes : {std::size_t{100}, std::size_t{100000}}) {
+            const result<void> how = all.begin_to_send(bytes);
+            EXPECT_EQ(how.code(), code);
+            EXPECT_EQ(how.sentence(), text);
+        }
+    };
+    ends([] { throw std::runtime_error("broken"); }, errc::invalid,
+         "context_options::choose threw: broken");
+    ends([] { throw error(errc::denied, "not there"); }, errc::denied, "not there");
+    const std::string other =
+        "context_options::choose threw an exception not derived from std::exception";
+    ends([] { throw 7; }, errc::invalid, other);
+    ends([] { throw of_no_standard(); }, errc::invalid, other);
+    ends([] { this_task::exit(); }, errc::invalid, other);
+    throws = nullptr;
+    EXPECT_TRUE(all.begin_to_send(100).ok());
+}
+
+TEST(ways, whatever_a_policy_throws_where_a_message_arrives_the_message_is_taken) {
+    struct of_no_standard {};
+    const std::vector<std::function<void()>> all_throws{
+        [] { throw std::runtime_error("broken"); }, [] { throw 7; }, [] { throw of_no_standard(); },
+        [] { this_task::exit(); }};
+    for (const auto& throws : all_throws) {
+        int calls = 0;
+        several_ways all({.choose = [&](traffic, std::span<const peer_way>) -> std::size_t {
+            if (++calls > 3) throws();  // The sender has chosen for each kind of traffic.
+            return 0;
+        }});
+        EXPECT_EQ(all.send("a", "b", 100), "b1");
+        EXPECT_GT(calls, 3);
+    }
+}
+
+TEST(ways, no_policy_is_the_usual_one) {
+    several_ways all({.choose = {}});
+    EXPECT_EQ(all.send("a", "b", 100000), "b2");
 }
 
 TEST(ways, what_went_by_a_lost_way_goes_by_another) {

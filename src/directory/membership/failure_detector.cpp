@@ -42,6 +42,7 @@ void failure_detector::watch_successors() {
                     while (probe(each) && !runtime_.stopping.wait_for(period / 4)) {
                     }
                 } catch (const std::exception& why) {  // Most likely out of memory.
+                    rethrow_if_canceled(why);
                     log(log_level::warn, "directory", "cannot check another directory",
                         {{"key", each.key}, {"why", why.what()}});
                 }

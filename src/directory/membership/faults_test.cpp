@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <amalgam/core/log.hpp>
 #include <amalgam/core/random.hpp>
 
 #include "directory/limits.hpp"
@@ -204,8 +206,16 @@ TEST(ring_faults, questions_go_round_in_no_circles_whatever_addresses_members_gi
     all.net.run_for(100ms);
     EXPECT_EQ(all.known_by(0), 22u);
     const std::uint64_t before = all.net.operations();
+    std::mutex lock;
+    std::string errors;
+    default_logger().set_sink([&](const log_record& line) {
+        const std::lock_guard one(lock);
+        if (line.level == log_level::error) errors += to_text(line) + '\n';
+    });
     EXPECT_TRUE(all.find(0, {{"at", "1"}}));
     EXPECT_FALSE(all.find(0, {{"at", "nowhere"}}));
+    default_logger().set_sink({});
+    EXPECT_EQ(errors, "") << "questions that are called off before they begin are no error";
     EXPECT_LT(all.net.operations() - before, 300u);
     all.net.run_for(30s);
     EXPECT_EQ(all.known_by(0), 2u) << "nobody is there who answers by those keys";

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include <amalgam/core/log.hpp>
+#include <amalgam/core/limited_log.hpp>
 
 #include "directory/limits.hpp"
 #include "directory/resources/store.hpp"
@@ -105,7 +105,7 @@ void id_claims::claim_first() {
         if (!view_.self().ranges.empty() || std::exchange(claiming_, true)) return;
     }
     const auto range = some_free_range();
-    if (!range) return;
+    if (!range) return find_none();
     view_.locked([&](member& self, const member_table&) { self.ranges.push_back(*range); });
     runtime_.run([this, range = *range] { claim_now(range); });
 }
@@ -113,12 +113,7 @@ void id_claims::claim_first() {
 void id_claims::claim() {
     for (;;) {
         const auto range = some_free_range();
-        if (!range) {
-            log(log_level::error, "directory", "out of ids");
-            const std::lock_guard one(lock_);
-            claiming_ = false;
-            return;
-        }
+        if (!range) return find_none();
         view_.locked([&](member& self, const member_table&) {
             self.ranges.push_back(*range);
             ++self.version;
@@ -128,6 +123,24 @@ void id_claims::claim() {
     }
 }
 
+// Tried again when ids are next asked for.
+void id_claims::find_none() {
+    limited_log(log_level::error, "directory", "out of ids");
+    const std::lock_guard one(lock_);
+    claiming_ = false;
+    found_none_ = true;
+}
+
+bool id_claims::wait_until_ready(std::chrono::nanoseconds at_most) {
+    bool again = false;
+    {
+        const std::lock_guard one(lock_);
+        again = std::exchange(found_none_, false) && settled_.empty();
+    }
+    if (again) want();
+    return ready_.wait_for(at_most);
+}
+
 void id_claims::claim_now(std::uint32_t range) {
     if (!settle(range)) claim();
 }
@@ -135,14 +148,17 @@ void id_claims::claim_now(std::uint32_t range) {
 // A published claim becomes ownership after a while. False: another server has the range.
 bool id_claims::hold(std::uint32_t range) {
     const bool stops = view_.size() > 1 && runtime_.stopping.wait_for(runtime_.options.claim_time);
-    const bool holds = !stops && !is_contested(range);
-    if (holds) {
+    if (!stops) {
+        // Locked from the look at the claims until it counts as owned: hear() objects to later
+        // ones.
         const std::lock_guard one(lock_);
-        settled_.push_back(range);
-    } else {
-        drop(range);
+        if (!is_contested(range)) {
+            settled_.push_back(range);
+            return true;
+        }
     }
-    return holds;
+    drop(range);
+    return false;
 }
 
 void id_claims::drop(std::uint32_t range) {

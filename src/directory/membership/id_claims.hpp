@@ -36,8 +36,8 @@ public:
     /// Claims a range from which contexts here got ids by an earlier server. Parks; false if
     /// another server owns it, or it cannot be claimed.
     bool own_again(std::uint32_t range);
-    /// Parks until it owns a range; false on timeout.
-    bool wait_until_ready(std::chrono::nanoseconds at_most) { return ready_.wait_for(at_most); }
+    /// Parks until it owns a range; false on timeout. Claims one again if none was free before.
+    bool wait_until_ready(std::chrono::nanoseconds at_most);
 
     /// Objects to those that claim what this server owns.
     void hear(const std::vector<member>& others);
@@ -45,6 +45,7 @@ public:
 private:
     void claim();
     void claim_now(std::uint32_t range);
+    void find_none();
     bool settle(std::uint32_t range);
     bool hold(std::uint32_t range);
     void drop(std::uint32_t range);
@@ -67,6 +68,7 @@ private:
     std::vector<std::uint32_t> leaving_;  // ... once this server has other ranges.
     std::size_t owned_again_ = 0;
     bool claiming_ = false;
+    bool found_none_ = false;  // No range was free.
 };
 
 }  // namespace amalgam::detail

@@ -7,6 +7,7 @@
 #include <amalgam/core/log.hpp>
 
 #include "directory/membership/peers.hpp"
+#include "directory/protocol/background.hpp"
 
 namespace amalgam::detail {
 
@@ -29,6 +30,7 @@ void joining::join() {
         try {
             join(each);
         } catch (const error& why) {
+            rethrow_if_canceled(why);
             log(log_level::warn, "directory", "cannot join another directory",
                 {{"address", each}, {"why", why.what()}});
         }
@@ -63,8 +65,8 @@ void joining::rejoin_lost() {
         if (view_.has_address(each)) continue;
         try {
             join(each);
-        } catch (const error&) {
-            // Still not there.
+        } catch (const error& why) {  // Still not there.
+            rethrow_if_canceled(why);
         }
     }
 }

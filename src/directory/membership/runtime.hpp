@@ -16,6 +16,7 @@
 
 #include "directory/limits.hpp"
 #include "directory/membership/ring_user.hpp"
+#include "directory/protocol/background.hpp"
 #include "directory/protocol/gate.hpp"
 #include "directory/protocol/served.hpp"
 
@@ -74,10 +75,10 @@ private:
 
 template <typename Work>
 void ring_runtime::run(Work work) {
-    amalgam::post(on.pool(),
-                  [this, owner = std::shared_ptr<void>(owner_), work = std::move(work)]() mutable {
-                      if (!stopping.is_set()) work();
-                  });
+    post_in_background(
+        on.pool(), [this, owner = std::shared_ptr<void>(owner_), work = std::move(work)]() mutable {
+            if (!stopping.is_set()) work();
+        });
 }
 
 template <typename Work>

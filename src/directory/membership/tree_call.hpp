@@ -65,7 +65,13 @@ public:
         }
         for (ult& each : all)
             each.cancel();
-        all.clear();  // Joins them.
+        for (ult& each : all) {
+            try {
+                each.join();
+            } catch (const error&) {
+                // It had not begun.
+            }
+        }
     }
 
     /// The next answer, in order of arrival; empty when there are no more.

@@ -200,8 +200,9 @@ void gate::check_caller() {
     if (is_open() || trusts(call_context::current().from())) return;
     refused_.add();
     throw error(errc::denied,
-                "denied: the caller has not proved that it knows this directory's secret; "
-                "AMALGAM_SECRET_FILE names its file");
+                fmt::format("the caller has not proved that it knows this {}'s secret; "
+                            "AMALGAM_SECRET_FILE names its file",
+                            role_));
 }
 
 }  // namespace amalgam::detail

@@ -11,13 +11,13 @@ namespace amalgam::detail {
 
 namespace {
 
-void check_complete(const attribute_view& what) {
+void check_complete(const attribute_view& what, const char* of = "a new resource") {
     for (const attribute& each : what) {
         if (!each.is_open) continue;
         throw error(errc::invalid,
-                    fmt::format("attribute \"{}\" of a new resource has no value; expected one for "
-                                "each attribute; example: add(\"{}\", \"7\")",
-                                each.name, each.name));
+                    fmt::format("attribute \"{}\" of {} has no value; expected one for each "
+                                "attribute; example: add(\"{}\", \"7\")",
+                                each.name, of, each.name));
     }
 }
 
@@ -153,7 +153,7 @@ void registry::remove(resource_id context, resource_id id) {
 
 void registry::set(resource_id context, resource_id id, const attribute_view& changes) {
     client& whose = client_of(context);
-    check_complete(changes);
+    check_complete(changes, "a change");
     const resource_store::found which = own(context, id);
     const attribute_list before(which.what);
     const attribute_list now = attribute_list(before).set_all(changes);

@@ -16,6 +16,7 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "directory/protocol/background.hpp"
 #include "directory/protocol/gate.hpp"
 #include "directory/protocol/procedures.hpp"
 #include "directory/protocol/served.hpp"
@@ -156,7 +157,7 @@ auto directory_core::alone(Work work) -> reply<decltype(work())> {
         return what;
     }();
     for (const resource_id each : whom)
-        amalgam::post(on_.pool(), [self = shared_from_this(), each] { self->tell(each); });
+        post_in_background(on_.pool(), [self = shared_from_this(), each] { self->tell(each); });
     return result;
 }
 

@@ -1,9 +1,16 @@
+#include <functional>
+#include <mutex>
+#include <stdexcept>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include <amalgam/core/log.hpp>
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
+#include <amalgam/directory/host_directory.hpp>
 
 #include "rpc/loop_pair.hpp"
 
@@ -33,6 +40,45 @@ TEST(directory_server, that_was_refused_leaves_its_engine_to_another) {
     const directory_server right(on);
     const context here{"shm://", {.directory = on.address()}};
     EXPECT_EQ(right.contexts(), 1u);
+}
+
+TEST(directory_server, whose_engine_stops_first_ends_without_a_word_of_error) {
+    std::mutex lock;
+    std::string errors;
+    default_logger().set_sink([&](const log_record& line) {
+        const std::lock_guard one(lock);
+        if (line.level == log_level::error) errors += to_text(line) + '\n';
+    });
+    {
+        engine first("tcp://127.0.0.1:0"), second("tcp://127.0.0.1:0");
+        const directory_server one(first);
+        const directory_server other(second, {.ring = {.others = {first.address()}}});
+        const context here{"tcp://127.0.0.1:0", {.directory = second.address()}};
+        while (one.servers() < 2)
+            std::this_thread::yield();
+        second.stop();
+        const std::lock_guard both(lock);
+        EXPECT_EQ(errors, "");
+    }
+    default_logger().set_sink({});
+}
+
+TEST(directory_server, makes_way_if_its_function_for_that_returns) {
+    struct of_no_standard {};
+    engine on("shm://");
+    const auto asked = [&](const std::function<void()>& on_make_way, const char* secret = "") {
+        const directory_server stays(on, {.secret = secret, .on_make_way = on_make_way});
+        return ask_to_make_way(on.address());
+    };
+    EXPECT_EQ(asked([] {}), makes_way::yes);
+    EXPECT_EQ(asked({}), makes_way::no);
+    EXPECT_EQ(asked([] { throw std::runtime_error("broken"); }), makes_way::no);
+    EXPECT_EQ(asked([] { throw 7; }), makes_way::no);
+    EXPECT_EQ(asked([] { throw of_no_standard(); }), makes_way::no);
+    EXPECT_EQ(asked([] {}, "swordfish"), makes_way::no) << "it was asked without the secret";
+    EXPECT_EQ(ask_to_make_way(on.address()), makes_way::nobody) << "it has ended";
+    EXPECT_EQ(ask_to_make_way("shm://nobody-is-here"), makes_way::nobody);
+    EXPECT_EQ(error_of([] { (void)ask_to_make_way("nonsense"); }).code(), errc::invalid);
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/log.hpp>
+#include <amalgam/rpc/extension/thrown.hpp>
 
 #include "directory/limits.hpp"
+#include "directory/protocol/background.hpp"
 #include "directory/server/core.hpp"
 
 namespace amalgam::detail {
@@ -103,8 +105,13 @@ reply<resource_id> directory_core::open_watcher() {
 // Only for callers on this host, which share the name.
 bool directory_core::make_way() {
     if (!options_.on_make_way || !is_local(call_context::current().from().address())) return false;
-    options_.on_make_way();
-    return true;
+    try {
+        options_.on_make_way();
+        return true;
+    } catch (...) {
+        log_thrown_in("directory", "directory_options::on_make_way");
+        return false;
+    }
 }
 
 void directory_core::close_one(resource_id context) {
@@ -135,7 +142,7 @@ void directory_core::close_all_of(const peer& gone) {
 
 void directory_core::keep_looking() {
     if (options_.silence.count() <= 0 || std::exchange(looking_, true)) return;
-    amalgam::post(on_.pool(), [self = shared_from_this()] { self->look_after_contexts(); });
+    post_in_background(on_.pool(), [self = shared_from_this()] { self->look_after_contexts(); });
 }
 
 void directory_core::look_after_contexts() {
@@ -152,6 +159,7 @@ void directory_core::look_after_contexts() {
             }
             look_at(silent);
         } catch (const std::exception& why) {  // Out of memory for now.
+            rethrow_if_canceled(why);
             log(log_level::warn, "directory", "cannot check the contexts", {{"why", why.what()}});
         }
     }

@@ -6,12 +6,13 @@
 
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/limited_log.hpp>
-#include <amalgam/rpc/detail/thrown.hpp>
+#include <amalgam/rpc/extension/thrown.hpp>
 
 namespace amalgam::detail {
 
 namespace {
 constexpr std::string_view no_exception = "an exception not derived from std::exception";
+constexpr const char* dropped = "a user's function threw; the exception is dropped";
 }  // namespace
 
 failure thrown_here(std::string_view what, errc otherwise) noexcept {
@@ -53,8 +54,17 @@ failure thrown_there(std::string_view what) noexcept {
 void log_thrown(std::string_view what, std::string_view procedure) noexcept {
     try {
         const failure why = thrown_here(what, errc::handler_failed);
-        limited_log(log_level::error, "rpc", "a user's function threw; the exception is dropped",
+        limited_log(log_level::error, "rpc", dropped,
                     {{"function", what}, {"procedure", procedure}, {"why", why.sentence}});
+    } catch (...) {
+        // Not even logged.
+    }
+}
+
+void log_thrown_in(std::string_view layer, std::string_view what) noexcept {
+    try {
+        const failure why = thrown_here(what, errc::handler_failed);
+        limited_log(log_level::error, layer, dropped, {{"function", what}, {"why", why.sentence}});
     } catch (...) {
         // Not even logged.
     }

@@ -44,6 +44,22 @@ TEST(lost_peer, keeps_its_address) {
         << why.sentence;
 }
 
+TEST(foreign_peer, is_told_from_an_empty_one) {
+    loop_pair two;
+    engine other(two.net.port("other"));
+    const auto call = other.procedure<int()>("f");
+    const auto says = [&](const peer& to) {
+        auto ended = other.spawn([&, to] { return call.on(to).try_call().sentence(); });
+        two.net.run_until_idle();
+        return ended.get();
+    };
+    EXPECT_EQ(says(two.there()),
+              "call of \"f\" at a peer of another engine: the peer belongs to another engine; look "
+              "up its address with the calling engine");
+    EXPECT_EQ(says({}),
+              "call of \"f\" at an empty peer: the peer is empty; get one from engine::lookup()");
+}
+
 TEST(lost_peer, that_called_us_keeps_its_address_too) {
     for (const char* transport : {"shm://", "tcp://127.0.0.1:0"}) {
         engine server(transport);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <amalgam/core/status.hpp>
-#include <amalgam/rpc/detail/thrown.hpp>
+#include <amalgam/rpc/extension/thrown.hpp>
 #include <amalgam/tasks/extension/local.hpp>
 #include <amalgam/tasks/parking.hpp>
 

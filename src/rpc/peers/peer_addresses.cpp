@@ -64,7 +64,8 @@ std::string peer_addresses::address_of(const peer& who) {
 }
 
 std::string peer_addresses::text_of(const peer& who) {
-    if (!who || !context_.owns(who)) return "an empty peer";
+    if (!who) return "an empty peer";
+    if (!context_.owns(who)) return "a peer of another engine";
     std::string address = address_of(who);
     if (!address.empty()) return address;
     return who.is_self() ? "this engine itself" : "a peer that is gone";

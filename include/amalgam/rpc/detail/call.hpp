@@ -14,9 +14,9 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/body.hpp>
-#include <amalgam/rpc/detail/thrown.hpp>
 #include <amalgam/rpc/extension/core_reference.hpp>
 #include <amalgam/rpc/extension/loans.hpp>
+#include <amalgam/rpc/extension/thrown.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/rpc/trace_context.hpp>
 #include <amalgam/tasks/future.hpp>

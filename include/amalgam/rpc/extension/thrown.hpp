@@ -16,5 +16,7 @@ failure thrown_here(std::string_view what, errc otherwise = errc::invalid) noexc
 failure thrown_there(std::string_view what) noexcept;
 /// If there is no call left to fail: logs an error.
 void log_thrown(std::string_view what, std::string_view procedure) noexcept;
+/// The same for a function that belongs to no call, of that layer.
+void log_thrown_in(std::string_view layer, std::string_view what) noexcept;
 
 }  // namespace amalgam::detail
