@@ -65,7 +65,7 @@ TEST(change_engine, a_mistake_is_told_with_its_place_and_nothing_is_changed) {
         {R"({"remove_pools": ["none"]})", "this engine has no added pool \"none\" to remove"},
         {"{", "changes"}};
     for (const auto& [json, why] : cases) {
-        const error wrong = error_of([&] { change_engine(server, json); });
+        const error wrong = error_of([&, &json = json] { change_engine(server, json); });
         EXPECT_NE(std::string(wrong.what()).find(why), std::string::npos) << wrong.what();
     }
     EXPECT_EQ(error_of([&] { server.pool("io"); }).code(), errc::not_found);
