@@ -22,7 +22,8 @@ public:
     scheduler& operator=(const scheduler&) = delete;
     virtual ~scheduler() = default;
 
-    /// The next unit to run, or null if nothing is ready. Never waits.
+    /// The next unit to run, or null if nothing is ready. Must not wait, nor call list_ults(): the
+    /// ULT that is being left may not have been saved yet.
     virtual work_unit* next() noexcept = 0;
     /// Every pool that next() takes from, the stream's main pool first. Constant for the
     /// scheduler's life.

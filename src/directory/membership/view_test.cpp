@@ -19,6 +19,15 @@ TEST(membership_view, a_suspicion_ends_with_news_of_a_later_version_of_that_serv
     EXPECT_FALSE(view.suspects(7));
 }
 
+TEST(membership_view, what_is_said_of_this_server_never_takes_it_to_the_last_version) {
+    membership_view view(1, {"loop://one"}, {});
+    const std::uint32_t before = view.self().version;
+    EXPECT_TRUE(view.learn({{}, {{1, ~0u - 1}}}, {}).was_wrong);
+    EXPECT_EQ(view.self().version, before);
+    (void)view.learn({{}, {{1, ~0u - 2}}}, {});
+    EXPECT_EQ(view.self().version, ~0u - 1) << "a later one than the lie";
+}
+
 TEST(membership_view, a_server_that_is_gone_is_suspected_no_more) {
     membership_view view(1, {"loop://one"}, {});
     const member other{7, 1, {"loop://seven"}, {}, {}};

@@ -2,14 +2,18 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <elf.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +23,7 @@
 
 #include "inject/image/compiled_image.hpp"
 #include "inject/image/contents.hpp"
+#include "inject/image/elf_image.hpp"
 #include "inject/limits.hpp"
 
 namespace amalgam {
@@ -213,6 +218,42 @@ TEST(build_image, static_libraries_become_part_of_it_and_others_are_refused) {
         [&] { (void)build_image({.path = uses, .libraries = {folder.with("libseven.so")}}); });
     EXPECT_EQ(code, errc::unsupported);
     EXPECT_NE(sentence.find("it needs libraries"), std::string::npos) << sentence;
+}
+
+// As when the disk was full while it was linked.
+TEST(build_image, segments_past_the_end_of_the_shared_object_are_refused) {
+    const own_folder folder("truncated");
+    folder.with("one.c", "long value = 3;\nlong one(void) { return value; }\n");
+    ASSERT_EQ(std::system(("cd " + folder.path() + " && gcc -O2 -fPIC -shared -nostdlib one.c " +
+                           "-Wl,-z,max-page-size=4096 -Wl,-z,separate-code -o one.so")
+                              .c_str()),
+              0);
+    std::ifstream file(folder.with("one.so"), std::ios::binary);
+    const std::vector<char> whole{std::istreambuf_iterator<char>(file), {}};
+    Elf64_Ehdr header;
+    std::memcpy(&header, whole.data(), sizeof header);
+    Elf64_Phdr segment{};
+    std::size_t last = 0;  // The header of the last segment that is loaded.
+    for (std::size_t i = 0; i < header.e_phnum; ++i) {
+        const std::size_t at = header.e_phoff + i * sizeof(Elf64_Phdr);
+        Elf64_Phdr each;
+        std::memcpy(&each, whole.data() + at, sizeof each);
+        if (each.p_type != PT_LOAD) continue;
+        last = at;
+        segment = each;
+    }
+    const auto sentence_for = [&](Elf64_Phdr changed) {
+        std::vector<char> object = whole;
+        std::memcpy(object.data() + last, &changed, sizeof changed);
+        const auto made = detail::image_from_elf(std::as_bytes(std::span(object)), "one", 16);
+        return made ? std::string("it was taken") : std::string(made.sentence());
+    };
+    Elf64_Phdr too_long = segment;
+    too_long.p_filesz = whole.size() - segment.p_offset + 1;
+    EXPECT_EQ(sentence_for(too_long), "the shared object is truncated");
+    Elf64_Phdr too_late = segment;
+    too_late.p_offset = whole.size() + 1;
+    EXPECT_EQ(sentence_for(too_late), "the shared object is truncated");
 }
 
 TEST(build_image, refuses_what_processes_have_for_themselves_only) {
