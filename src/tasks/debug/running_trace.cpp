@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tasks/debug/stack_trace.hpp"
+#include "tasks/limits.hpp"
 #include "tasks/ult/core.hpp"
 #include "tasks/ult/dispatcher.hpp"
 
@@ -27,8 +28,6 @@ int running_trace_signal() noexcept {
 #if defined(__x86_64__) && defined(__ELF__)
 
 namespace {
-
-constexpr std::chrono::milliseconds trace_limit{200};
 
 /// A question to one thread, and its answer. A signal may arrive late, during another question: so
 /// the state counts up by four per question, and only an open question is answered.
@@ -103,7 +102,8 @@ bool handle_signal() noexcept {
 
 /// False: no answer, and none will come.
 bool wait_for_answer(question& what, std::uint32_t asked) noexcept {
-    const auto give_up = (std::chrono::steady_clock::now() + trace_limit).time_since_epoch();
+    const auto give_up =
+        (std::chrono::steady_clock::now() + limits::trace_limit).time_since_epoch();
     const auto whole = std::chrono::floor<std::chrono::seconds>(give_up);
     const timespec until{whole.count(), (give_up - whole).count()};
     for (std::uint32_t state = asked; state != asked + question::over;

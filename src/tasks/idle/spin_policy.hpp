@@ -4,6 +4,8 @@
 #include <atomic>
 #include <chrono>
 
+#include "tasks/limits.hpp"
+
 namespace amalgam::detail {
 
 /// How long an idle stream polls before it sleeps: as long as that has paid off recently.
@@ -12,8 +14,6 @@ namespace amalgam::detail {
 class spin_policy {
 public:
     using duration = std::chrono::nanoseconds;
-    static constexpr duration longest = std::chrono::microseconds(50);
-    static constexpr duration shortest = std::chrono::microseconds(2);
 
     /// Negative: adaptive; else always that long.
     explicit spin_policy(duration fixed) noexcept : fixed_(fixed) {}
@@ -30,12 +30,13 @@ public:
     /// came late is wasted.
     void slept(duration time) noexcept {
         if (fixed_.load(std::memory_order_relaxed) >= duration::zero()) return;
-        limit_ = time < longest ? std::min(limit_ * 2, longest) : std::max(limit_ / 2, shortest);
+        limit_ = time < limits::max_spin ? std::min(limit_ * 2, limits::max_spin)
+                                         : std::max(limit_ / 2, limits::min_spin);
     }
 
 private:
     std::atomic<duration> fixed_;
-    duration limit_ = longest / 2;
+    duration limit_ = limits::max_spin / 2;
 };
 
 }  // namespace amalgam::detail

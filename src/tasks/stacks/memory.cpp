@@ -15,6 +15,8 @@
 
 #if defined(AMALGAM_HAS_VALGRIND_HEADER)
 #include <valgrind/valgrind.h>
+
+#include "tasks/limits.hpp"
 #endif
 
 namespace amalgam::detail {
@@ -77,7 +79,7 @@ void retry_kept() noexcept {
 
 void keep(stack_memory memory) noexcept {
     // The guard stays.
-    ::madvise(memory.bottom(), memory.bytes - stack_memory::guard_bytes, MADV_DONTNEED);
+    ::madvise(memory.bottom(), memory.bytes - limits::guard_bytes, MADV_DONTNEED);
     const std::lock_guard hold(kept.lock);
     void* const at = memory.top() - sizeof(kept_stack);
     kept.first.store(::new (at) kept_stack{memory, kept.first.load(std::memory_order_relaxed)},
@@ -86,12 +88,12 @@ void keep(stack_memory memory) noexcept {
 
 bool install_guard(void* low) noexcept {
     if (shares_mappings.load(std::memory_order_relaxed)) {
-        if (::madvise(low, stack_memory::guard_bytes, madv_guard_install) == 0) return true;
+        if (::madvise(low, limits::guard_bytes, madv_guard_install) == 0) return true;
         if (errno != EINVAL) return false;
         // An older kernel, or memory that mlockall() locks as it is mapped.
         shares_mappings.store(false, std::memory_order_relaxed);
     }
-    return ::mprotect(low, stack_memory::guard_bytes, PROT_NONE) == 0;
+    return ::mprotect(low, limits::guard_bytes, PROT_NONE) == 0;
 }
 
 [[noreturn]] void throw_no_stack(std::size_t usable_bytes, int why) {
@@ -116,7 +118,7 @@ bool guards_share_mappings() noexcept {
 
 stack_memory map_stack(std::size_t usable_bytes) {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    const std::size_t bytes = stack_memory::guard_bytes + (usable_bytes + page - 1) / page * page;
+    const std::size_t bytes = limits::guard_bytes + (usable_bytes + page - 1) / page * page;
     if (const stack_memory old = take_kept(bytes); old.low != nullptr) return made_known(old);
     // MAP_STACK: no huge pages, whose first touch would commit 2 MiB. The kernel merges adjacent
     // stacks into one mapping unless their attributes differ.
@@ -132,8 +134,7 @@ stack_memory map_stack(std::size_t usable_bytes) {
 }
 
 stack_memory borrow_stack(std::byte* bottom, std::size_t usable_bytes) noexcept {
-    return made_known(
-        {bottom - stack_memory::guard_bytes, usable_bytes + stack_memory::guard_bytes});
+    return made_known({bottom - limits::guard_bytes, usable_bytes + limits::guard_bytes});
 }
 
 void return_stack(stack_memory borrowed) noexcept {

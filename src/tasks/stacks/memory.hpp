@@ -4,25 +4,24 @@
 #include <cstdint>
 #include <mutex>
 
+#include "tasks/limits.hpp"
+
 namespace amalgam::detail {
 
 /// The memory of one call stack: an inaccessible guard, and above it the stack, committed as it is
 /// touched.
 struct stack_memory {
-    // Address space is cheap; a frame that steps over a narrower guard is not.
-    static constexpr std::size_t guard_bytes = 64 * 1024;
-
     std::byte* low = nullptr;  ///< Start of the guard.
     std::size_t bytes = 0;     ///< Including the guard.
     unsigned known_as = 0;     ///< Valgrind's id; without it, a switch looks like a wild access.
 
-    std::byte* bottom() const noexcept { return low + guard_bytes; }
+    std::byte* bottom() const noexcept { return low + limits::guard_bytes; }
     std::byte* top() const noexcept { return low + bytes; }
     /// Whether `address` is in the guard.
     bool guards(const void* address) const noexcept {
         return low != nullptr &&
                reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(low) <
-                   guard_bytes;
+                   limits::guard_bytes;
     }
 };
 

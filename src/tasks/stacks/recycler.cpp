@@ -1,5 +1,7 @@
 #include "tasks/stacks/recycler.hpp"
 
+#include "tasks/limits.hpp"
+
 namespace amalgam::detail {
 
 free_list depot::take_list() noexcept {
@@ -11,7 +13,7 @@ void depot::give_list(free_list list) noexcept {
     if (list.count == 0) return;
     {
         const std::lock_guard hold(lock_);
-        if (count_ < most_lists) {
+        if (count_ < limits::max_free_lists) {
             lists_[count_++] = list;
             return;
         }

@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "tasks/limits.hpp"
+
 namespace amalgam::detail {
 
 /// A free block; its first word links it.
@@ -47,13 +49,10 @@ public:
     void give_list(free_list list) noexcept;
     std::mutex& lock() noexcept { return lock_; }  ///< See forks.hpp.
 
-    static constexpr std::size_t list_length = 64;  ///< Blocks in a full list.
-
 private:
-    static constexpr std::size_t most_lists = 16;
     const release_function release_;
     std::mutex lock_;
-    free_list lists_[most_lists];
+    free_list lists_[limits::max_free_lists];
     std::size_t count_ = 0;
 };
 
@@ -73,7 +72,7 @@ public:
     }
     void push(free_node& node, depot& to) noexcept {
         newest_.push(node);
-        if (newest_.count >= depot::list_length) [[unlikely]]
+        if (newest_.count >= limits::free_list_blocks) [[unlikely]]
             shelve(to);
     }
     void give_all(depot& to) noexcept {

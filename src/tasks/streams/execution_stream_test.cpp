@@ -21,6 +21,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "tasks/idle/spin_policy.hpp"
+#include "tasks/limits.hpp"
 
 namespace amalgam {
 namespace {
@@ -386,10 +387,10 @@ TEST(spin_policy, spins_longer_when_it_pays_and_less_when_not) {
     detail::spin_policy adaptive(adaptive_spin);
     for (int i = 0; i < 20; ++i)
         adaptive.slept(1ms);
-    EXPECT_EQ(adaptive.limit(), detail::spin_policy::shortest);
+    EXPECT_EQ(adaptive.limit(), detail::limits::min_spin);
     for (int i = 0; i < 20; ++i)
         adaptive.slept(1us);
-    EXPECT_EQ(adaptive.limit(), detail::spin_policy::longest);
+    EXPECT_EQ(adaptive.limit(), detail::limits::max_spin);
     detail::spin_policy fixed(7us);
     fixed.slept(1ms);
     EXPECT_EQ(fixed.limit(), 7us);

@@ -3,6 +3,7 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/looping_scheduler.hpp>
 
+#include "tasks/limits.hpp"
 #include "tasks/streams/stream.hpp"
 
 // Schedulers with a run() of their own. Below one, ready_work gives out nothing, so every ULT that
@@ -56,7 +57,7 @@ void stream_loop::run_unit(work_unit& unit) noexcept {
     ready_work& work = runs_.work();
     if (work.budget() == 0) {
         runs_.renew_time();
-        work.begin_batch(ready_work::least_batch);
+        work.begin_batch(limits::min_batch);
     }
     work.spend();
     runs_.run_told(unit);

@@ -11,6 +11,7 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
+#include "tasks/limits.hpp"
 #include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/hooks.hpp"
 #include "tasks/ult/left_behind.hpp"
@@ -46,7 +47,7 @@ constinit depot ult_core::stack_depot(release_ult);
 ult_core::ult_core(stack_memory memory, std::size_t stack_bytes, bool borrowed) noexcept
     : work_unit(&ult_core::run_unit),
       free_node{nullptr},
-      plain_(stack_bytes == default_stack_bytes && !borrowed),
+      plain_(stack_bytes == limits::default_stack_bytes && !borrowed),
       memory_(memory),
       stack_bytes_(stack_bytes),
       borrowed_(borrowed) {
@@ -77,8 +78,8 @@ ult_core& ult_core::map(std::size_t stack_bytes) {
 
 ult_core& ult_core::borrow(std::span<std::byte> stack) {
     constexpr std::size_t own_bytes = round_up(sizeof(ult_core), closure_align);
-    static_assert(smallest_stack_bytes + own_bytes + inline_closure_bytes + 2 * closure_align <=
-                  smallest_borrowed_bytes);
+    static_assert(limits::min_stack_bytes + own_bytes + inline_closure_bytes + 2 * closure_align <=
+                  limits::min_borrowed_stack_bytes);
     // Down to the alignment of both.
     std::byte* const end = stack.data() + stack.size();
     std::byte* const at = end - own_bytes - reinterpret_cast<std::uintptr_t>(end) % closure_align;
@@ -118,8 +119,8 @@ ult_core::~ult_core() {
 
 void ult_core::give_back_slowly(ult_core& core, free_stock* to) noexcept {
     core.end_record();
-    const bool pooled =
-        core.stack_bytes_ == default_stack_bytes && !core.borrowed_ && !core.was_left_behind();
+    const bool pooled = core.stack_bytes_ == limits::default_stack_bytes && !core.borrowed_ &&
+                        !core.was_left_behind();
     if (!pooled || to == nullptr) return unmap(core);
     core.plain_.store(true, std::memory_order_relaxed);
     to->push(core, stack_depot);
@@ -136,7 +137,7 @@ free_stock* ult_core::thread_stock() noexcept {
 }
 
 inline ult_core& ult_core::take(std::size_t stack_bytes, free_stock* from) {
-    if (stack_bytes != default_stack_bytes || from == nullptr) return map(stack_bytes);
+    if (stack_bytes != limits::default_stack_bytes || from == nullptr) return map(stack_bytes);
     if (free_node* node = from->pop(stack_depot)) return static_cast<ult_core&>(*node);
     return map(stack_bytes);
 }
@@ -213,14 +214,14 @@ std::string describe(const std::exception_ptr& what) noexcept {
     throw error(errc::invalid,
                 fmt::format("a ULT's stack of {} bytes is too small, expected at least {}, or "
                             "stack_bytes = 0 for the pooled default of {}",
-                            bytes, smallest_stack_bytes, default_stack_bytes));
+                            bytes, limits::min_stack_bytes, limits::default_stack_bytes));
 }
 
 [[noreturn]] static void refuse_large_stack(std::size_t bytes) {
     throw error(errc::invalid,
                 fmt::format("a ULT's stack of {} bytes exceeds the address space, expected at most "
                             "{}, or stack_bytes = 0 for the pooled default of {}",
-                            bytes, largest_stack_bytes, default_stack_bytes));
+                            bytes, limits::max_stack_bytes, limits::default_stack_bytes));
 }
 
 void refuse_unserved(const pool& where) {
@@ -284,12 +285,12 @@ ult_core* ult_core::prepare_quickly(dispatcher& here, pool& where, const closure
 }
 
 static void check_borrowed(const ult_options& options, bool joinable) {
-    if (options.stack.size() < smallest_borrowed_bytes) {
-        throw error(
-            errc::invalid,
-            fmt::format("a ULT's stack in {} bytes of the caller's memory is too small, "
-                        "expected at least {}, which is {} and its descriptor",
-                        options.stack.size(), smallest_borrowed_bytes, smallest_stack_bytes));
+    if (options.stack.size() < limits::min_borrowed_stack_bytes) {
+        throw error(errc::invalid,
+                    fmt::format("a ULT's stack in {} bytes of the caller's memory is too small, "
+                                "expected at least {}, which is {} and its descriptor",
+                                options.stack.size(), limits::min_borrowed_stack_bytes,
+                                limits::min_stack_bytes));
     }
     if (options.stack_bytes != 0) {
         throw error(errc::invalid,
@@ -307,9 +308,9 @@ static void check_borrowed(const ult_options& options, bool joinable) {
                                         const ult_options& options) {
     if (!options.stack.empty()) check_borrowed(options, joinable);
     const std::size_t stack_bytes =
-        options.stack_bytes == 0 ? default_stack_bytes : options.stack_bytes;
-    if (stack_bytes < smallest_stack_bytes) refuse_small_stack(stack_bytes);
-    if (stack_bytes > largest_stack_bytes) refuse_large_stack(stack_bytes);
+        options.stack_bytes == 0 ? limits::default_stack_bytes : options.stack_bytes;
+    if (stack_bytes < limits::min_stack_bytes) refuse_small_stack(stack_bytes);
+    if (stack_bytes > limits::max_stack_bytes) refuse_large_stack(stack_bytes);
     if (options.pinned && where.access() != pool_access::one_stream) refuse_pinned();
     ult_core& core = ult_core::prepare(where, type, joinable, stack_bytes, options.stack);
     core.priority = options.priority;

@@ -27,13 +27,6 @@ namespace amalgam::detail {
 class dispatcher;
 class ult_record;
 
-/// Default usable stack size of a ULT. Address space only: pages are committed as they are touched.
-inline constexpr std::size_t default_stack_bytes = sanitized ? 1024 * 1024 : 256 * 1024;
-inline constexpr std::size_t smallest_stack_bytes = 16 * 1024;
-inline constexpr std::size_t smallest_borrowed_bytes = 20 * 1024;  ///< With the descriptor.
-/// More address space than any process has, but far from overflowing sums.
-inline constexpr std::size_t largest_stack_bytes = SIZE_MAX / 4;
-
 /// A ULT, stored at the top of its own stack. It outlives its body: finished ULTs wait in a pool,
 /// suspended in the loop of dispatcher::ult_main(), ready for the next body.
 ///

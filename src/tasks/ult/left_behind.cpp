@@ -11,6 +11,7 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/parking.hpp>
 
+#include "tasks/limits.hpp"
 #include "tasks/ult/core.hpp"
 #include "tasks/ult/registry.hpp"
 
@@ -18,7 +19,6 @@ namespace amalgam::detail {
 
 namespace {
 
-constexpr std::size_t names_told = 4;
 /// For ULTs that were unparked and are about to be pushed.
 constexpr std::chrono::seconds time_to_be_pushed{1};
 
@@ -172,9 +172,9 @@ void left_behind::append(work_unit& unit) noexcept {
 }
 
 void left_behind::add_name(const ult_core& who) noexcept {
-    if (ults_ > names_told + 1) return;
+    if (ults_ > limits::max_names_logged + 1) return;
     try {
-        const std::string name = ults_ > names_told ? "..." : who.name_seen();
+        const std::string name = ults_ > limits::max_names_logged ? "..." : who.name_seen();
         if (ults_ > 1) names_ += ", ";
         names_ += name.empty() ? "unnamed" : name;
     } catch (const std::bad_alloc&) {

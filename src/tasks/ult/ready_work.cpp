@@ -5,6 +5,7 @@
 
 #include <amalgam/tasks/shared_pools.hpp>
 
+#include "tasks/limits.hpp"
 #include "tasks/ult/dispatcher.hpp"
 
 namespace amalgam::detail {
@@ -37,9 +38,9 @@ void ready_work::use(scheduler& which, bool own) noexcept {
 void ready_work::adapt_batch(std::uint64_t took) noexcept {
     constexpr std::uint64_t short_time = 4096, long_time = 4 * short_time;  // in cycles()
     if (took < short_time) {
-        batch_ = std::min(2 * batch_, most_batch);
+        batch_ = std::min(2 * batch_, limits::max_batch);
     } else if (took > long_time) {
-        batch_ = std::max(batch_ / 2, least_batch);
+        batch_ = std::max(batch_ / 2, limits::min_batch);
     }
 }
 

@@ -10,6 +10,7 @@
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
+#include "tasks/limits.hpp"
 #include "tasks/ult/join_state.hpp"
 
 namespace amalgam::detail {
@@ -38,11 +39,6 @@ private:
 /// Threads: the stream's, but for budget(), main_pool() and owns(), which any may call.
 class ready_work {
 public:
-    /// Units run between two checks of pollers and timers; grows while that many take hardly a
-    /// microsecond.
-    static constexpr std::size_t least_batch = 32;
-    static constexpr std::size_t most_batch = 256;
-
     /// `own_pool_first`: whatever the scheduler says, for a primary stream.
     explicit ready_work(bool own_pool_first) noexcept : own_pool_first_(own_pool_first) {}
 
@@ -160,7 +156,7 @@ private:
     bool own_order_ = false;    // only own_pool_: no virtual calls
     bool known_order_ = false;  // no user function chooses, and own_pool_ does not come first
     const bool own_pool_first_;
-    std::size_t batch_ = least_batch;
+    std::size_t batch_ = limits::min_batch;
     std::atomic<pool*> main_pool_{nullptr};
     fifo_pool own_pool_;
 };
