@@ -384,7 +384,7 @@ TEST(bulk_failures, a_descriptor_past_a_bound_is_refused_and_one_at_it_is_taken)
               "a bulk descriptor's range exceeds its memory");
     EXPECT_EQ(refusal([](detail::received_bulk& image) { image.rights = access{7}; }),
               "a bulk descriptor has invalid access rights");
-    EXPECT_EQ(refusal([](detail::received_bulk& image) { image.kind = detail::bulk_kind{0x13}; }),
+    EXPECT_EQ(refusal([](detail::received_bulk& image) { image.kind = detail::bulk_kind{0x14}; }),
               "a bulk descriptor is of an unknown kind");
 }
 

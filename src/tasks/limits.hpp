@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tasks/stacks/sanitizer.hpp"
-
 /// Sizes and times of tasks that users do not set; those that they set are ult_options
 /// (<amalgam/tasks/ult_options.hpp>) and execution_stream_options
 /// (<amalgam/tasks/execution_stream.hpp>).
@@ -13,7 +11,8 @@ namespace amalgam::detail::limits {
 
 // ---- stacks
 /// Default usable size of a ULT's stack. Address space only: pages are committed when touched.
-inline constexpr std::size_t default_stack_bytes = sanitized ? 1024 * 1024 : 256 * 1024;
+inline constexpr std::size_t default_stack_bytes = 256 * 1024;
+inline constexpr std::size_t sanitized_stack_bytes = 1024 * 1024;  ///< The same, under a sanitizer.
 inline constexpr std::size_t min_stack_bytes = 16 * 1024;
 inline constexpr std::size_t min_borrowed_stack_bytes = 20 * 1024;  ///< With the descriptor.
 /// More address space than any process has, but far from overflowing sums.

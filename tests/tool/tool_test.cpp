@@ -85,7 +85,8 @@ TEST(tool, a_wrong_command_line_gets_one_sentence_with_an_example) {
         {"", "no command; expected one of: info, ping, call, perf, run"},
         {"fly", "unknown command \"fly\"; expected one of: info, ping, call, perf, run"},
         {"ping", "ping: uri is required"},
-        {"perf rpc-latency --seconds soon", "--seconds: Value soon"},
+        {"perf rpc-latency --seconds soon",
+         "--seconds: \"soon\" is not a number of seconds from 0.01 to 3600"},
         {"run", "run: --config is required"},
         {"info --loud", "--loud"}};
     for (const auto& [line, why] : cases) {

@@ -23,6 +23,8 @@ namespace amalgam::detail {
 
 namespace {
 
+constexpr std::size_t default_stack_bytes =
+    sanitized ? limits::sanitized_stack_bytes : limits::default_stack_bytes;
 constexpr std::size_t closure_align = 64;
 
 // Stacks of one size all start at the same offset in a page, so their hottest lines would compete
@@ -47,7 +49,7 @@ constinit depot ult_core::stack_depot(release_ult);
 ult_core::ult_core(stack_memory memory, std::size_t stack_bytes, bool borrowed) noexcept
     : work_unit(&ult_core::run_unit),
       free_node{nullptr},
-      plain_(stack_bytes == limits::default_stack_bytes && !borrowed),
+      plain_(stack_bytes == default_stack_bytes && !borrowed),
       memory_(memory),
       stack_bytes_(stack_bytes),
       borrowed_(borrowed) {
@@ -119,8 +121,8 @@ ult_core::~ult_core() {
 
 void ult_core::give_back_slowly(ult_core& core, free_stock* to) noexcept {
     core.end_record();
-    const bool pooled = core.stack_bytes_ == limits::default_stack_bytes && !core.borrowed_ &&
-                        !core.was_left_behind();
+    const bool pooled =
+        core.stack_bytes_ == default_stack_bytes && !core.borrowed_ && !core.was_left_behind();
     if (!pooled || to == nullptr) return unmap(core);
     core.plain_.store(true, std::memory_order_relaxed);
     to->push(core, stack_depot);
@@ -137,7 +139,7 @@ free_stock* ult_core::thread_stock() noexcept {
 }
 
 inline ult_core& ult_core::take(std::size_t stack_bytes, free_stock* from) {
-    if (stack_bytes != limits::default_stack_bytes || from == nullptr) return map(stack_bytes);
+    if (stack_bytes != default_stack_bytes || from == nullptr) return map(stack_bytes);
     if (free_node* node = from->pop(stack_depot)) return static_cast<ult_core&>(*node);
     return map(stack_bytes);
 }
@@ -214,14 +216,14 @@ std::string describe(const std::exception_ptr& what) noexcept {
     throw error(errc::invalid,
                 fmt::format("a ULT's stack of {} bytes is too small, expected at least {}, or "
                             "stack_bytes = 0 for the pooled default of {}",
-                            bytes, limits::min_stack_bytes, limits::default_stack_bytes));
+                            bytes, limits::min_stack_bytes, default_stack_bytes));
 }
 
 [[noreturn]] static void refuse_large_stack(std::size_t bytes) {
     throw error(errc::invalid,
                 fmt::format("a ULT's stack of {} bytes exceeds the address space, expected at most "
                             "{}, or stack_bytes = 0 for the pooled default of {}",
-                            bytes, limits::max_stack_bytes, limits::default_stack_bytes));
+                            bytes, limits::max_stack_bytes, default_stack_bytes));
 }
 
 void refuse_unserved(const pool& where) {
@@ -308,7 +310,7 @@ static void check_borrowed(const ult_options& options, bool joinable) {
                                         const ult_options& options) {
     if (!options.stack.empty()) check_borrowed(options, joinable);
     const std::size_t stack_bytes =
-        options.stack_bytes == 0 ? limits::default_stack_bytes : options.stack_bytes;
+        options.stack_bytes == 0 ? default_stack_bytes : options.stack_bytes;
     if (stack_bytes < limits::min_stack_bytes) refuse_small_stack(stack_bytes);
     if (stack_bytes > limits::max_stack_bytes) refuse_large_stack(stack_bytes);
     if (options.pinned && where.access() != pool_access::one_stream) refuse_pinned();

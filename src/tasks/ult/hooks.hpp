@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <mutex>
 
 #include <amalgam/tasks/task_hook.hpp>
@@ -38,6 +39,8 @@ public:
     static std::size_t add(const task_hook::function& tell);
     /// Returns once it is not called any more. False: the caller is in a hook, so it may be.
     static bool remove(std::size_t slot) noexcept;
+    /// For the rest of the process: a hook's function that may still run.
+    static void keep(std::unique_ptr<task_hook::function> running) noexcept;
 
     /// See forks.hpp.
     static std::mutex& lock() noexcept { return lock_; }
