@@ -42,7 +42,17 @@ public:
     }
 
     std::atomic<int> blocks{0};
-    std::function<void()> before_access = [] {};
+    /// What an access throws, whoever makes it: other pieces of a transfer may still be in flight.
+    enum class trouble { none, a_sentence, a_number };
+    std::atomic<trouble> throws{trouble::none};
+    std::atomic<bool> is_closed{false}, was_touched_when_closed{false};
+
+private:
+    void before_access() {
+        if (is_closed) was_touched_when_closed = true;
+        if (throws == trouble::a_sentence) throw std::runtime_error("the device is off");
+        if (throws == trouble::a_number) throw 7;
+    }
 };
 
 std::vector<std::byte> some_bytes(std::size_t count, unsigned seed = 1) {
@@ -187,33 +197,31 @@ TEST_P(memory_kind_on, rights_ranges_and_closed_memory_are_refused) {
 TEST_P(memory_kind_on, what_the_kind_throws_ends_the_transfer) {
     const served_memory shown = serves.serve(block, access::read_write);
     const bulk far = sent(shown);
-    device.before_access = [] { throw std::runtime_error("the device is off"); };
+    device.throws = inverted_kind::trouble::a_sentence;
     const auto why = thrown_by([&] { far.pull_all(); });
     EXPECT_EQ(why.code(), errc::handler_failed);
     EXPECT_NE(std::string(why.what()).find("the device is off"), std::string::npos);
-    device.before_access = [] { throw 7; };
+    device.throws = inverted_kind::trouble::a_number;
     EXPECT_EQ(far.try_push(bytes).code(), errc::handler_failed);
-    device.before_access = [] {};
+    device.throws = inverted_kind::trouble::none;
     EXPECT_EQ(far.pull_all(), bytes);
 }
 
 TEST_P(memory_kind_on, nobody_touches_closed_memory) {
     served_memory shown = serves.serve(block, access::read_write);
     const bulk far = sent(shown);
-    std::atomic<bool> is_closed{false}, was_touched{false};
-    device.before_access = [&] { was_touched = was_touched || is_closed; };
     std::vector<std::byte> got(bytes.size());
     std::vector<future<void>> all;
     for (int i = 0; i < 20; ++i)
         all.push_back(far.start_pull(got, {.chunk_bytes = 10'000}));
     (void)all[0].wait();
     shown.close();
-    is_closed = true;
+    device.is_closed = true;
     for (auto& each : all) {
         const status what = each.wait();
         EXPECT_TRUE(what.ok() || what == errc::denied) << name(what.code);
     }
-    EXPECT_FALSE(was_touched);
+    EXPECT_FALSE(device.was_touched_when_closed);
 }
 
 TEST_P(memory_kind_on, an_abandoned_pull_lets_its_bytes_go) {
