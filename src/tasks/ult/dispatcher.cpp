@@ -248,7 +248,8 @@ dispatcher* dispatcher::join_here(ult_core& other) noexcept {
         // runs.
         auto& joined = *reinterpret_cast<waiter*>(told);
         work_unit* const unit = joined.unit_;
-        if (unit != nullptr && !joined.cancelable_ && work_.alone_serves(*unit->home(), *this)) {
+        // Another stream's may only be about to park, and still write to its waiter.
+        if (unit != nullptr && work_.alone_serves(*unit->home(), *this) && !joined.cancelable_) {
             auto& next = static_cast<ult_core&>(*unit);
             note_left(&self, fate::resumed);
             running_.store(&next, std::memory_order_release);  // as in run_next()
