@@ -189,8 +189,7 @@ void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
     }
     refuse_forked();
     // A run() that is on the loop's stack must return before its scheduler goes.
-    const bool may_at_once = !schedulers_.runs_loop();
-    if (current() == this && may_at_once) return schedulers_.replace(std::move(order));
+    if (current() == this && !schedulers_.runs_loop()) return schedulers_.replace(std::move(order));
     if (options_.driven && current() != this) {
         const driver mine(*this);
         return schedulers_.replace(std::move(order));

@@ -242,14 +242,12 @@ dispatcher* dispatcher::join_here(ult_core& other) noexcept {
     self.leave_home();
     work_.count_ended(*home, *this);
     const std::uintptr_t told = self.joiner.load(std::memory_order_acquire);
-    if (told > ult_core::finished_alone_mark) {
-        // Joined by a ULT of this stream, which is therefore parked by now, unless its wait may end
-        // early: switch directly to it, bypassing the pool. It frees this stack, but only once it
-        // runs.
+    if (told > ult_core::finished_alone_mark && (told & ult_core::may_leave) == 0) {
+        // Joined by a ULT of this stream, which is therefore parked by now: switch directly to it,
+        // bypassing the pool. It frees this stack, but only once it runs.
         auto& joined = *reinterpret_cast<waiter*>(told);
         work_unit* const unit = joined.unit_;
-        // Another stream's may only be about to park, and still write to its waiter.
-        if (unit != nullptr && work_.alone_serves(*unit->home(), *this) && !joined.cancelable_) {
+        if (unit != nullptr && work_.alone_serves(*unit->home(), *this)) {
             auto& next = static_cast<ult_core&>(*unit);
             note_left(&self, fate::resumed);
             running_.store(&next, std::memory_order_release);  // as in run_next()

@@ -8,7 +8,7 @@ bool join_state::finish() noexcept {
     if (is_detached()) return true;
     const std::uintptr_t told = joiner.exchange(finished_mark, std::memory_order_acq_rel);
     if (told == detached_mark) return true;
-    if (told > finished_alone_mark) reinterpret_cast<waiter*>(told)->unpark();
+    if (told > finished_alone_mark) reinterpret_cast<waiter*>(told & ~may_leave)->unpark();
     return false;
 }
 
@@ -16,8 +16,8 @@ bool join_state::wait_until(bool at_home, waiter::time_point deadline) {
     if (is_finished()) return true;
     waiter me;
     me.waits_for("join");
-    me.allow_cancel();  // see dispatcher::leave_finished(): the end must not take it for parked
-    std::uintptr_t mine = reinterpret_cast<std::uintptr_t>(&me);
+    me.allow_cancel();
+    std::uintptr_t mine = reinterpret_cast<std::uintptr_t>(&me) | may_leave;
     std::uintptr_t was = nobody;
     if (!joiner.compare_exchange_strong(was, mine, std::memory_order_acq_rel)) return true;
     if (made_at_home && !at_home && overwritten()) return true;

@@ -15,12 +15,16 @@ namespace amalgam::detail {
 /// the word in two separate steps, which it announces. Any other thread that writes the word then
 /// checks that no stream was between those steps: overwritten().
 struct join_state {
-    // Nobody yet, a waiter's address, or one of the marks.
+    // Nobody yet, a waiter's address, perhaps with the bit may_leave, or one of the marks.
     static constexpr std::uintptr_t nobody = 0;
     static constexpr std::uintptr_t detached_mark = 1;
     static constexpr std::uintptr_t detaching_mark = 2;  // the detacher may still free it
     static constexpr std::uintptr_t finished_mark = 3;
     static constexpr std::uintptr_t finished_alone_mark = 4;  // in switcher::end(): notified nobody
+
+    /// The waiter may take itself back, so only who has exchanged the word may look at it.
+    static constexpr std::uintptr_t may_leave = 1;
+    static_assert(alignof(waiter) > may_leave);
 
     std::atomic<std::uintptr_t> joiner{nobody};
     std::exception_ptr failed;
