@@ -49,10 +49,10 @@ std::size_t tls_bytes(void* handle) {
 }
 
 // All of it, as soon as any is initial-exec; all shared objects together have about 1,600 bytes.
-TEST(loaded_copy, takes_less_than_64_bytes_of_static_thread_local_storage) {
+TEST(loaded_copy, takes_at_most_72_bytes_of_static_thread_local_storage) {
     copy one(FIRST_COPY);
     EXPECT_GT(tls_bytes(one.handle), 0u);
-    EXPECT_LT(tls_bytes(one.handle), 64u);
+    EXPECT_LE(tls_bytes(one.handle), 72u);
 }
 
 TEST(loaded_copy, works_beside_another) {
