@@ -11,7 +11,6 @@
 
 #include <amalgam/bulk/memory_kind.hpp>
 #include <amalgam/bulk/remote_copy.hpp>
-#include <amalgam/tasks/event.hpp>
 
 #include "bulk/bulk_testing.hpp"
 

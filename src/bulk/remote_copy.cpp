@@ -124,17 +124,17 @@ copied_by copy(engine& asks, const bulk& from, const bulk& to, const copy_option
     };
     const auto call = asks.procedure<copy_signature>(copy_name);
     const auto is_done_by = [&](const peer& owner) {
-        if (!owner || owner.is_self()) return false;
+        if (!owner) return false;
         const result<void> done = call.on(owner).within(left()).try_call(from, to);
         const errc why =
             done.code() == errc::handler_failed ? done.code().handler_code() : done.code().code;
         if (!done && !is_worth_another_way(why)) throw error(why, std::string(done.sentence()));
         return done.ok();
     };
-    const bool is_own = to.from().is_self() || from.from().is_self();
-    if (!is_own && !from.is_inside()) {
-        if (is_done_by(to.from())) return copied_by::target;
-        if (is_done_by(from.from())) return copied_by::source;
+    const peer target = to.from(), source = from.from();
+    if (!target.is_self() && !source.is_self() && !from.is_inside()) {
+        if (is_done_by(target)) return copied_by::target;
+        if (is_done_by(source)) return copied_by::source;
     }
     move_bytes(from, to, how.chunk_bytes, how.depth, left());
     return copied_by::here;

@@ -30,6 +30,7 @@ public:
         : source_(std::move(source)),
           offset_(offset),
           list_(std::move(list)),
+          bytes_(bytes_of_all(std::span<const mutable_bytes>(list_))),
           on_progress_(how.on_progress),
           piece_bytes_(how.chunk_bytes == 0 ? served_piece_bytes
                                             : std::min(how.chunk_bytes, served_piece_bytes)),
@@ -40,9 +41,7 @@ public:
     engine_core& core() const noexcept { return *source_->core; }
     const peer& there() const noexcept { return there_; }
     std::uint64_t secret() const noexcept { return source_->home.secret; }
-    std::uint64_t bytes() const noexcept {
-        return bytes_of_all(std::span<const mutable_bytes>(list_));
-    }
+    std::uint64_t bytes() const noexcept { return bytes_; }
     std::uint64_t far_offset(std::uint64_t at) const noexcept { return offset_ + at; }
     std::size_t piece_at(std::uint64_t at) const noexcept {
         return static_cast<std::size_t>(std::min<std::uint64_t>(piece_bytes_, bytes() - at));
@@ -105,6 +104,7 @@ private:
     const std::shared_ptr<const bulk_source> source_;
     const std::uint64_t offset_;
     const std::vector<mutable_bytes> list_;
+    const std::uint64_t bytes_;
     const std::function<void(std::uint64_t)> on_progress_;
     const std::size_t piece_bytes_;
     const clock::time_point begin_;
