@@ -21,14 +21,7 @@ bool ult::try_join() {
 bool ult::join_until(std::chrono::steady_clock::time_point deadline) {
     dispatcher* const here = dispatcher::current();
     detail::refuse_join(core_, here);
-    if (!core_->is_finished()) {
-        detail::refuse_to_join(core_->home());
-        const bool at_home = here != nullptr && here->work().owns(core_->home());
-        if (!core_->wait_until(at_home, deadline)) {
-            detail::throw_if_canceled();
-            return false;
-        }
-    }
+    if (!core_->ends_by(deadline, core_->home(), here)) return false;
     join();
     return true;
 }

@@ -1,5 +1,6 @@
 #include "tasks/ult/join_state.hpp"
 
+#include "tasks/ult/dispatcher.hpp"
 #include "tasks/ult/registry.hpp"
 
 namespace amalgam::detail {
@@ -9,6 +10,14 @@ bool join_state::finish() noexcept {
     const std::uintptr_t told = joiner.exchange(finished_mark, std::memory_order_acq_rel);
     if (told == detached_mark) return true;
     if (told > finished_alone_mark) reinterpret_cast<waiter*>(told & ~may_leave)->unpark();
+    return false;
+}
+
+bool join_state::ends_by(waiter::time_point deadline, pool* home, dispatcher* here) {
+    if (is_finished()) return true;
+    refuse_to_join(home);
+    if (wait_until(here != nullptr && here->work().owns(home), deadline)) return true;
+    throw_if_canceled();
     return false;
 }
 

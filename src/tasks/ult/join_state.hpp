@@ -6,7 +6,13 @@
 
 #include <amalgam/tasks/parking.hpp>
 
-namespace amalgam::detail {
+namespace amalgam {
+
+class pool;
+
+namespace detail {
+
+class dispatcher;
 
 /// How a ULT or tasklet reports its end to the joiner, whose identity is kept in one word.
 ///
@@ -55,8 +61,9 @@ struct join_state {
         }
         me.park();
     }
-    /// The same until `deadline`, or until the calling ULT is canceled: false.
-    bool wait_until(bool at_home, waiter::time_point deadline);
+    /// The same until `deadline`: false. `home`: of the unit; `here`: what runs the caller, or
+    /// null. Throws error{canceled}; error{closed} if nobody will end it.
+    bool ends_by(waiter::time_point deadline, pool* home, dispatcher* here);
     /// Nobody will join. True: the unit has ended, and the caller frees it.
     bool detach(bool at_home) noexcept {
         if (is_finished()) return true;
@@ -72,10 +79,13 @@ struct join_state {
     bool finish() noexcept;
 
 private:
+    bool wait_until(bool at_home, waiter::time_point deadline);
     /// The calling thread wrote the word: did the ender miss that? False: the ender sees it, or has
     /// seen it. Cost: microseconds, for a barrier on all threads.
     bool overwritten() const noexcept;
     bool detach_from_elsewhere() noexcept;
 };
 
-}  // namespace amalgam::detail
+}  // namespace detail
+
+}  // namespace amalgam

@@ -179,15 +179,7 @@ bool tasklet::try_join() {
 
 bool tasklet::join_until(std::chrono::steady_clock::time_point deadline) {
     if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "join");
-    if (!core_->is_finished()) {
-        detail::refuse_to_join(core_->home());
-        dispatcher* const here = dispatcher::current();
-        const bool at_home = here != nullptr && here->work().owns(core_->home());
-        if (!core_->wait_until(at_home, deadline)) {
-            detail::throw_if_canceled();
-            return false;
-        }
-    }
+    if (!core_->ends_by(deadline, core_->home(), dispatcher::current())) return false;
     join();
     return true;
 }
