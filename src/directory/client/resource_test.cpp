@@ -174,7 +174,9 @@ TEST_F(resource_test, a_directory_is_lost_with_its_engine_and_serves_nobody_befo
     context brief{at({.reopen_within = 0ms})};
     const auto find = [&] { return code_of_work([&] { (void)brief.find({{"type", "x"}}); }); };
     directory.reset();
-    EXPECT_EQ(find(), errc::not_found);
+    // Its farewell may overtake the answer that nothing serves there any more.
+    const errc ended = find();
+    EXPECT_TRUE(ended == errc::not_found || ended == errc::disconnected) << name(ended);
     host.stop();
     while (find() != errc::disconnected)  // The loss takes a moment to be noticed.
         std::this_thread::yield();
