@@ -10,6 +10,8 @@
 #include <amalgam/fabric/loop.hpp>
 #include <amalgam/rpc/engine.hpp>
 
+#include "thrown.hpp"
+
 namespace amalgam {
 
 /// A server and a client on a virtual-time network.
@@ -30,18 +32,6 @@ struct loop_pair {
     }
     peer there() { return client.lookup(server.address()); }
 };
-
-/// The error thrown by `call()`.
-template <typename Call>
-error error_of(Call call) {
-    try {
-        call();
-    } catch (const error& why) {
-        return why;
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return error(errc::ok, "");
-}
 
 inline std::map<std::string, std::uint64_t> counters_of(engine& which) {
     std::map<std::string, std::uint64_t> all;

@@ -12,6 +12,8 @@
 #include <amalgam/tasks/channel.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "thrown.hpp"
+
 namespace amalgam {
 namespace {
 
@@ -23,15 +25,6 @@ protected:
     context_options at(context_options options = {}) {
         options.directory = host.address();
         return options;
-    }
-    template <typename Work>
-    static errc code_of(Work work) {
-        try {
-            work();
-        } catch (const error& why) {
-            return why.code().code;
-        }
-        return errc::ok;
     }
     static std::string text(const_bytes bytes) {
         return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

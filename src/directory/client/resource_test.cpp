@@ -18,20 +18,12 @@
 #include <amalgam/fabric/loop.hpp>
 #include <amalgam/tasks/channel.hpp>
 
+#include "thrown.hpp"
+
 namespace amalgam {
 namespace {
 
 using namespace std::chrono_literals;
-
-template <typename Work>
-errc code_of_work(Work work) {
-    try {
-        work();
-    } catch (const error& why) {
-        return why.code().code;
-    }
-    return errc::ok;
-}
 
 /// A directory and two contexts, all in this process, over shared memory.
 class resource_test : public testing::Test {
@@ -102,11 +94,9 @@ TEST_F(resource_test, posts_that_wait_behind_others_are_bounded) {
     for (int i = 0; i < 10; ++i)
         begun.push_back(mine.start_send(box.id(), i, sender.take_buffer(1000)));
     int posted = 0;
-    while (code_of_work([&] { mine.post(box.id(), 10 + posted, std::string(1000, 'p')); }) ==
-           errc::ok)
+    while (code_of([&] { mine.post(box.id(), 10 + posted, std::string(1000, 'p')); }) == errc::ok)
         ASSERT_LE(++posted, 20) << "more than were to be kept";
-    EXPECT_EQ(code_of_work([&] { mine.post(box.id(), 0, std::string(1000, 'p')); }),
-              errc::overloaded);
+    EXPECT_EQ(code_of([&] { mine.post(box.id(), 0, std::string(1000, 'p')); }), errc::overloaded);
     EXPECT_GE(posted, 10);
     for (int i = 0; i < 10; ++i)
         EXPECT_EQ(box.receive().tag, i);
@@ -166,13 +156,13 @@ TEST_F(resource_test, contexts_may_be_used_by_any_threads_at_once) {
 }
 
 TEST_F(resource_test, a_second_directory_on_an_engine_is_refused) {
-    EXPECT_EQ(code_of_work([&] { const directory_server second{host}; }), errc::invalid);
+    EXPECT_EQ(code_of([&] { const directory_server second{host}; }), errc::invalid);
     EXPECT_TRUE(two.find(one.id()));
 }
 
 TEST_F(resource_test, a_directory_is_lost_with_its_engine_and_serves_nobody_before) {
     context brief{at({.reopen_within = 0ms})};
-    const auto find = [&] { return code_of_work([&] { (void)brief.find({{"type", "x"}}); }); };
+    const auto find = [&] { return code_of([&] { (void)brief.find({{"type", "x"}}); }); };
     directory.reset();
     // Its farewell may overtake the answer that nothing serves there any more.
     const errc ended = find();
@@ -222,15 +212,15 @@ protected:
 
 TEST_F(limited_directory, refuses_what_is_past_a_limit_until_there_is_room_again) {
     engine third(net.port("third"));
-    EXPECT_EQ(in(third,
-                 [&] {
-                     return code_of_work(
-                         [&] { const context more(third, {.directory = host.address()}); });
-                 }),
-              errc::overloaded);
+    EXPECT_EQ(
+        in(third,
+           [&] {
+               return code_of([&] { const context more(third, {.directory = host.address()}); });
+           }),
+        errc::overloaded);
     in(first, [&] {
         const auto add = [&](std::size_t bytes) {
-            return code_of_work([&] { one->add({{"x", std::string(bytes, 'x')}}).release(); });
+            return code_of([&] { one->add({{"x", std::string(bytes, 'x')}}).release(); });
         };
         const auto watch = [&] { return one->watch({{"type", "x"}}, [](const auto&) {}); };
         EXPECT_EQ(add(10000), errc::overloaded) << "of bytes";
@@ -241,9 +231,9 @@ TEST_F(limited_directory, refuses_what_is_past_a_limit_until_there_is_room_again
         EXPECT_EQ(add(1), errc::ok);
         {
             const resource_watch only = watch();
-            EXPECT_EQ(code_of_work([&] { (void)watch(); }), errc::overloaded);
+            EXPECT_EQ(code_of([&] { (void)watch(); }), errc::overloaded);
         }
-        EXPECT_EQ(code_of_work([&] { (void)watch(); }), errc::ok);
+        EXPECT_EQ(code_of([&] { (void)watch(); }), errc::ok);
     });
     in(second, [&] { EXPECT_NO_THROW(two->add({{"x", std::string(2000, 'x')}}).release()); });
 }
@@ -254,8 +244,8 @@ TEST_F(limited_directory, a_change_of_attributes_that_is_refused_changes_nothing
         attribute_list open{{"n", "2"}};
         open.ask("type");
         const attribute_list large{{"n", "2"}, {"large", std::string(5000, 'x')}};
-        EXPECT_EQ(code_of_work([&] { box.set(large); }), errc::overloaded);
-        EXPECT_EQ(code_of_work([&] { box.set(open); }), errc::invalid);
+        EXPECT_EQ(code_of([&] { box.set(large); }), errc::overloaded);
+        EXPECT_EQ(code_of([&] { box.set(open); }), errc::invalid);
         attribute_list query{{"type", "box"}};
         query.ask("n").ask("large");
         const auto found = one->find(query);

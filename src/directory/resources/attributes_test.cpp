@@ -10,18 +10,10 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/directory/attributes.hpp>
 
+#include "thrown.hpp"
+
 namespace amalgam {
 namespace {
-
-template <typename Body>
-errc code_of(Body body) {
-    try {
-        body();
-    } catch (const error& wrong) {
-        return wrong.code().code;
-    }
-    return errc::ok;
-}
 
 const_bytes bytes_of(std::string_view text) {
     return {reinterpret_cast<const std::byte*>(text.data()), text.size()};

@@ -2,21 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include "thrown.hpp"
+
 namespace amalgam::detail {
 namespace {
 
 class registry_test : public testing::Test {
 protected:
     registry_test() { all.own_range(1); }
-    template <typename Work>
-    static errc code_of(Work work) {
-        try {
-            work();
-        } catch (const error& why) {
-            return why.code().code;
-        }
-        return errc::ok;
-    }
 
     registry all{{.contexts = 2, .bytes = 1000}, [](watched_change&&) {}};
 };

@@ -87,6 +87,7 @@ TEST(flow_config, fixed_addresses_are_those_others_can_know) {
     EXPECT_FALSE(has_fixed_address("tcp://127.0.0.1"));
     EXPECT_FALSE(has_fixed_address("shm://"));
     EXPECT_TRUE(has_fixed_address("ucx+tcp://host:7000"));
+    EXPECT_TRUE(has_fixed_address("no address")) << "it is refused where it is used";
     EXPECT_FALSE(has_fixed_address("ucx+tcp://host:0"));
 }
 

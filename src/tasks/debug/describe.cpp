@@ -11,9 +11,9 @@
 #include <amalgam/tasks/scheduler.hpp>
 
 #include "tasks/debug/write_text.hpp"
+#include "tasks/dispatch/registry.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 #include "tasks/streams/stream.hpp"
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/registry.hpp"
 
 namespace amalgam {
 

@@ -21,11 +21,11 @@
 #include "tasks/debug/running_trace.hpp"
 #include "tasks/debug/stack_trace.hpp"
 #include "tasks/debug/write_text.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/hooks.hpp"
+#include "tasks/dispatch/registry.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 #include "tasks/streams/stream.hpp"
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/hooks.hpp"
-#include "tasks/ult/registry.hpp"
 
 namespace amalgam {
 

@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "tasks/debug/stack_trace.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 #include "tasks/limits.hpp"
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/dispatcher.hpp"
 
 namespace amalgam::detail {
 

@@ -1,8 +1,8 @@
 #include "tasks/debug/stream_list.hpp"
 
+#include "tasks/dispatch/registry.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 #include "tasks/streams/stream.hpp"
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/registry.hpp"
 
 namespace amalgam::detail {
 

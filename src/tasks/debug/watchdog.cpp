@@ -17,7 +17,7 @@
 #include "tasks/debug/running_trace.hpp"
 #include "tasks/debug/stack_trace.hpp"
 #include "tasks/debug/stream_list.hpp"
-#include "tasks/ult/core.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 
 namespace amalgam {
 

@@ -2,11 +2,11 @@
 
 #include <amalgam/tasks/pool.hpp>
 
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/left_behind.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 #include "tasks/idle/bell.hpp"
 #include "tasks/streams/stream.hpp"
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/left_behind.hpp"
 
 namespace amalgam {
 

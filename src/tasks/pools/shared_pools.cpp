@@ -7,7 +7,7 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
 
-#include "tasks/ult/dispatcher.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
 
 namespace amalgam {
 

@@ -16,8 +16,8 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "tasks/dispatch/block_cache.hpp"
 #include "tasks/stacks/sanitizer.hpp"
-#include "tasks/ult/block_cache.hpp"
 
 namespace amalgam::detail {
 namespace {

@@ -6,16 +6,16 @@
 
 #include <amalgam/tasks/extension/local.hpp>
 
+#include "tasks/dispatch/block_cache.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/hooks.hpp"
+#include "tasks/dispatch/registry.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 #include "tasks/idle/bell.hpp"
 #include "tasks/stacks/memory.hpp"
 #include "tasks/streams/ranks.hpp"
 #include "tasks/streams/stream.hpp"
 #include "tasks/streams/timer_heap.hpp"
-#include "tasks/ult/block_cache.hpp"
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/hooks.hpp"
-#include "tasks/ult/registry.hpp"
 
 namespace amalgam::detail {
 

@@ -7,10 +7,10 @@
 
 #include <amalgam/tasks/cpu_set.hpp>
 
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 #include "tasks/stacks/memory.hpp"
 #include "tasks/streams/stream_loop.hpp"
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/dispatcher.hpp"
 
 namespace amalgam::detail {
 

@@ -10,7 +10,7 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
-#include "tasks/ult/core.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 
 namespace amalgam::detail {
 

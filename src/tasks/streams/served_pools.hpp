@@ -7,8 +7,8 @@
 #include <amalgam/tasks/pool.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 
+#include "tasks/dispatch/dispatcher.hpp"
 #include "tasks/idle/bell.hpp"
-#include "tasks/ult/dispatcher.hpp"
 
 namespace amalgam::detail {
 

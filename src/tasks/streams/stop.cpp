@@ -3,8 +3,8 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
+#include "tasks/dispatch/hooks.hpp"
 #include "tasks/streams/stream.hpp"
-#include "tasks/ult/hooks.hpp"
 
 // How a stream ends.
 

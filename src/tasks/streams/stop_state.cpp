@@ -4,7 +4,7 @@
 
 #include <amalgam/tasks/extension/deadline.hpp>
 
-#include "tasks/ult/dispatcher.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
 
 namespace amalgam::detail {
 

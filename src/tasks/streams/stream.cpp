@@ -13,12 +13,12 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
+#include "tasks/dispatch/hooks.hpp"
+#include "tasks/dispatch/left_behind.hpp"
+#include "tasks/dispatch/registry.hpp"
 #include "tasks/streams/affinity.hpp"
 #include "tasks/streams/forks.hpp"
 #include "tasks/streams/ranks.hpp"
-#include "tasks/ult/hooks.hpp"
-#include "tasks/ult/left_behind.hpp"
-#include "tasks/ult/registry.hpp"
 
 namespace amalgam::detail {
 

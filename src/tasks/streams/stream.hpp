@@ -9,12 +9,12 @@
 
 #include <amalgam/tasks/execution_stream.hpp>
 
+#include "tasks/dispatch/dispatcher.hpp"
 #include "tasks/idle/bell.hpp"
 #include "tasks/streams/primary.hpp"
 #include "tasks/streams/scheduler_stack.hpp"
 #include "tasks/streams/stop_state.hpp"
 #include "tasks/streams/stream_loop.hpp"
-#include "tasks/ult/dispatcher.hpp"
 
 namespace amalgam::detail {
 

@@ -8,6 +8,7 @@
 
 #include <amalgam/tasks/execution_stream.hpp>
 
+#include "tasks/dispatch/dispatcher.hpp"
 #include "tasks/idle/bell.hpp"
 #include "tasks/idle/sleeper.hpp"
 #include "tasks/idle/spin_policy.hpp"
@@ -15,7 +16,6 @@
 #include "tasks/streams/scheduler_stack.hpp"
 #include "tasks/streams/stop_state.hpp"
 #include "tasks/streams/timer_heap.hpp"
-#include "tasks/ult/dispatcher.hpp"
 
 namespace amalgam {
 class scheduler_loop;

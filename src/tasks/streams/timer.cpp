@@ -9,11 +9,11 @@
 #include <amalgam/tasks/start_sleep.hpp>
 #include <amalgam/tasks/timer.hpp>
 
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/left_behind.hpp"
+#include "tasks/dispatch/registry.hpp"
 #include "tasks/streams/stream.hpp"
 #include "tasks/streams/timer_heap.hpp"
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/left_behind.hpp"
-#include "tasks/ult/registry.hpp"
 
 namespace amalgam {
 

@@ -3,7 +3,7 @@
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/tasks/detail/future_state.hpp>
 
-#include "tasks/ult/core.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 
 namespace amalgam::detail {
 

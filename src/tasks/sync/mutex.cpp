@@ -2,7 +2,7 @@
 
 #include <amalgam/tasks/mutex.hpp>
 
-#include "tasks/ult/dispatcher.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
 
 namespace amalgam {
 

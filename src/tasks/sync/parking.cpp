@@ -10,9 +10,9 @@
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/timer.hpp>
 
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/hooks.hpp"
 #include "tasks/streams/stream.hpp"
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/hooks.hpp"
 
 namespace amalgam {
 

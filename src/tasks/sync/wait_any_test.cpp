@@ -12,6 +12,8 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/wait_any.hpp>
 
+#include "thrown.hpp"
+
 namespace amalgam {
 namespace {
 
@@ -68,14 +70,6 @@ TEST(wait_any, ends_at_its_deadline_and_the_futures_are_as_before) {
 }
 
 TEST(wait_any, refuses_what_it_cannot_wait_for) {
-    const auto code_of = [](auto call) {
-        try {
-            call();
-        } catch (const error& why) {
-            return why.code().code;
-        }
-        return errc::ok;
-    };
     promise<int> number;
     future<int> a = number.get_future();
     EXPECT_EQ(code_of([] { wait_any(std::span<const any_future>()); }), errc::invalid);

@@ -2,8 +2,8 @@
 #include <amalgam/tasks/coroutine.hpp>
 #include <amalgam/tasks/detail/coroutine_unit.hpp>
 
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/dispatcher.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 
 namespace amalgam::detail {
 

@@ -1,9 +1,9 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/record.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/record.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 
 namespace amalgam {
 

@@ -1,6 +1,5 @@
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -20,19 +19,12 @@
 #include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "thrown.hpp"
+
 namespace amalgam {
 namespace {
 
 using namespace std::chrono_literals;
-
-errc code_of(const std::function<void()>& call) {
-    try {
-        call();
-    } catch (const error& why) {
-        return why.code().code;
-    }
-    return errc::ok;
-}
 
 struct handle_on_a_driven_stream : testing::Test {
     manual_clock time;

@@ -3,11 +3,11 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/left_behind.hpp"
-#include "tasks/ult/record.hpp"
-#include "tasks/ult/registry.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/left_behind.hpp"
+#include "tasks/dispatch/record.hpp"
+#include "tasks/dispatch/registry.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 
 namespace amalgam {
 

@@ -1,5 +1,4 @@
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -15,17 +14,10 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 
+#include "thrown.hpp"
+
 namespace amalgam {
 namespace {
-
-errc outcome_of(const std::function<void()>& call) {
-    try {
-        call();
-    } catch (const error& why) {
-        return why.code().code;
-    }
-    return errc::ok;
-}
 
 TEST(migrate_to_any, the_caller_goes_on_on_another_stream) {
     execution_stream here, there;
@@ -61,7 +53,7 @@ TEST(migrate_to_any, takes_a_stream_that_does_not_serve_the_pool_and_has_a_threa
     execution_stream two(std::make_unique<basic_scheduler>(std::vector<pool*>{&shared}));
     execution_stream driven(execution_stream_options{.driven = true});
     errc alone{};
-    spawn(shared, [&] { alone = outcome_of([] { this_task::migrate(); }); }).join();
+    spawn(shared, [&] { alone = code_of([] { this_task::migrate(); }); }).join();
     EXPECT_EQ(alone, errc::invalid);
     execution_stream other;
     spawn(shared, [&] {
@@ -73,13 +65,13 @@ TEST(migrate_to_any, takes_a_stream_that_does_not_serve_the_pool_and_has_a_threa
 TEST(migrate_to_any, is_refused_without_another_stream_and_for_pinned_ones) {
     execution_stream here(execution_stream_options{.driven = true});
     ult one = spawn(here, [] {}), empty;
-    EXPECT_EQ(outcome_of([&] { one.migrate(); }), errc::invalid);
-    EXPECT_EQ(outcome_of([&] { empty.migrate(); }), errc::invalid);
-    EXPECT_EQ(outcome_of([&] { ult_ref().migrate(); }), errc::invalid);
-    EXPECT_EQ(outcome_of([] { this_task::migrate(); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { one.migrate(); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { empty.migrate(); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { ult_ref().migrate(); }), errc::invalid);
+    EXPECT_EQ(code_of([] { this_task::migrate(); }), errc::invalid);
     execution_stream there;
     ult pinned = spawn(here, [] {}, {.pinned = true});
-    EXPECT_EQ(outcome_of([&] { pinned.migrate(); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { pinned.migrate(); }), errc::invalid);
     here.run_ready();
 }
 
@@ -145,8 +137,8 @@ TEST_F(on_migrate, what_it_throws_or_a_wait_in_it_harms_nobody) {
     EXPECT_EQ(order, "ab");
     EXPECT_NO_THROW(one.join());
     ult empty;
-    EXPECT_EQ(outcome_of([&] { empty.on_migrate({}); }), errc::invalid);
-    EXPECT_EQ(outcome_of([&] { ult_ref().on_migrate({}); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { empty.on_migrate({}); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { ult_ref().on_migrate({}); }), errc::invalid);
 }
 
 TEST(on_migrate_between_threads, is_told_once_for_each) {
@@ -205,13 +197,13 @@ TEST(ult_local_of_another, is_refused_while_it_runs_after_its_end_and_for_nobody
     });
     while (!begun)
         std::this_thread::yield();
-    EXPECT_EQ(outcome_of([&] { mine.get_of(busy); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { mine.get_of(busy); }), errc::invalid);
     end = true;
     busy.wait();
-    EXPECT_EQ(outcome_of([&] { mine.get_of(busy); }), errc::invalid);
-    EXPECT_EQ(outcome_of([&] { mine.find_of(busy); }), errc::invalid);
-    EXPECT_EQ(outcome_of([&] { mine.get_of(ult()); }), errc::invalid);
-    EXPECT_EQ(outcome_of([&] { mine.find_of(ult_ref()); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { mine.get_of(busy); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { mine.find_of(busy); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { mine.get_of(ult()); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { mine.find_of(ult_ref()); }), errc::invalid);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -20,6 +19,8 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 
+#include "thrown.hpp"
+
 namespace amalgam {
 namespace {
 
@@ -28,15 +29,6 @@ using namespace std::chrono_literals;
 struct revival : testing::Test {
     manual_clock time;
     execution_stream stream{execution_stream_options{.clock = &time, .driven = true}};
-
-    static errc outcome(const std::function<void()>& call) {
-        try {
-            call();
-        } catch (const error& why) {
-            return why.code().code;
-        }
-        return errc::ok;
-    }
 };
 
 TEST_F(revival, a_revived_ult_is_the_same_one_with_a_new_body) {
@@ -97,7 +89,7 @@ TEST_F(revival, a_cancel_or_resume_of_the_last_life_is_not_the_next_ones) {
     one.resume();
     stream.run_ready();
     EXPECT_FALSE(suspended);
-    EXPECT_EQ(outcome([&] { one.join(); }), errc::ok);
+    EXPECT_EQ(code_of([&] { one.join(); }), errc::ok);
 }
 
 TEST_F(revival, an_exception_of_the_last_life_is_logged_and_not_the_next_ones) {
@@ -136,13 +128,13 @@ TEST_F(revival, is_refused_before_the_end_and_where_nothing_runs) {
     ult one = spawn(stream, [] {}), empty;
     ult pinned = spawn(stream, [] {}, {.pinned = true});
     tasklet task = spawn_tasklet(stream, [] {}), no_task;
-    EXPECT_EQ(outcome([&] { one.revive(stream, [] {}); }), errc::invalid);
-    EXPECT_EQ(outcome([&] { task.revive(stream, [] {}); }), errc::invalid);
-    EXPECT_EQ(outcome([&] { empty.revive(stream, [] {}); }), errc::invalid);
-    EXPECT_EQ(outcome([&] { no_task.revive(stream, [] {}); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { one.revive(stream, [] {}); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { task.revive(stream, [] {}); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { empty.revive(stream, [] {}); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { no_task.revive(stream, [] {}); }), errc::invalid);
     stream.run_ready();
-    EXPECT_EQ(outcome([&] { one.revive(unserved, [] {}); }), errc::invalid);
-    EXPECT_EQ(outcome([&] { pinned.revive(shared, [] {}); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { one.revive(unserved, [] {}); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { pinned.revive(shared, [] {}); }), errc::invalid);
     EXPECT_EQ(one.state(), ult_state::ended);
     one.join();
 }
@@ -155,8 +147,8 @@ TEST_F(revival, one_whose_pool_was_destroyed_is_refused) {
     own.reset();
     EXPECT_EQ(one.state(), ult_state::ended);
     EXPECT_EQ(one.home(), nullptr);
-    EXPECT_EQ(outcome([&] { one.revive(stream, [] {}); }), errc::invalid);
-    EXPECT_EQ(outcome([&] { one.join(); }), errc::canceled);
+    EXPECT_EQ(code_of([&] { one.revive(stream, [] {}); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { one.join(); }), errc::canceled);
 }
 
 TEST(revival_between_threads, loses_no_life) {
@@ -183,7 +175,7 @@ TEST_F(revival, a_tasklet_tells_its_state_and_is_joined_without_waiting) {
     EXPECT_EQ(one.state(), ult_state::ended);
     EXPECT_TRUE(one.try_join());
     EXPECT_EQ(one.state(), ult_state::ended);
-    EXPECT_EQ(outcome([&] { one.try_join(); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { one.try_join(); }), errc::invalid);
 }
 
 TEST_F(revival, a_timed_join_of_a_tasklet_in_a_ult) {
@@ -211,8 +203,8 @@ TEST_F(revival, a_canceled_tasklet_never_runs_and_its_body_is_destroyed) {
     one.cancel();
     stream.run_ready();
     other.cancel();  // too late
-    EXPECT_EQ(outcome([&] { one.join(); }), errc::canceled);
-    EXPECT_EQ(outcome([&] { other.join(); }), errc::ok);
+    EXPECT_EQ(code_of([&] { one.join(); }), errc::canceled);
+    EXPECT_EQ(code_of([&] { other.join(); }), errc::ok);
     EXPECT_EQ(*held, 1);
     EXPECT_EQ(held.use_count(), 1);
 }

@@ -2,9 +2,9 @@
 
 #include <amalgam/tasks/switch_to.hpp>
 
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/record.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/record.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 
 namespace amalgam {
 

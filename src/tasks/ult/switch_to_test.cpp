@@ -1,5 +1,4 @@
 #include <atomic>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,8 @@
 #include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 
+#include "thrown.hpp"
+
 namespace amalgam {
 namespace {
 
@@ -22,14 +23,6 @@ struct switch_to : testing::Test {
 
     auto says(char what) {
         return [this, what] { order += what; };
-    }
-    static errc outcome(const std::function<void()>& call) {
-        try {
-            call();
-        } catch (const error& why) {
-            return why.code().code;
-        }
-        return errc::ok;
     }
 };
 
@@ -93,7 +86,7 @@ TEST_F(switch_to, suspend_to_of_one_resumed_before_yields_to_the_target) {
 TEST_F(switch_to, a_cancel_ends_suspend_to) {
     ult last = spawn(stream, says('b'));
     errc seen{};
-    ult first = spawn(stream, [&] { seen = outcome([&] { this_task::suspend_to(last); }); });
+    ult first = spawn(stream, [&] { seen = code_of([&] { this_task::suspend_to(last); }); });
     stream.run_ready();
     first.cancel();
     stream.run_ready();
@@ -208,20 +201,20 @@ TEST_F(switch_to, a_target_of_another_stream_is_left_to_that) {
 TEST_F(switch_to, bad_use_is_refused) {
     ult one = spawn(stream, [] {}), empty;
     const ult_ref nobody;
-    EXPECT_EQ(outcome([&] { this_task::suspend_to(one); }), errc::invalid);
-    EXPECT_EQ(outcome([&] { this_task::exit_to(one); }), errc::invalid);
-    EXPECT_EQ(outcome([&] { this_task::resume_and_yield_to(one); }), errc::invalid);
-    EXPECT_EQ(outcome([&] { this_task::yield_to(one.ref()); }), errc::invalid);
-    EXPECT_EQ(outcome([&] { spawn_to(stream, [] {}); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { this_task::suspend_to(one); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { this_task::exit_to(one); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { this_task::resume_and_yield_to(one); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { this_task::yield_to(one.ref()); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { spawn_to(stream, [] {}); }), errc::invalid);
     std::vector<errc> seen;
     post(stream, [&] {
-        seen.push_back(outcome([&] { this_task::suspend_to(empty); }));
-        seen.push_back(outcome([&] { this_task::suspend_to(nobody); }));
-        seen.push_back(outcome([&] { this_task::exit_to(empty); }));
-        seen.push_back(outcome([&] { this_task::exit_to(nobody); }));
-        seen.push_back(outcome([&] { this_task::yield_to(nobody); }));
-        seen.push_back(outcome([&] { this_task::resume_and_yield_to(empty); }));
-        seen.push_back(outcome([&] { this_task::resume_and_yield_to(nobody); }));
+        seen.push_back(code_of([&] { this_task::suspend_to(empty); }));
+        seen.push_back(code_of([&] { this_task::suspend_to(nobody); }));
+        seen.push_back(code_of([&] { this_task::exit_to(empty); }));
+        seen.push_back(code_of([&] { this_task::exit_to(nobody); }));
+        seen.push_back(code_of([&] { this_task::yield_to(nobody); }));
+        seen.push_back(code_of([&] { this_task::resume_and_yield_to(empty); }));
+        seen.push_back(code_of([&] { this_task::resume_and_yield_to(nobody); }));
     });
     stream.run_ready();
     EXPECT_EQ(seen, std::vector<errc>(7, errc::invalid));

@@ -5,11 +5,11 @@
 #include <amalgam/tasks/detail/future_state.hpp>
 #include <amalgam/tasks/tasklet.hpp>
 
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/hooks.hpp"
-#include "tasks/ult/join_state.hpp"
-#include "tasks/ult/left_behind.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/hooks.hpp"
+#include "tasks/dispatch/join_state.hpp"
+#include "tasks/dispatch/left_behind.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 
 namespace amalgam {
 

@@ -9,11 +9,11 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/local_values.hpp"
-#include "tasks/ult/record.hpp"
-#include "tasks/ult/registry.hpp"
-#include "tasks/ult/thread_store.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/local_values.hpp"
+#include "tasks/dispatch/record.hpp"
+#include "tasks/dispatch/registry.hpp"
+#include "tasks/dispatch/thread_store.hpp"
 
 namespace amalgam::detail {
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -24,18 +23,10 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "tasks/stacks/sanitizer.hpp"
+#include "thrown.hpp"
 
 namespace amalgam {
 namespace {
-
-errc code_of(const std::function<void()>& call) {
-    try {
-        call();
-    } catch (const error& why) {
-        return why.code().code;
-    }
-    return errc::ok;
-}
 
 /// One stream run by the test's own thread: the order of events is exact.
 struct driven : testing::Test {

@@ -4,10 +4,10 @@
 
 #include <amalgam/core/detail/thread_owned.hpp>
 
+#include "tasks/dispatch/block_cache.hpp"
+#include "tasks/dispatch/local_values.hpp"
 #include "tasks/stacks/memory.hpp"
 #include "tasks/stacks/recycler.hpp"
-#include "tasks/ult/block_cache.hpp"
-#include "tasks/ult/local_values.hpp"
 
 namespace amalgam::detail {
 

@@ -1,4 +1,4 @@
-#include "tasks/ult/overflow.hpp"
+#include "tasks/dispatch/overflow.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -10,10 +10,10 @@
 
 #include <unistd.h>
 
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/thread_store.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 #include "tasks/stacks/memory.hpp"
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/thread_store.hpp"
 
 namespace amalgam::detail {
 

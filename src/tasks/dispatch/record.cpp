@@ -1,9 +1,9 @@
-#include "tasks/ult/record.hpp"
+#include "tasks/dispatch/record.hpp"
 
 #include <utility>
 
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/registry.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/registry.hpp"
 
 namespace amalgam {
 

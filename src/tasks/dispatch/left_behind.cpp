@@ -1,4 +1,4 @@
-#include "tasks/ult/left_behind.hpp"
+#include "tasks/dispatch/left_behind.hpp"
 
 #include <chrono>
 #include <new>
@@ -11,9 +11,9 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/parking.hpp>
 
+#include "tasks/dispatch/registry.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 #include "tasks/limits.hpp"
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/registry.hpp"
 
 namespace amalgam::detail {
 

@@ -15,7 +15,7 @@
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "tasks/ult/left_behind_testing.hpp"
+#include "tasks/dispatch/left_behind_testing.hpp"
 
 namespace amalgam {
 namespace {

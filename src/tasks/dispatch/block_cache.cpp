@@ -1,10 +1,10 @@
 // Small recycled blocks for the states of futures and for tasklets.
 
-#include "tasks/ult/block_cache.hpp"
+#include "tasks/dispatch/block_cache.hpp"
 
 #include <amalgam/tasks/detail/future_state.hpp>
 
-#include "tasks/ult/thread_store.hpp"
+#include "tasks/dispatch/thread_store.hpp"
 
 namespace amalgam::detail {
 

@@ -1,4 +1,4 @@
-#include "tasks/ult/overflow.hpp"
+#include "tasks/dispatch/overflow.hpp"
 
 #include <csignal>
 #include <cstring>

@@ -1,10 +1,10 @@
-#include "tasks/ult/dispatcher.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
 
 #include <utility>
 
-#include "tasks/ult/held_mutexes.hpp"
-#include "tasks/ult/hooks.hpp"
-#include "tasks/ult/registry.hpp"
+#include "tasks/dispatch/held_mutexes.hpp"
+#include "tasks/dispatch/hooks.hpp"
+#include "tasks/dispatch/registry.hpp"
 
 namespace amalgam::detail {
 

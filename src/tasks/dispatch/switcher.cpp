@@ -1,7 +1,7 @@
-#include "tasks/ult/switcher.hpp"
+#include "tasks/dispatch/switcher.hpp"
 
-#include "tasks/ult/hooks.hpp"
-#include "tasks/ult/record.hpp"
+#include "tasks/dispatch/hooks.hpp"
+#include "tasks/dispatch/record.hpp"
 
 namespace amalgam::detail {
 

@@ -1,4 +1,4 @@
-#include "tasks/ult/core.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -11,13 +11,13 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/hooks.hpp"
+#include "tasks/dispatch/left_behind.hpp"
+#include "tasks/dispatch/record.hpp"
+#include "tasks/dispatch/registry.hpp"
+#include "tasks/dispatch/thread_store.hpp"
 #include "tasks/limits.hpp"
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/hooks.hpp"
-#include "tasks/ult/left_behind.hpp"
-#include "tasks/ult/record.hpp"
-#include "tasks/ult/registry.hpp"
-#include "tasks/ult/thread_store.hpp"
 
 namespace amalgam::detail {
 

@@ -10,8 +10,8 @@
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/detail/returned_child.hpp>
 
-#include "tasks/ult/overflow.hpp"
-#include "tasks/ult/switcher.hpp"
+#include "tasks/dispatch/overflow.hpp"
+#include "tasks/dispatch/switcher.hpp"
 
 namespace amalgam::detail {
 

@@ -5,12 +5,12 @@
 
 #include <amalgam/tasks/parking.hpp>
 
+#include "tasks/dispatch/block_cache.hpp"
+#include "tasks/dispatch/join_state.hpp"
+#include "tasks/dispatch/ready_work.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 #include "tasks/stacks/call_stack.hpp"
 #include "tasks/stacks/recycler.hpp"
-#include "tasks/ult/block_cache.hpp"
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/join_state.hpp"
-#include "tasks/ult/ready_work.hpp"
 
 namespace amalgam::detail {
 

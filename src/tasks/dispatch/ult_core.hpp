@@ -16,11 +16,11 @@
 #include <amalgam/tasks/pool.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
+#include "tasks/dispatch/join_state.hpp"
+#include "tasks/dispatch/local_values.hpp"
 #include "tasks/stacks/call_stack.hpp"
 #include "tasks/stacks/memory.hpp"
 #include "tasks/stacks/recycler.hpp"
-#include "tasks/ult/join_state.hpp"
-#include "tasks/ult/local_values.hpp"
 
 namespace amalgam::detail {
 

@@ -1,6 +1,6 @@
 // Linked with a dispatcher.cpp that checks, see CMakeLists.txt.
 
-#include "tasks/ult/held_mutexes.hpp"
+#include "tasks/dispatch/held_mutexes.hpp"
 
 #include <chrono>
 #include <condition_variable>

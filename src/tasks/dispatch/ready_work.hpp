@@ -10,8 +10,8 @@
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
+#include "tasks/dispatch/join_state.hpp"
 #include "tasks/limits.hpp"
-#include "tasks/ult/join_state.hpp"
 
 namespace amalgam::detail {
 

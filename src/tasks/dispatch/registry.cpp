@@ -1,4 +1,4 @@
-#include "tasks/ult/registry.hpp"
+#include "tasks/dispatch/registry.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -11,8 +11,8 @@
 #include <amalgam/core/clock.hpp>
 #include <amalgam/tasks/extension/thread_barrier.hpp>
 
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/dispatcher.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 
 namespace amalgam::detail {
 

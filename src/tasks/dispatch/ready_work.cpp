@@ -1,12 +1,12 @@
-#include "tasks/ult/ready_work.hpp"
+#include "tasks/dispatch/ready_work.hpp"
 
 #include <algorithm>
 #include <typeinfo>
 
 #include <amalgam/tasks/shared_pools.hpp>
 
+#include "tasks/dispatch/dispatcher.hpp"
 #include "tasks/limits.hpp"
-#include "tasks/ult/dispatcher.hpp"
 
 namespace amalgam::detail {
 

@@ -10,7 +10,7 @@
 #include <amalgam/tasks/ult_ref.hpp>
 #include <amalgam/tasks/ult_state.hpp>
 
-#include "tasks/ult/core.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 
 namespace amalgam::detail {
 

@@ -1,7 +1,7 @@
-#include "tasks/ult/join_state.hpp"
+#include "tasks/dispatch/join_state.hpp"
 
-#include "tasks/ult/dispatcher.hpp"
-#include "tasks/ult/registry.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/registry.hpp"
 
 namespace amalgam::detail {
 

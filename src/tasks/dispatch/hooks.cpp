@@ -1,4 +1,4 @@
-#include "tasks/ult/hooks.hpp"
+#include "tasks/dispatch/hooks.hpp"
 
 #include <new>
 #include <thread>
@@ -10,8 +10,8 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 
-#include "tasks/ult/core.hpp"
-#include "tasks/ult/dispatcher.hpp"
+#include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 
 namespace amalgam {
 

@@ -1,7 +1,7 @@
 // Only in builds with AMALGAM_CHECK_HELD_MUTEXES. Interposes the C library's lock and unlock
 // functions to count what each thread holds.
 
-#include "tasks/ult/held_mutexes.hpp"
+#include "tasks/dispatch/held_mutexes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@
 
 #include <amalgam/core/log.hpp>
 
-#include "tasks/ult/core.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 
 namespace amalgam::detail {
 

@@ -11,7 +11,7 @@
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "tasks/ult/left_behind_testing.hpp"
+#include "tasks/dispatch/left_behind_testing.hpp"
 
 // Destruction of pools: user-defined ones, and ones being pushed to meanwhile.
 
