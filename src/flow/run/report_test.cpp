@@ -53,6 +53,11 @@ TEST(run_report, names_the_last_of_nodes_that_are_as_busy) {
               "\"filter\", busy 100 % of the time");
 }
 
+TEST(run_report, names_a_node_that_is_busy_half_the_time_rather_than_a_channel) {
+    EXPECT_EQ(two_groups(node("read", "A", 0, 5), node("filter", "B", 7, 0)).bottleneck(),
+              "\"read\" in A, busy 50 % of the time");
+}
+
 TEST(run_report, names_the_way_between_two_groups_that_both_wait_for) {
     const run_report report = two_groups(node("read", "A", 0, 8), node("filter", "B", 7, 0));
     EXPECT_EQ(report.bottleneck(),
