@@ -124,6 +124,22 @@ TEST_F(reopening, a_directory_that_is_started_again_has_what_its_contexts_had) {
     EXPECT_EQ(again->id, box.id());
 }
 
+TEST_F(reopening, attributes_that_were_changed_come_back_as_they_are_now) {
+    in(first, [&] {
+        box.set({{"n", "5"}});
+        one->self().set({{"role", "keeper"}});
+    });
+    kill_directory();
+    start(net.restart("host"));
+    net.run_for(2s);
+    const auto found = in(second, [&] { return find_box(); });
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->what.text("n"), "5");
+    const auto keeper = in(second, [&] { return two->find({{"role", "keeper"}}); });
+    ASSERT_TRUE(keeper);
+    EXPECT_EQ(keeper->id, one->id());
+}
+
 TEST_F(reopening, a_directory_that_ends_without_its_engine_is_lost_and_another_there_has_it_all) {
     directory.reset();
     net.run_for(1s);

@@ -34,14 +34,12 @@ resource_id directory_core::open_for_caller(const attribute_view& what, resource
     try {
         clients_[id].who = call.from();
         keep_looking();
+        // It may have disconnected meanwhile, and no further notice will come.
+        if (call.canceled()) throw error(errc::canceled, "the context is gone");
     } catch (...) {
-        registry_.close(id);
-        throw;
-    }
-    if (call.canceled()) {  // It disconnected meanwhile, and no further notice will come.
         clients_.erase(id);
         registry_.close(id);
-        throw error(errc::canceled, "the context is gone");
+        throw;
     }
     return id;
 }
@@ -141,8 +139,9 @@ void directory_core::close_all_of(const peer& gone) {
 // ---- unresponsive contexts
 
 void directory_core::keep_looking() {
-    if (options_.silence.count() <= 0 || std::exchange(looking_, true)) return;
+    if (options_.silence.count() <= 0 || looking_) return;
     post_in_background(on_.pool(), [self = shared_from_this()] { self->look_after_contexts(); });
+    looking_ = true;
 }
 
 void directory_core::look_after_contexts() {
