@@ -8,6 +8,8 @@
 
 #include <amalgam/core/detail/read_file.hpp>
 
+#include "temp_folder.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -16,7 +18,8 @@ std::string text_of(const std::vector<std::byte>& bytes) {
 }
 
 TEST(read_file, gives_all_of_a_file_up_to_the_limit) {
-    const std::string path = testing::TempDir() + "read_file" + std::to_string(::getpid());
+    const temp_folder own;
+    const std::string path = own.with("file");
     for (const std::size_t size : {0u, 1u, 65535u, 65536u, 65537u, 300000u}) {
         std::string text(size, 'x');
         if (size > 0) text.back() = 'y';
@@ -28,7 +31,6 @@ TEST(read_file, gives_all_of_a_file_up_to_the_limit) {
         EXPECT_EQ(longer.code(), errc::invalid) << size;
         EXPECT_EQ(longer.sentence().find("is longer than "), 0u) << longer.sentence();
     }
-    std::remove(path.c_str());
 }
 
 TEST(read_file, ends_at_the_limit_of_what_has_no_end) {

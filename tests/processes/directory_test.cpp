@@ -15,6 +15,7 @@
 
 #include "conformance/child_process.hpp"
 #include "processes/network_host.hpp"
+#include "temp_folder.hpp"
 
 namespace amalgam::processes {
 namespace {
@@ -157,8 +158,8 @@ TEST_F(directory_test, kill_ends_a_directory_until_it_is_missed_and_ctrl_c_ends_
 
 TEST_F(directory_test, a_directory_with_a_secret_is_started_again_with_it_and_not_without) {
     const network_host host;
-    const std::string file = testing::TempDir() + "secret" + std::to_string(::getpid());
-    std::ofstream(file) << "swordfish\n";
+    const temp_folder own;
+    const std::string file = own.with("secret", "swordfish\n");
     const auto knowing = [&](std::vector<std::string> words) {
         words.insert(words.begin(), {"env", "AMALGAM_SECRET_FILE=" + file, AMALGAM_TOOL});
         return run(host, words);
@@ -180,7 +181,6 @@ TEST_F(directory_test, a_directory_with_a_secret_is_started_again_with_it_and_no
     EXPECT_EQ(found(true), "");
     EXPECT_NE(found(false).find("secret"), std::string::npos);
     EXPECT_TRUE(soon(1, host, is_there)) << "it does not end";
-    std::remove(file.c_str());
 }
 
 TEST_F(directory_test, a_killed_process_is_seen_to_go) {

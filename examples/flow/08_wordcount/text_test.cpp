@@ -1,17 +1,16 @@
 #include "text.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <amalgam/core.hpp>
 
 #include "options.hpp"
+#include "temp_folder.hpp"
 
 namespace wordcount {
 namespace {
@@ -60,9 +59,8 @@ TEST(word_table, counts_as_a_map_does_however_many_words_there_are) {
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
-    std::string path = testing::TempDir() + "lines" + std::to_string(::getpid()) + ".txt";
-    std::ofstream(path, std::ios::binary) << text;
-    line_reader reader(path);
+    const amalgam::temp_folder own;
+    line_reader reader(own.with("lines.txt", text));
     std::vector<std::string> lines;
     for (std::string_view line; reader.next(line);)
         lines.emplace_back(line);

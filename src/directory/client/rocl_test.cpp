@@ -15,6 +15,8 @@
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rocl.h>
 
+#include "temp_folder.hpp"
+
 namespace {
 
 using namespace amalgam;
@@ -408,13 +410,12 @@ TEST(rocl_codes, answers_that_some_directories_owe_are_told_as_partial) {
 TEST(rocl_codes, another_secret_is_denied) {
     engine host{"shm://", {.name = "directory"}};
     const directory_server directory{host};
-    const std::string file = testing::TempDir() + "amalgam_rocl_secret";
-    std::ofstream(file) << "swordfish\n";
+    const temp_folder own;
+    const std::string file = own.with("secret", "swordfish\n");
     ::setenv("AMALGAM_DIRECTORY", host.address().c_str(), 1);
     ::setenv("AMALGAM_SECRET_FILE", file.c_str(), 1);
     EXPECT_EQ(rocl_init(), ROCL_EDENIED);
     ::unsetenv("AMALGAM_SECRET_FILE");
-    std::remove(file.c_str());
 }
 
 }  // namespace

@@ -12,15 +12,15 @@
 
 #include <amalgam/core/status.hpp>
 
+#include "temp_folder.hpp"
+
 namespace amalgam::detail {
 namespace {
 
 class kept_record : public testing::Test {
 protected:
-    kept_record() { std::filesystem::remove_all(folder_); }
-    ~kept_record() override { std::filesystem::remove_all(folder_); }
-
-    const std::string folder_ = testing::TempDir() + "record" + std::to_string(::getpid());
+    const temp_folder own_;
+    const std::string folder_ = own_.with("record");
     const directory_record record_{folder_};
     const directory_record::start how_{{"shm://amalgam-directory", "--join", "tcp://a b:1", ""},
                                        true};

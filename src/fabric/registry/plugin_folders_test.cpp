@@ -17,6 +17,7 @@
 #include "fabric/memory/kept_signals.hpp"
 #include "fabric/memory/signals_testing.hpp"
 #include "fabric/registry/plugin_abi.hpp"
+#include "temp_folder.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -32,21 +33,8 @@ std::string refusal(std::string_view name) {
 }
 
 /// A folder with one file that is not a shared object.
-class broken_folder {
-public:
-    broken_folder() : path_("/tmp/amalgam-plugins-XXXXXX") {
-        if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("no folder");
-        std::ofstream(file()) << "not a shared object\n";
-    }
-    ~broken_folder() {
-        ::unlink(file().c_str());
-        ::rmdir(path_.c_str());
-    }
-    const std::string& path() const { return path_; }
-    std::string file() const { return path_ + "/amalgam-transport-broken.so"; }
-
-private:
-    std::string path_;
+struct broken_folder : temp_folder {
+    const std::string file = with("amalgam-transport-broken.so", "not a shared object\n");
 };
 
 TEST(plugin_folders, right_one_is_loaded_once_and_opens) {
@@ -184,7 +172,7 @@ TEST(plugin_folders, missing_entry_is_refused) {
 TEST(plugin_folders, file_that_cannot_be_loaded_is_named) {
     const broken_folder folder;
     plugin_folders all({folder.path()});
-    EXPECT_TRUE(contains(all.load("broken").sentence(), folder.file()));
+    EXPECT_TRUE(contains(all.load("broken").sentence(), folder.file));
 }
 
 TEST(plugin_folders, file_that_is_not_there_is_not_found) {
@@ -210,7 +198,7 @@ TEST(plugin_folders, registry_tells_of_all_and_goes_on_without_the_broken) {
         if (one.name == "broken") {
             ++found;
             EXPECT_FALSE(one.usable);
-            EXPECT_TRUE(contains(one.why_not, folder.file()));
+            EXPECT_TRUE(contains(one.why_not, folder.file));
         }
         if (one.name == "for-test-right") {
             ++found;

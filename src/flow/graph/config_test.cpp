@@ -7,6 +7,8 @@
 #include <amalgam/core/uri.hpp>
 #include <amalgam/flow/config.hpp>
 
+#include "temp_folder.hpp"
+
 namespace amalgam {
 namespace {
 
@@ -185,8 +187,8 @@ TEST(flow_config, a_folder_and_a_file_without_end_are_refused_by_name) {
 }
 
 TEST(flow_config, a_sentence_about_a_file_begins_with_its_name) {
-    std::string path = testing::TempDir() + "config" + std::to_string(::getpid()) + ".json";
-    std::ofstream(path) << "[]";
+    const temp_folder own;
+    const std::string path = own.with("c.json", "[]");
     EXPECT_EQ(load_flow_config(path).sentence().rfind(path + ": the config is []", 0), 0u);
 }
 

@@ -10,6 +10,7 @@
 
 #include "conformance/child_process.hpp"
 #include "flow/run/reports_testing.hpp"
+#include "temp_folder.hpp"
 
 namespace amalgam {
 namespace {
@@ -34,17 +35,11 @@ protected:
         const char* ssh = std::getenv("AMALGAM_TEST_SSH");
         if (ssh == nullptr) GTEST_SKIP() << "started without tests/launchers/with_sshd";
         ssh_ = ssh;
-        // Not named by process id: in its own namespace it is small, and repeats.
-        folder_ = testing::TempDir() + "amalgam_hosts_XXXXXX";
-        ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
         // Neither host could open the other's endpoint.
         write_config(R"("G1": {"endpoint": "tcp://10.9.0.1:0"},
                         "G2": {"endpoint": "tcp://10.9.0.2:0", "host": "10.9.0.2",
                                "env": {"GREETING": "hello  'there'"}},
                         "G3": {"endpoint": "tcp://10.9.0.1:0"})");
-    }
-    void TearDown() override {
-        if (!folder_.empty()) output_of("rm -rf " + folder_);
     }
 
     void write_config(const std::string& groups) {
@@ -73,7 +68,9 @@ protected:
         return run({"sh", "-c", script}, options);
     }
 
-    std::string ssh_, folder_;
+    const temp_folder own_;
+    const std::string folder_ = own_.path();
+    std::string ssh_;
 };
 
 TEST_F(launcher_hosts, groups_on_two_hosts_run_one_graph) {

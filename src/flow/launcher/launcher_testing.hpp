@@ -15,6 +15,7 @@
 
 #include "conformance/child_process.hpp"
 #include "flow/run/reports_testing.hpp"
+#include "temp_folder.hpp"
 
 namespace amalgam {
 
@@ -24,17 +25,8 @@ using conformance::child_process;
 class launcher : public testing::Test {
 protected:
     void SetUp() override {
-        const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-        folder_ = testing::TempDir() + "amalgam_" + std::to_string(::getpid()) + "_" + test->name();
-        std::replace(folder_.begin() + static_cast<long>(testing::TempDir().size()), folder_.end(),
-                     '/', '_');
-        ASSERT_EQ(::mkdir(folder_.c_str(), 0700), 0);
         write_config(R"({"groups": {"G1": {"endpoint": "shm://"}, "G2": {"endpoint": "shm://"},
                                     "G3": {"endpoint": "shm://"}}})");
-    }
-    void TearDown() override {
-        if (!HasFailure()) [[maybe_unused]]
-            int rc = std::system(("rm -rf " + folder_).c_str());
     }
 
     void write_config(const std::string& text) { std::ofstream(folder_ + "/c.json") << text; }
@@ -60,7 +52,8 @@ protected:
         return {launched.join(), output};
     }
 
-    std::string folder_;
+    const temp_folder own_;
+    const std::string folder_ = own_.path();
 };
 
 /// Runs that report their processes.

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "conformance/child_process.hpp"
+#include "temp_folder.hpp"
 
 namespace amalgam {
 namespace {
@@ -33,11 +34,7 @@ protected:
         ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
         // Three processes on any number of processors.
         ::setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 1);
-        config_ = testing::TempDir() + "ranks" + std::to_string(::getpid()) + ".json";
         write_config(1);
-    }
-    void TearDown() override {
-        ::unlink(config_.c_str());
     }
 
     void write_config(int replicas) {
@@ -80,7 +77,9 @@ protected:
         return run(ranks, command);
     }
 
-    std::string words_, config_;
+    const temp_folder own_;
+    const std::string config_ = own_.with("c.json");
+    std::string words_;
 };
 
 TEST_F(launcher_ranks, become_the_groups_in_their_order) {

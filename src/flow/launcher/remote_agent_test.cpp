@@ -11,6 +11,7 @@
 #include "conformance/child_process.hpp"
 #include "flow/launcher/remote_frames.hpp"
 #include "flow/run/reports_testing.hpp"
+#include "temp_folder.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -19,18 +20,11 @@ namespace {
 class unread_agent : public testing::Test {
 protected:
     void SetUp() override {
-        folder_ = testing::TempDir() + "amalgam_agent_XXXXXX";
-        ASSERT_NE(::mkdtemp(folder_.data()), nullptr);
         for (const char* name : {"/in", "/out"})
             ASSERT_EQ(::mkfifo((folder_ + name).c_str(), 0600), 0);
         reports_.emplace(folder_ + "/fifo");
     }
-    void TearDown() override {
-        reports_.reset();
-        for (const char* name : {"/in", "/out"})
-            ::unlink((folder_ + name).c_str());
-        ::rmdir(folder_.c_str());
-    }
+    void TearDown() override { reports_.reset(); }
 
     conformance::child_process start(std::size_t silence_ms) {
         auto agent = conformance::child_process::run(
@@ -54,7 +48,8 @@ protected:
         return agent;
     }
 
-    std::string folder_;
+    const temp_folder own_;
+    const std::string folder_ = own_.path();
     std::optional<test_reports> reports_;
     unique_fd in_, out_;
 };

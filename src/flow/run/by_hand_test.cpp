@@ -9,6 +9,7 @@
 
 #include "conformance/child_process.hpp"
 #include "flow/run/reports_testing.hpp"
+#include "temp_folder.hpp"
 
 namespace amalgam {
 namespace {
@@ -18,13 +19,9 @@ using conformance::child_process;
 class by_hand : public testing::Test {
 protected:
     void SetUp() override {
-        const std::string own = std::to_string(::getpid()) + "-" +
-                                testing::UnitTest::GetInstance()->current_test_info()->name();
-        config_ = testing::TempDir() + own + ".json";
         // The name of a shared memory endpoint has at most 64 characters.
         write_config("shm://hand" + std::to_string(::getpid()) + "-");
     }
-    void TearDown() override { ::unlink(config_.c_str()); }
 
     void write_config(const std::string& prefix) {
         std::ofstream(config_) << R"({"groups": {"G1": {"endpoint": ")" << prefix
@@ -47,7 +44,8 @@ protected:
         return output;
     }
 
-    std::string config_;
+    const temp_folder own_;
+    const std::string config_ = own_.with("c.json");
 };
 
 TEST_F(by_hand, groups_find_each_other_in_whatever_order_they_start) {

@@ -12,6 +12,8 @@
 #include <amalgam/flow/report.hpp>
 #include <amalgam/flow/run.hpp>
 
+#include "temp_folder.hpp"
+
 namespace amalgam {
 namespace {
 
@@ -77,8 +79,8 @@ TEST(run_main, shows_the_graph_where_it_is_asked_to_and_runs_nothing) {
 
 TEST(run_main, tells_what_the_nodes_did_where_it_is_asked_to) {
     int got = 0;
-    const std::string file =
-        testing::TempDir() + "amalgam_run_main_" + std::to_string(::getpid()) + ".json";
+    const temp_folder own;
+    const std::string file = own.with("report.json");
     const variable stats("AMALGAM_STATS", "1"), report("AMALGAM_REPORT", file);
     const printed told = run_one(got);
     EXPECT_EQ(told.code, 0);
@@ -91,7 +93,6 @@ TEST(run_main, tells_what_the_nodes_did_where_it_is_asked_to) {
     const auto to = std::ranges::find(read->nodes, "to", &node_report::name);
     ASSERT_NE(to, read->nodes.end());
     EXPECT_EQ(to->taken, 1u);
-    ::unlink(file.c_str());
     const variable nowhere("AMALGAM_REPORT", "/no/such/folder/report.json");
     const printed refused = run_one(got);
     EXPECT_EQ(refused.code, 1);

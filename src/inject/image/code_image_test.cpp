@@ -25,32 +25,12 @@
 #include "inject/image/contents.hpp"
 #include "inject/image/elf_image.hpp"
 #include "inject/limits.hpp"
+#include "temp_folder.hpp"
 
 namespace amalgam {
 namespace {
 
 namespace files = std::filesystem;
-
-/// A folder that is deleted with its contents.
-class own_folder {
-public:
-    explicit own_folder(const std::string& name)
-        : path_(testing::TempDir() + name + std::to_string(::getpid())) {
-        files::create_directories(path_);
-    }
-    own_folder(const own_folder&) = delete;
-    own_folder& operator=(const own_folder&) = delete;
-    ~own_folder() { files::remove_all(path_); }
-    std::string with(const std::string& file) const { return path_ + "/" + file; }
-    std::string with(const std::string& file, const std::string& content) const {
-        std::ofstream(with(file)) << content;
-        return with(file);
-    }
-    const std::string& path() const { return path_; }
-
-private:
-    std::string path_;
-};
 
 template <typename Call>
 std::pair<errc, std::string> thrown_by(Call call) {
@@ -75,7 +55,7 @@ code_image answering(const std::string& name, int what) {
 }
 
 TEST(signing_key, is_kept_in_a_new_file_that_only_its_owner_reads) {
-    const own_folder folder("keys");
+    const temp_folder folder;
     const std::string path = folder.with("one.key");
     const signing_key key = signing_key::generate();
     key.save(path);
@@ -106,7 +86,7 @@ TEST(signing_key, wipes_its_memory_at_its_end) {
 }
 
 TEST(code_image, is_found_in_the_first_folder_that_has_it) {
-    const own_folder first("first"), second("second"), third("third");
+    const temp_folder first, second, third;
     answering("both", 1).save(second.with("both.image"));
     answering("both", 2).save(third.with("both.image"));
     answering("only", 3).save(third.with("only.image"));
@@ -116,7 +96,7 @@ TEST(code_image, is_found_in_the_first_folder_that_has_it) {
     EXPECT_EQ(code_image::find("only").name(), "only");
     const auto [code, sentence] = thrown_by([] { (void)code_image::find("none"); });
     EXPECT_EQ(code, errc::not_found);
-    for (const own_folder* each : {&first, &second, &third})
+    for (const temp_folder* each : {&first, &second, &third})
         EXPECT_NE(sentence.find(each->path()), std::string::npos) << sentence;
     EXPECT_EQ(code_thrown_by([] { (void)code_image::find("../none"); }), errc::invalid);
 
@@ -128,7 +108,7 @@ TEST(code_image, is_found_in_the_first_folder_that_has_it) {
 }
 
 TEST(code_image, says_by_its_code_why_it_is_not_read_or_written) {
-    const own_folder folder("images");
+    const temp_folder folder;
     EXPECT_EQ(code_thrown_by([&] { (void)code_image::load(folder.with("none.image")); }),
               errc::not_found);
     const std::string text = folder.with("text.image", "no image");
@@ -167,7 +147,7 @@ TEST(code_image, joined_is_refused_for_parts_that_do_not_fit_and_is_signed_as_a_
 }
 
 TEST(build_image, says_by_its_code_why_there_is_no_image) {
-    const own_folder folder("sources");
+    const temp_folder folder;
     const std::string good =
         folder.with("good.c", "void good_main(void* p, unsigned long n, void* t) {}\n");
     EXPECT_EQ(code_thrown_by([&] { (void)build_image({.path = folder.with("none.c")}); }),
@@ -199,7 +179,7 @@ TEST(build_image, says_by_its_code_why_there_is_no_image) {
 }
 
 TEST(build_image, static_libraries_become_part_of_it_and_others_are_refused) {
-    const own_folder folder("libraries");
+    const temp_folder folder;
     const std::string seven = folder.with("seven.c", "long seven(void) { return 7; }\n");
     const std::string uses =
         folder.with("uses.c",
@@ -222,7 +202,7 @@ TEST(build_image, static_libraries_become_part_of_it_and_others_are_refused) {
 
 // As when the disk was full while it was linked.
 TEST(build_image, segments_past_the_end_of_the_shared_object_are_refused) {
-    const own_folder folder("truncated");
+    const temp_folder folder;
     folder.with("one.c", "long value = 3;\nlong one(void) { return value; }\n");
     ASSERT_EQ(std::system(("cd " + folder.path() + " && gcc -O2 -fPIC -shared -nostdlib one.c " +
                            "-Wl,-z,max-page-size=4096 -Wl,-z,separate-code -o one.so")
@@ -257,7 +237,7 @@ TEST(build_image, segments_past_the_end_of_the_shared_object_are_refused) {
 }
 
 TEST(build_image, refuses_what_processes_have_for_themselves_only) {
-    const own_folder folder("refused");
+    const temp_folder folder;
     for (const auto& [call, said] : {std::pair{"dlopen(0, 1)", "it loads libraries itself"},
                                      {"pthread_atfork(0, 0, 0)", "pthread_atfork()"},
                                      {"at_quick_exit(0)", "at_quick_exit()"}}) {

@@ -19,6 +19,7 @@
 #include "inject/image/compiled_image.hpp"
 #include "inject/image/contents.hpp"
 #include "tasks/stacks/sanitizer.hpp"
+#include "temp_folder.hpp"
 
 namespace amalgam {
 namespace {
@@ -269,8 +270,8 @@ TEST(code_image, a_signature_says_who_made_it_and_changes_nothing_else) {
 }
 
 TEST(code_image, keys_and_images_are_kept_in_files) {
-    const std::string folder = testing::TempDir() + std::to_string(::getpid());
-    const std::string key_path = folder + ".key", image_path = folder + ".image";
+    const temp_folder own;
+    const std::string key_path = own.with("a.key"), image_path = own.with("a.image");
     const signing_key key = signing_key::generate();
     key.save(key_path);
     EXPECT_THROW(key.save(key_path), error) << "nothing is written over";
@@ -280,8 +281,6 @@ TEST(code_image, keys_and_images_are_kept_in_files) {
     EXPECT_TRUE(code_image::load(image_path).verify());
     EXPECT_THROW((void)signing_key::load(image_path), error);
     EXPECT_THROW((void)code_image::load(key_path), error);
-    ::unlink(key_path.c_str());
-    ::unlink(image_path.c_str());
 }
 
 /// Claims another architecture: its code is unchanged, but nothing here would run it.

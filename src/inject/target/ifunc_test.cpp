@@ -12,6 +12,7 @@
 
 #include "inject/image/compiled_image.hpp"
 #include "tasks/stacks/sanitizer.hpp"
+#include "temp_folder.hpp"
 
 namespace amalgam {
 namespace {
@@ -20,8 +21,9 @@ using namespace std::chrono_literals;
 
 /// Saves it in a folder that AMALGAM_IMAGE_PATH names.
 void keep(const code_image& image) {
-    image.save(testing::TempDir() + std::string(image.name()) + ".image");
-    ::setenv("AMALGAM_IMAGE_PATH", testing::TempDir().c_str(), 1);
+    static const temp_folder own;
+    image.save(own.with(std::string(image.name()) + ".image"));
+    ::setenv("AMALGAM_IMAGE_PATH", own.path().c_str(), 1);
 }
 
 /// adds.image, which adds its payload to a sum.
