@@ -288,6 +288,27 @@ TEST(task_hook, in_a_fork_child_goes_on_alone) {
     EXPECT_EQ(ended, 0);
 }
 
+TEST(task_hook, ends_a_child_that_it_forked_on_a_stream_and_that_returns) {
+    execution_stream stream;
+    const pid_t parent = ::getpid();
+    std::atomic<pid_t> child{0};
+    const task_hook hook([&](const task_event_info& event) {
+        if (event.what == task_event::running && event.name == "forks" && child == 0)
+            child = ::fork();
+    });
+    spawn(
+        stream,
+        [&] {
+            if (::getpid() != parent) ::_exit(0);  // It has been let through.
+        },
+        {.name = "forks"})
+        .join();
+    int ended = 0;
+    ASSERT_EQ(::waitpid(child, &ended, 0), child);
+    EXPECT_TRUE(WIFEXITED(ended));
+    EXPECT_EQ(WEXITSTATUS(ended), EXIT_FAILURE);
+}
+
 /// A profiler as a user writes one: how long ULTs of a name ran, and how long they were parked.
 class profile {
 public:

@@ -1,4 +1,5 @@
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -99,6 +100,30 @@ TEST(revive, goes_on_with_what_was_left_parked) {
     stream.revive();
     parked->unpark();
     left.join();
+}
+
+TEST(revive, forgets_the_limit_of_the_last_stop) {
+    execution_stream stream;
+    EXPECT_TRUE(stream.stop_within(std::chrono::nanoseconds(0)));
+    stream.revive();
+    std::atomic<bool> go{false};
+    post_tasklet(stream, [&] {
+        while (!go)
+            std::this_thread::yield();
+    });
+    int ran = 0;
+    for (int i = 0; i < 10; ++i)
+        post(stream, [&] {
+            for (int turn = 0; turn < 3; ++turn)
+                this_task::yield();
+            ++ran;
+        });
+    std::thread stopper([&] { stream.stop(); });
+    while (stream.state() != stream_state::stopping)
+        std::this_thread::yield();
+    go = true;
+    stopper.join();
+    EXPECT_EQ(ran, 10);
 }
 
 TEST(revive, serves_driven_wakeable_and_primary_streams) {
