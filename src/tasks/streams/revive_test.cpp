@@ -114,7 +114,7 @@ TEST(revive, forgets_the_limit_of_the_last_stop) {
     int ran = 0;
     for (int i = 0; i < 10; ++i)
         post(stream, [&] {
-            for (int turn = 0; turn < 3; ++turn)
+            for (int turn = 0; turn < 1000; ++turn)
                 this_task::yield();
             ++ran;
         });
