@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -349,6 +350,33 @@ TEST(poller, may_remove_itself_while_polled) {
     stream.run_ready();
     stream.run_ready();
     EXPECT_EQ(first.polls + second.polls, 2);
+}
+
+TEST(poller, removed_by_another_one_is_not_polled_any_more) {
+    execution_stream stream(execution_stream_options{.driven = true});
+    struct remover final : poller {
+        remover(execution_stream& where, poller& of) : home(where), gone(of) {}
+        std::size_t poll() noexcept override {
+            if (std::exchange(removed, true)) return 0;
+            home.remove_poller(gone);
+            return 1;
+        }
+        int wait_handle() const noexcept override { return -1; }
+        bool prepare_to_sleep() noexcept override { return true; }
+        execution_stream& home;
+        poller& gone;
+        bool removed = false;
+    };
+    counting_poller second;
+    remover first(stream, second);
+    stream.add_poller(first);
+    stream.add_poller(second);
+    second.ring();
+    stream.run_ready();
+    stream.run_ready();
+    EXPECT_TRUE(first.removed);
+    EXPECT_EQ(second.arrived, 0);
+    stream.remove_poller(first);
 }
 
 TEST(poller, without_a_handle_is_polled_after_wake) {
