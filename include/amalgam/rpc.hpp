@@ -7,6 +7,7 @@
 #include <amalgam/rpc/body.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/call_statistics.hpp>
+#include <amalgam/rpc/client_stream.hpp>
 #include <amalgam/rpc/codec.hpp>
 #include <amalgam/rpc/codec_containers.hpp>
 #include <amalgam/rpc/codec_std.hpp>
@@ -21,6 +22,7 @@
 #include <amalgam/rpc/provider.hpp>
 #include <amalgam/rpc/raw_call.hpp>
 #include <amalgam/rpc/responder.hpp>
+#include <amalgam/rpc/stream_reader.hpp>
 #include <amalgam/rpc/stream_writer.hpp>
 #include <amalgam/rpc/streamed.hpp>
 #include <amalgam/rpc/trace_context.hpp>

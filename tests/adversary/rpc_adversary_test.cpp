@@ -17,6 +17,7 @@
 #include <amalgam/bulk/expose.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/rpc/responder.hpp>
+#include <amalgam/rpc/stream_reader.hpp>
 #include <amalgam/rpc/stream_writer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -105,6 +106,16 @@ void serve(engine& victim) {
         for (int i = 0; i < (count & 7); ++i)
             out(std::string(large_bytes, 'p'));
     });
+    victim.define("read", [](stream_reader<std::string>& in) {
+        std::size_t bytes = 0;
+        for (const std::string& each : in)
+            bytes += each.size();
+        return bytes;
+    });
+    victim.define("both", [](stream_reader<int>& in, stream_writer<int>& out) {
+        for (const int each : in)
+            out(each);
+    });
     victim.define("store", [](bulk data) {
         bytes_of into(std::min<std::uint64_t>(data.bytes(), large_bytes));
         data.pull(into);
@@ -135,6 +146,9 @@ std::vector<std::pair<std::string, std::string>> names_of_victim() {
             {"later", signature_text<int(int)>()},
             {"count", signature_text<streamed<int>(int)>()},
             {"pages", signature_text<streamed<std::string>(int)>()},
+            {"read", signature_text<std::size_t(streaming<std::string>)>()},
+            {"both", signature_text<streamed<int>(streaming<int>)>()},
+            {"amalgam.stream", "stream<values>(u64)"},
             {"store", signature_text<std::size_t(bulk)>()},
             {"fill", signature_text<void(bulk)>()},
             {"give", signature_text<bulk()>()},
@@ -197,6 +211,8 @@ public:
         find_key(parsed.body);
         if (parsed.kind != message_kind::request) return;
         remember(asked_, arrived.tag());
+        if (parsed.body.size() >= 8)  // Perhaps of values that it may read.
+            remember(streams_, load_le<std::uint64_t>(parsed.body.data()));
         remember(who_, arrived.from());
         if (dice_.chance(0.1)) return;  // And never answers.
         for (std::uint64_t i = dice_.below(4); i > 0; --i)
@@ -244,6 +260,11 @@ private:
     }
 
     /// Id of a call of the victim's or its own; in flight, over, or never made.
+    bytes_of stream_id() {
+        bytes_of made;
+        append_number(made, streams_.empty() || dice_.chance(0.1) ? number() : any_of(streams_));
+        return made;
+    }
     std::uint64_t some_id() {
         std::uint64_t id = dice_.below(4);
         if (!asked_.empty() && dice_.chance(0.8))
@@ -419,6 +440,8 @@ private:
         if (name == "sum") return noise(8);
         if (name == "echo" || name == "note" || name == "keep_on") return text();
         if (name == "store" || name == "fill") return descriptor();
+        if (name == "read" || name == "both") return noise(8);
+        if (name == "amalgam.stream") return stream_id();
         if (name == "give" || name == "nobody") return {};
         if (name == "amalgam.introduce") return introduction_bytes();
         return noise(4);
@@ -427,7 +450,8 @@ private:
         static const auto names = names_of_victim();
         const auto& [name, signature] = any_of(names);
         const bool one_way = dice_.chance(0.2);
-        const bool streams = name == "count" || name == "pages";
+        const bool streams =
+            name == "count" || name == "pages" || name == "both" || name == "amalgam.stream";
         std::uint8_t flags = 0;
         bytes_of more, named;
         if (dice_.chance(0.3)) more = extras();
@@ -573,6 +597,7 @@ private:
     std::uint64_t ticket_ = 0;
     std::uint64_t asks_ = 0;
     std::vector<std::uint64_t> asked_;  // Ids of the victim's calls.
+    std::vector<std::uint64_t> streams_;
     std::vector<std::uint64_t> lent_;
     std::vector<remote_key> keys_;
     std::vector<peer_id> who_;  // The victim, as the caller.
@@ -583,7 +608,7 @@ private:
 void ask_liar(engine& victim, const std::string& address, seeded_random& dice,
               std::vector<future<void>>& all) {
     const peer to = victim.lookup(address);
-    const std::uint64_t which = dice.below(8);
+    const std::uint64_t which = dice.below(10);
     all.push_back(victim.spawn([&victim, to, which] {
         try {
             switch (which) {
@@ -618,7 +643,21 @@ void ask_liar(engine& victim, const std::string& address, seeded_random& dice,
                     given.push(into);
                     break;
                 }
-                case 6:
+                case 6: {
+                    auto up = victim.procedure<int(streaming<std::string>)>("f").on(to).open();
+                    for (int i = 0;
+                         i < 20 && up.send(std::string(i % 5 == 4 ? large_bytes : 9, 's')); ++i) {
+                    }
+                    up.get();
+                    break;
+                }
+                case 7: {
+                    auto both = victim.procedure<streamed<int>(streaming<int>)>("f").on(to).open();
+                    while (both.send(1) && both.next())
+                        continue;
+                    break;
+                }
+                case 8:
                     victim.procedure<void(std::string)>("f").on(to).post(
                         std::string(large_bytes, 'w'));
                     break;
@@ -646,6 +685,10 @@ protected:
             while (const auto number = numbers.next())
                 EXPECT_EQ(*number, next++);
             EXPECT_EQ(next, 20);
+            auto up = client.procedure<std::size_t(streaming<std::string>)>("read").on(to).open();
+            for (int i = 0; i < 20; ++i)
+                EXPECT_TRUE(up.send(text));
+            EXPECT_EQ(up.get(), 20 * size);
             bytes_of mine(size, std::byte{1});
             const exposed shown = expose(client, mine, access::read_write);
             EXPECT_EQ(client.procedure<std::size_t(bulk)>("store").on(to)(shown), size);
@@ -680,7 +723,8 @@ bool is_at_rest(engine& victim, world& in) {
     auto looked = victim.spawn([&victim] {
         engine_core& core = victim.core();
         return core.server().running() == 0 && core.loans().size().value() == 0 &&
-               core.loans().borrowed_bytes().value() == 0 && core.caller().pending() == 0 &&
+               core.loans().borrowed_bytes().value() == 0 && core.value_streams().reserved() == 0 &&
+               core.value_streams().open() == 0 && core.caller().pending() == 0 &&
                core.transfers().is_at_rest() && core.outbox().queued() == 0;
     });
     return in.get(looked);

@@ -62,6 +62,23 @@ protected:
                 },
                 here);
             server.define(
+                "lengths",
+                [](stream_reader<std::string>& in, std::uint32_t window) {
+                    in.window(window);
+                    std::vector<std::size_t> all;
+                    for (const std::string& each : in)
+                        all.push_back(each.size());
+                    return all;
+                },
+                here);
+            server.define(
+                "back",
+                [](stream_reader<std::string>& in, stream_writer<std::string>& out) {
+                    for (const std::string& each : in)
+                        out(each + "!");
+                },
+                here);
+            server.define(
                 "early",
                 [this](responder<int> answer, int n) {
                     answer(n);
@@ -221,9 +238,54 @@ TEST_P(call_forms, answered_by_many_values) {
     });
 }
 
+TEST_P(call_forms, that_send_many_values) {
+    using lengths = std::vector<std::size_t>(streaming<std::string>, std::uint32_t);
+    everywhere([this](std::uint16_t provider) {
+        for (const std::uint32_t window : {1u, 7u, 64u}) {
+            auto up = at<lengths>("lengths", provider).open(window);
+            std::vector<std::size_t> sent;
+            for (std::size_t i = 0; i < 300; ++i) {
+                sent.push_back(i % 60 == 59 ? 10'000 * i : i);
+                ASSERT_TRUE(up.send(std::string(sent.back(), 'u')));
+            }
+            EXPECT_EQ(up.get(), sent);
+        }
+        auto left = at<lengths>("lengths", provider).open(1);
+        EXPECT_TRUE(left.send("and no more"));
+    });
+}
+
+TEST_P(call_forms, that_send_and_receive_many_values) {
+    everywhere([this](std::uint16_t provider) {
+        auto both =
+            at<streamed<std::string>(streaming<std::string>)>("back", provider).window(5).open();
+        std::thread sender([&] {
+            for (int i = 0; i < 500; ++i)
+                EXPECT_TRUE(both.send(std::string(i % 100 == 99 ? 200'000 : i, 'd')));
+            both.finish();
+        });
+        int i = 0;
+        for (const std::string& each : both) {
+            EXPECT_EQ(each.size(), i % 100 == 99 ? 200'001u : i + 1u);
+            ++i;
+        }
+        sender.join();
+        EXPECT_EQ(i, 500);
+    });
+}
+
 TEST_P(call_forms, that_end_by_deadline_or_cancel) {
     everywhere([this](std::uint16_t provider) {
         EXPECT_EQ(at<void()>("hold", provider).within(5ms).try_call().code(), errc::timed_out);
+        auto endless =
+            at<streamed<std::string>(streaming<std::string>)>("back", provider).within(5ms).open();
+        while (endless.send("more")) {  // Held back by answers that are not read.
+        }
+        const auto drain = [&] {
+            while (endless.next()) {
+            }
+        };
+        EXPECT_THROW(drain(), error);
         future<void> dropped = at<void()>("hold", provider).start();
         dropped.cancel();
         EXPECT_EQ(dropped.wait().code, errc::canceled);

@@ -42,6 +42,16 @@ struct called {
             for (int i = 0;; ++i)
                 out(i);
         });
+        where.define("add", [](stream_reader<std::string>& in) {
+            std::size_t bytes = 0;
+            for (const std::string& each : in)
+                bytes += each.size();
+            return bytes;
+        });
+        where.define("back", [](stream_reader<std::string>& in, stream_writer<std::string>& out) {
+            for (const std::string& each : in)
+                out(each);
+        });
         where.define("note", [](std::string) {});
     }
     event never;
@@ -75,6 +85,23 @@ public:
                 }
             }));
         }
+        ults.push_back(where_.spawn([&] {
+            const auto add = where_.procedure<std::size_t(streaming<std::string>)>("add");
+            auto up = add.on(there).open();
+            for (int i = 0; up.send(text(i)); ++i) {
+            }
+            twice_ += up.result().wait().ok();
+        }));
+        ults.push_back(where_.spawn([&] {
+            const auto back =
+                where_.procedure<streamed<std::string>(streaming<std::string>)>("back");
+            auto both = back.on(there).open();
+            try {
+                for (int i = 0; both.send(text(i)) && both.next(); ++i) {
+                }
+            } catch (const error&) {
+            }
+        }));
         while (alive()) {
             tell(echo);
             try {
@@ -206,6 +233,7 @@ TEST_P(killed_calls, of_a_client_leave_nothing_at_the_server) {
     while (value_of(server, "rpc.running") != 0)
         std::this_thread::yield();
     EXPECT_EQ(value_of(server, "rpc.lent"), 0u);
+    EXPECT_EQ(value_of(server, "rpc.reader_bytes"), 0u);
 }
 
 }  // namespace

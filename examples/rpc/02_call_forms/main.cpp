@@ -46,6 +46,15 @@ void define_all(am::engine& server, std::optional<am::responder<int>>& waiting) 
         for (int i = from; i < to; ++i)
             out(i);
     });
+    server.define("add_up", [](am::stream_reader<int>& in, int start) {
+        for (int each : in)
+            start += each;
+        return start;
+    });
+    server.define("doubles", [](am::stream_reader<int>& in, am::stream_writer<int>& out) {
+        for (int each : in)
+            out(2 * each);
+    });
     server.define("slow", [] { am::this_task::sleep_for(1h); });
     for (const std::uint16_t shelf : {std::uint16_t{1}, std::uint16_t{2}})
         server.define("shelf", [shelf] { return shelf * 100; }, {.provider = shelf});
@@ -91,6 +100,15 @@ int main() {
     for (int each : client.procedure<am::streamed<int>(int, int)>("count").on(there)(0, 10))
         sum_of_all += each;
     expect(sum_of_all == 45, "a streamed answer");
+
+    auto up = client.procedure<int(am::streaming<int>, int)>("add_up").on(there).open(100);
+    for (int each : {1, 2, 3})
+        up.send(each);
+    expect(up.get() == 106, "a stream to a handler");
+    auto both = client.procedure<am::streamed<int>(am::streaming<int>)>("doubles").on(there).open();
+    both.send(21);
+    expect(*both.next() == 42, "streams both ways");
+    both.finish();
 
     auto shelf = client.procedure<int()>("shelf");
     expect(shelf.on(there, 1)() + shelf.on(there, 2)() == 300, "two providers of one procedure");

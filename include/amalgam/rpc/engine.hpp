@@ -89,6 +89,11 @@ struct engine_options {
     /// always fits. Memory exposed by descriptors does not count.
     std::size_t max_borrowed_bytes = std::size_t{512} << 20;
     std::size_t max_borrowed_bytes_total = std::size_t{2} << 30;
+    /// Bytes of values that callers may send ahead of the handlers that read them (stream_reader),
+    /// all together: a window that would exceed it is smaller, but at least one value. A caller
+    /// that sends larger values than its transport should ends as `overloaded` past it. Of values
+    /// that must be fetched, each reader has one.
+    std::size_t max_reader_bytes = std::size_t{1} << 30;
     /// Size limit for the arguments of one incoming request or one-way call, for the result of one
     /// call, and for one value of a stream, however they arrive. Past it: `too_large`.
     std::size_t max_values_bytes = std::size_t{1} << 30;
@@ -247,15 +252,16 @@ public:
     /// Serves `name` with a function that gets the arguments undecoded, and returns the result
     /// encoded: for proxies and other languages. `signature`: as callers have it,
     /// "i32(i32,string)".
-    /// Failure: as define(); error{invalid} for an empty function.
+    /// Failure: as define(); error{invalid} for an empty function; error{unsupported} for one that
+    ///          reads a stream.
     void define_raw(detail::procedure_name name, std::string signature,
                     std::function<raw_values(const raw_call&)> function,
                     procedure_options options = {});
     /// Serves whatever nobody defined: every name without a procedure here, except those that begin
-    /// with "amalgam.", and those that return a stream. A name that is defined, but not with that
-    /// signature or provider, is still refused. Names are remembered as they are called, the latest
-    /// 1,024 of them; a caller of one that was forgotten gets `not_found` once.
-    /// Failure: throws error{invalid} for an empty function, or if there is such a function;
+    /// with "amalgam.", and those that return or read a stream. A name that is defined, but not
+    /// with that signature or provider, is still refused. Names are remembered as they are called,
+    /// the latest 1,024 of them; a caller of one that was forgotten gets `not_found` once. Failure:
+    /// throws error{invalid} for an empty function, or if there is such a function;
     ///          error{closed} after stop().
     void define_any(std::function<raw_values(const raw_call&)> function,
                     procedure_options options = {});
@@ -263,7 +269,7 @@ public:
     bool undefine_any();
     /// Calls a procedure whose types only its handler knows; parks the ULT or thread.
     /// Failure: throws what calls throw; error{invalid} for a signature that is none;
-    ///          error{unsupported} for one that returns a stream.
+    ///          error{unsupported} for one that returns or reads a stream.
     raw_values call_raw(const peer& there, std::string_view name, std::string signature,
                         const raw_values& arguments, const raw_call_options& how = {});
     /// Runs later calls of a procedure in another of the engine's pools; see pool(). Calls that run

@@ -11,6 +11,8 @@
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/detail/memory.hpp>
+#include <amalgam/rpc/client_stream.hpp>
+#include <amalgam/rpc/detail/bound_target.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/rpc/extension/rest_of_message.hpp>
@@ -21,26 +23,6 @@ namespace amalgam {
 
 namespace detail {
 
-template <typename T>
-struct argument {
-    using type = const T&;
-};
-template <>
-struct argument<std::string> {
-    using type = std::string_view;  // A literal needs no std::string.
-};
-template <typename T>
-using argument_t = typename argument<std::remove_cvref_t<T>>::type;
-
-template <typename T>
-inline constexpr bool is_borrowed = false;
-template <>
-inline constexpr bool is_borrowed<std::string_view> = true;
-template <typename T>
-inline constexpr bool is_borrowed<std::span<const T>> = true;
-template <template <typename...> typename C, typename... T>
-inline constexpr bool is_borrowed<C<T...>> = (is_borrowed<T> || ...);
-
 template <typename... A>
 inline constexpr bool ends_with_bytes = false;
 template <typename First, typename... A>
@@ -50,58 +32,7 @@ inline constexpr bool ends_with_bytes<Last> =
     std::is_same_v<std::remove_cvref_t<Last>, const_bytes> ||
     std::is_same_v<std::remove_cvref_t<Last>, rest_of_message>;
 
-constexpr std::uint32_t clamped(std::uint32_t value, std::uint32_t most) noexcept {
-    return value == 0 ? 1 : value > most ? most : value;
-}
-
 }  // namespace detail
-
-namespace detail {
-
-/// Call settings that do not depend on the result type. `Bound` derives from this.
-template <typename Bound>
-class bound_target {
-public:
-    /// A copy with a deadline of `time` from each call; it travels with the call. Inside a handler,
-    /// the earlier of this and the handler's own applies. Without one, a call waits as long as its
-    /// peer is connected.
-    Bound within(std::chrono::nanoseconds time) const noexcept {
-        Bound timed(static_cast<const Bound&>(*this));
-        timed.target_.timeout = time;
-        return timed;
-    }
-
-    /// A copy that makes urgent calls: they go ahead of queued messages, their handlers start
-    /// before others that are ready, and they are refused for load only at twice the usual limit.
-    /// For few, small control calls.
-    Bound urgent() const noexcept {
-        Bound first(static_cast<const Bound&>(*this));
-        first.target_.urgent = true;
-        return first;
-    }
-    /// A copy that makes each call a span of this trace. Calls made in a handler join its trace
-    /// anyway.
-    Bound traced(const trace_context& span) const noexcept {
-        Bound with(static_cast<const Bound&>(*this));
-        with.target_.trace = span;
-        return with;
-    }
-
-protected:
-    // Modifies the one copy of the target in place: this is on the path of every call.
-    bound_target(const call_target& target, const peer& there, std::uint16_t provider) noexcept
-        : target_(target) {
-        target_.to = there;
-        target_.provider = provider;
-    }
-
-    call_target target_;
-};
-
-}  // namespace detail
-
-template <typename Signature>
-class bound_procedure;
 
 /// A remote procedure at one peer: the result of `sum.on(peer)`. Every call form takes its
 /// arguments by the declared types and serializes them before returning.
@@ -121,13 +52,9 @@ class bound_procedure<R(A...)> : public detail::bound_target<bound_procedure<R(A
     using base = detail::bound_target<bound_procedure<R(A...)>>;
     using base::target_;
     friend base;
-    using result_type = std::remove_cvref_t<R>;
-    static_assert(!detail::is_borrowed<result_type>,
-                  "a result must not be a view into the reply: return std::string or std::vector");
-    static_assert(std::is_void_v<R> || std::is_default_constructible_v<result_type> ||
-                      detail::self_loading<result_type>,
-                  "a result type needs a default constructor, or static T "
-                  "amalgam_load(amalgam::archive_reader&)");
+    using result_type = typename detail::checked_result<R>::type;
+    static_assert((!detail::is_streaming<A> && ...),
+                  "streaming<T> must be the first argument of a signature");
 
 public:
     bound_procedure(const detail::call_target& target, const peer& there,

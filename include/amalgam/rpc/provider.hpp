@@ -37,8 +37,8 @@ private:
     std::vector<std::string> names_;
 };
 
-/// Calls a member function of an object that it keeps alive; the first parameter may be a responder
-/// or a stream_writer.
+/// Calls a member function of an object that it keeps alive; the first parameter may be a
+/// responder, a stream_reader or a stream_writer.
 template <typename Signature, typename Object, typename Method>
 struct method_call;
 template <typename R, typename... A, typename Object, typename Method>

@@ -29,6 +29,11 @@ std::string type_name();
 
 namespace detail {
 
+/// Whether callers send a stream: its first argument is a streaming<T>.
+constexpr bool takes_stream(std::string_view signature) noexcept {
+    return signature.find("(stream<") != std::string_view::npos;
+}
+
 /// The compiler's spelling without decoration that differs between compilers: "(anonymous
 /// namespace)", spaces after commas, "struct ".
 std::string tidy_type_name(std::string_view pretty_function);

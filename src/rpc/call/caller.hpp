@@ -123,6 +123,8 @@ public:
     bool is_closed() const noexcept { return closed_; }
 
     void on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept;
+    /// Fetches the next value of the call's stream.
+    void fetch_value(pending_call& call, const rendezvous_values& what, loan_ids& loans) noexcept;
     /// The result of a call, or the next value of its stream, was fetched; or why that failed.
     void fetched(pending_call& call, const failure& why, const_bytes result,
                  loan_ids& loans) noexcept;

@@ -20,6 +20,10 @@ namespace {
 constexpr std::string_view too_long =
     "the result exceeds the caller's engine_options::max_values_bytes";
 
+constexpr std::string_view too_far_ahead =
+    "the caller sent larger values ahead than this engine's engine_options::max_reader_bytes "
+    "allows";
+
 /// Codes a server sends only after the names have matched.
 bool comes_after_the_names(errc answer) noexcept {
     return answer == errc::ok || answer == errc::handler_failed || answer == errc::timed_out ||
@@ -123,6 +127,17 @@ void caller::fetch(pending_call& call, peer_state& from, const rendezvous_values
     get->begin();
 }
 
+void caller::fetch_value(pending_call& call, const rendezvous_values& what,
+                         loan_ids& lent_to_us) noexcept {
+    if (call.id == 0) return loans_.release(call.to, lent_to_us);  // Ended meanwhile.
+    try {
+        fetch(call, *call.callee, what, std::move(lent_to_us));
+    } catch (const std::bad_alloc&) {
+        loans_.release(call.to, lent_to_us);
+        give_up(call, {errc::no_memory});
+    }
+}
+
 void caller::fetched(pending_call& call, const failure& why, const_bytes result,
                      loan_ids& lent_to_us) noexcept {
     call.extras->result = nullptr;
@@ -172,6 +187,10 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
         loans_.release(from, loans_in(item.extras));
         return give_up(*call, {errc::mismatch}, wrong);
     }
+    if (!static_cast<stream_call&>(call->record).has_room_for(item.body.size())) [[unlikely]] {
+        loans_.release(from, loans_in(item.extras));
+        return give_up(*call, {errc::overloaded}, too_far_ahead);
+    }
     if (item.extras.empty()) {
         loan_ids nothing;
         return read_item(*call, item.body, nothing);
@@ -179,7 +198,9 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
     try {
         loan_ids lent_to_us = to_ids(loans_in(item.extras));
         if (const auto rendezvous = rendezvous_in(item.extras)) {
-            static_cast<stream_call&>(call->record).fetching_ = true;
+            auto& stream = static_cast<stream_call&>(call->record);
+            stream.fetching_ = true;
+            if (stream.defer(*rendezvous, lent_to_us)) return;
             return fetch(*call, from, *rendezvous, std::move(lent_to_us));
         }
         read_item(*call, item.body, lent_to_us);

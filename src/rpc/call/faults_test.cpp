@@ -11,6 +11,7 @@
 
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/responder.hpp>
+#include <amalgam/rpc/stream_reader.hpp>
 #include <amalgam/rpc/stream_writer.hpp>
 #include <amalgam/rpc/streamed.hpp>
 #include <amalgam/tasks/inspect.hpp>
@@ -80,6 +81,16 @@ void serve_all(engine& server) {
     server.define("large values", [](stream_writer<text>& out) {
         for (int i = 0; i < 2; ++i)
             out(large_text);
+    });
+    server.define("read", [](stream_reader<text>& in) {
+        std::size_t bytes = 0;
+        for (const text& each : in)
+            bytes += each.size();
+        return bytes;
+    });
+    server.define("both", [](stream_reader<text>& in, stream_writer<text>& out) {
+        for (const text& each : in)
+            out(each);
     });
 }
 
@@ -160,6 +171,33 @@ const way_to_call all_ways[] = {
          auto values = proc<streamed<std::string>, int>(c, to, "values").window(2)(9);
          values.next();
      }},
+    {"values for the handler",
+     [](engine& c, const peer& to) {
+         auto up = proc<std::size_t, streaming<std::string>>(c, to, "read").open();
+         for (int i = 0; i < 9 && up.send(small_text); ++i) {
+         }
+         EXPECT_EQ(up.get(), 9 * small_text.size());
+     }},
+    {"large values for the handler",
+     [](engine& c, const peer& to) {
+         auto up = proc<std::size_t, streaming<std::string>>(c, to, "read").open();
+         up.send(large_text);
+         up.send(large_text);
+         EXPECT_EQ(up.get(), 2 * large_text.size());
+     }},
+    {"values for the handler that are left",
+     [](engine& c, const peer& to) {
+         auto up = proc<std::size_t, streaming<std::string>>(c, to, "read").open();
+         up.send(small_text);
+     }},
+    {"values both ways",
+     [](engine& c, const peer& to) {
+         auto both = proc<streamed<std::string>, streaming<std::string>>(c, to, "both").open();
+         for (int i = 0; i < 3 && both.send(small_text); ++i)
+             EXPECT_EQ(both.next(), small_text);
+         both.finish();
+         EXPECT_EQ(both.next(), std::nullopt);
+     }},
 };
 
 void expect_at_rest(engine& which, const char* who) {
@@ -167,6 +205,8 @@ void expect_at_rest(engine& which, const char* who) {
     EXPECT_EQ(core.caller().pending(), 0u) << who;
     EXPECT_EQ(core.server().running(), 0u) << who;
     EXPECT_EQ(core.loans().size().value(), 0u) << who;
+    EXPECT_EQ(core.value_streams().open(), 0u) << who;
+    EXPECT_EQ(core.value_streams().reserved(), 0u) << who;
     EXPECT_EQ(core.outbox().queued(), 0u) << who;
     EXPECT_TRUE(core.transfers().is_at_rest()) << who;
 }

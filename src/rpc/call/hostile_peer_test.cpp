@@ -8,8 +8,11 @@
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/random.hpp>
+#include <amalgam/rpc/client_stream.hpp>
+#include <amalgam/rpc/stream_reader.hpp>
 #include <amalgam/rpc/stream_writer.hpp>
 #include <amalgam/rpc/streamed.hpp>
+#include <amalgam/tasks/event.hpp>
 
 #include "rpc/engine/core.hpp"
 #include "rpc/limits.hpp"
@@ -421,6 +424,166 @@ TEST(hostile_peer, that_sends_more_values_than_were_asked_for_ends_the_stream) {
     net.run_until_idle();
     EXPECT_EQ(reader.wait(), errc::mismatch);
     EXPECT_EQ(client.core().caller().pending(), 0u);
+}
+
+const std::uint64_t opens_values = detail::procedure_id("amalgam.stream", "stream<values>(u64)");
+
+/// A call of "amalgam.stream" with this window.
+bytes opening_of(std::uint64_t stream, std::uint32_t window) {
+    bytes items(8), extras, number(8);
+    store_le(items.data(), window);
+    store_le(number.data(), stream);
+    detail::add_extra(extras, detail::extra::window, items);
+    bytes all = request_of(opens_values, {});
+    all[1] = std::byte{detail::wire_flag::extras};
+    all.insert(all.end(), extras.begin(), extras.end());
+    all.insert(all.end(), number.begin(), number.end());
+    return all;
+}
+
+TEST(hostile_peer, that_reads_streams_it_was_not_given_is_refused) {
+    threatened t;
+    for (const std::uint32_t window : {0u, 64u, 0xffffffffu}) {
+        t.enemy.send(5, opening_of(123, window));
+        t.net.run_until_idle();
+        EXPECT_EQ(t.enemy.answer().what.code, window == 0 ? errc::mismatch : errc::handler_failed);
+        if (window != 0) {
+            EXPECT_EQ(t.enemy.answer().what.handler_code(), errc::not_found);
+        }
+    }
+    EXPECT_EQ(counters_of(t.server)["rpc.running"], 0u);
+}
+
+TEST(hostile_peer, that_reads_a_stream_twice_gets_it_once_and_only_as_far_as_it_asked) {
+    loop_network net;
+    hostile enemy(net);
+    engine client{net.port("client")};
+    auto up = client.procedure<int(streaming<int>)>("f").on(enemy.line->address()).open();
+    int sent = 0;
+    auto sender = client.spawn([&] {
+        while (up.send(sent))
+            ++sent;
+    });
+    net.run_until_idle();
+    const std::uint64_t call = enemy.tags.back();
+    const auto stream = load_le<std::uint64_t>(enemy.answer().body.data());
+    enemy.send(5, opening_of(stream, 3));
+    net.run_until_idle();
+    EXPECT_EQ(sent, 3);
+    enemy.send(6, opening_of(stream, 3));
+    net.run_until_idle();
+    EXPECT_EQ(enemy.tags.back(), 6u);
+    EXPECT_EQ(enemy.answer().what.handler_code(), errc::not_found);
+    // Credit beyond all bounds, and a result while it should still read.
+    bytes credit(detail::credit_bytes), reply(detail::reply_bytes);
+    detail::write_credit(credit.data(), 0xffffffffu);
+    detail::write_reply(reply.data(), {});
+    reply.resize(reply.size() + 4);
+    for (int i = 0; i < 3; ++i)
+        enemy.send(5, credit);
+    enemy.send(call, reply);
+    net.run_until_idle();
+    EXPECT_TRUE(sender.ready());
+    EXPECT_EQ(up.result().wait(), errc::ok);
+    EXPECT_FALSE(client.core().server().running());
+    enemy.send(7, opening_of(stream, 3));
+    net.run_until_idle();
+    EXPECT_EQ(enemy.answer().what.handler_code(), errc::not_found);
+}
+
+TEST(hostile_peer, that_never_fetches_a_value_holds_its_sender_no_longer_than_the_call) {
+    loop_network net;
+    hostile enemy(net);
+    engine client{net.port("client")};
+    auto up = client.procedure<int(streaming<std::string>)>("f").on(enemy.line->address()).open();
+    auto sender = client.spawn([&] { return up.send(std::string(200'000, 'l')); });
+    net.run_until_idle();
+    enemy.send(5, opening_of(load_le<std::uint64_t>(enemy.answer().body.data()), 3));
+    net.run_until_idle();
+    EXPECT_FALSE(sender.ready());
+    up.cancel();
+    net.run_until_idle();
+    EXPECT_FALSE(sender.get());
+    EXPECT_EQ(up.result().wait(), errc::canceled);
+    enemy.line->close(enemy.there);
+    net.run_until_idle();
+    EXPECT_EQ(client.core().loans().size().value(), 0u);
+}
+
+/// A server whose handler reads from the hostile peer.
+struct read_from {
+    loop_network net;
+    engine server;
+    hostile enemy{net};
+    std::string why;
+    event go_on;
+
+    explicit read_from(std::size_t max_reader_bytes)
+        : server(net.port("server"), {.max_reader_bytes = max_reader_bytes}) {
+        server.define("read", [this](stream_reader<std::string>& in) {
+            in.window(4);
+            try {
+                while (in.next())
+                    go_on.wait();
+            } catch (const error& failed) {
+                why = failed.what();
+            }
+        });
+        enemy.to(server.address());
+        const std::uint64_t read =
+            detail::procedure_id("read", signature_text<void(streaming<std::string>)>());
+        enemy.send(77, request_of(read, "12345678"));
+        net.run_until_idle();
+        reader = enemy.tags.back();
+        EXPECT_EQ(enemy.answer().kind, detail::message_kind::request);
+    }
+    void send_value(std::size_t length) {
+        body value;
+        archive_writer{value}(std::string(length, 'v'));
+        bytes item(detail::reply_bytes);
+        detail::write_reply(item.data(), {}, 0, detail::message_kind::item);
+        item.insert(item.end(), value.bytes().begin(), value.bytes().end());
+        enemy.send(reader, item);
+        net.run_until_idle();
+    }
+    void expect_ended(std::string_view sentence) {
+        go_on.set();
+        net.run_until_idle();
+        EXPECT_NE(why.find(sentence), std::string::npos) << why;
+        EXPECT_EQ(counters_of(server)["rpc.running"], 0u);
+        EXPECT_EQ(counters_of(server)["rpc.reader_bytes"], 0u);
+    }
+    std::uint64_t reader = 0;
+};
+
+TEST(hostile_peer, that_sends_more_values_than_a_handler_granted_ends_its_reader) {
+    read_from peer(1'000'000'000);
+    for (int i = 0; i < 6; ++i)
+        peer.send_value(3);
+    peer.expect_ended("more values than requested");
+}
+
+TEST(hostile_peer, that_sends_larger_values_than_the_engine_holds_ends_its_reader) {
+    read_from peer(400'000);
+    EXPECT_LE(counters_of(peer.server)["rpc.reader_bytes"], 400'000u);
+    peer.send_value(60'000);
+    peer.send_value(190'000);
+    peer.expect_ended("max_reader_bytes");
+}
+
+TEST(hostile_peer, that_posts_to_a_procedure_with_a_reader_runs_nothing) {
+    loop_network net;
+    engine server{net.port("server")};
+    bool ran = false;
+    server.define("read", [&](stream_reader<int>&) { ran = true; });
+    hostile enemy(net);
+    enemy.to(server.address());
+    enemy.send(0, request_of(detail::procedure_id("read", "void(stream<i32>)"), "12345678",
+                             detail::message_kind::one_way));
+    net.run_until_idle();
+    EXPECT_EQ(enemy.answer().kind, detail::message_kind::verdict);
+    EXPECT_EQ(enemy.answer().what, errc::mismatch);
+    EXPECT_FALSE(ran);
 }
 
 TEST(hostile_peer, that_posts_to_a_procedure_with_a_stream_leaves_no_handler_waiting) {

@@ -186,12 +186,13 @@ status invocation::run_handler(answer_values& into, std::string& text) {
         archive_writer writer(into.values, values_as(), &goes);
         answer_way way;
         way.late = late_;
-        if (what().form == answer_form::items) {
-            if (extras_ == nullptr || extras_->window == 0) {
-                text =
-                    "the procedure returns a stream, but the request grants no credit for values";
-                return {errc::mismatch};
-            }
+        if (streams(what().form) && window() == 0) {
+            text = "the procedure returns a stream, but the request grants no credit for values";
+            return {errc::mismatch};
+        }
+        if (what().form == answer_form::late_items) {
+            way.items = late_->items();
+        } else if (what().form == answer_form::items) {
             // Credit may arrive until the call ends.
             extras_->items = std::make_unique<item_sender>(*this, extras_->window);
             way.items = extras_->items.get();

@@ -110,6 +110,8 @@ public:
     void add_credit(std::uint32_t items) noexcept override;
 
     bool is_inline() const noexcept { return runs_in_ == nullptr; }
+    /// Of a streamed answer, as the request asks for it; else 0.
+    std::uint32_t window() const noexcept { return extras_ ? extras_->window : 0; }
     loan_ids* lent_to_us() const noexcept { return extras_ ? &extras_->lent_to_us : nullptr; }
 
     const_bytes arguments;

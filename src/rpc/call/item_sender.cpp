@@ -1,16 +1,14 @@
 #include "rpc/call/item_sender.hpp"
 
 #include <algorithm>
-#include <memory>
-
-#include <amalgam/tasks/event.hpp>
+#include <utility>
 
 #include "rpc/call/answer_record.hpp"
 #include "rpc/call/server.hpp"
 
 namespace amalgam::detail {
 
-item_sender::item_sender(invocation& call, std::uint32_t window) noexcept
+item_sender::item_sender(served_call& call, std::uint32_t window) noexcept
     : call_(call),
       values_(&call.owner().context().buffers()),
       credit_(std::min(window, most_credit)) {}
@@ -26,7 +24,7 @@ void item_sender::await_credit() {
 
 void item_sender::check_wanted() const {
     if (call_.canceled()) {
-        throw error(errc::canceled, "the caller of this stream canceled it or is gone");
+        throw values_unwanted(errc::canceled, "the caller of this stream canceled it or is gone");
     }
 }
 
@@ -43,9 +41,23 @@ void item_sender::send() {
     item.send();
     // From here on only the engine keeps borrowed buffers: the next line waits for their release.
     values_.lends.clear();
-    if (!returned) return;
+    if (returned) await_return(std::move(returned));
+}
+
+void item_sender::await_return(std::shared_ptr<event> returned) {
+    {
+        const std::lock_guard hold(busy_);
+        returned_ = returned;
+    }
+    // Either this sees that the call is canceled, or stop_waiting() sees the event.
     if (!call_.canceled()) returned->wait();
     check_wanted();
+}
+
+void item_sender::stop_waiting() noexcept {
+    credit_.release();
+    const std::lock_guard hold(busy_);
+    if (returned_) returned_->set();
 }
 
 void item_sender::add_credit(std::uint32_t items) noexcept {

@@ -1,24 +1,27 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 
 #include <amalgam/rpc/detail/answers.hpp>
+#include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/semaphore.hpp>
 
 #include "rpc/call/invocation.hpp"
 
 namespace amalgam::detail {
 
-/// Sends the values of a streamed result, one at a time, as the caller grants credit. Lives on the
-/// handler's stack while the call is tracked.
+/// Sends the values of a streamed result, one at a time, as the caller grants credit. Lives while
+/// the call is tracked.
 ///
-/// Threads: the handler's, except add_credit().
+/// Threads: the sender's, except add_credit() and stop_waiting().
 class item_sender final : public item_sender_base {
 public:
     /// Credit is capped here: no correct caller grants more.
     static constexpr std::uint32_t most_credit = 1u << 21;
 
-    item_sender(invocation& call, std::uint32_t window) noexcept;
+    item_sender(served_call& call, std::uint32_t window) noexcept;
 
     const call_context& about() const noexcept override { return call_; }
     void await_credit() override;
@@ -30,13 +33,19 @@ public:
 
     /// Any thread.
     void add_credit(std::uint32_t items) noexcept;
+    /// Ends the sender's wait, where canceling the call cancels no ULT that waits. Any thread, once
+    /// the call is canceled.
+    void stop_waiting() noexcept;
 
 private:
     void check_wanted() const;
+    void await_return(std::shared_ptr<event> returned);
 
-    invocation& call_;
+    served_call& call_;
     answer_values values_;
     semaphore credit_;
+    std::mutex busy_;
+    std::shared_ptr<event> returned_;  // While a large value is being fetched.
 };
 
 }  // namespace amalgam::detail

@@ -3,11 +3,13 @@
 #include <exception>
 #include <utility>
 
+#include <amalgam/rpc/detail/outgoing_values.hpp>
+
 #include "rpc/call/server.hpp"
 
 namespace amalgam::detail {
 
-late_answer::late_answer(const arrived_call& call, invocation& handler)
+late_answer::late_answer(const arrived_call& call, invocation& handler, std::uint32_t window)
     : served_call(call),
       alive_(call.owner.context().core()),
       values_(&call.owner.context().buffers()),
@@ -15,7 +17,13 @@ late_answer::late_answer(const arrived_call& call, invocation& handler)
               [](answer_record& self) noexcept {
                   static_cast<late_answer&>(self.call).drop_reference();
               }),
-      handler_(&handler) {}
+      handler_(&handler) {
+    if (window != 0) items_.emplace(*this, window);
+}
+
+late_answer::~late_answer() {
+    if (source_ != nullptr) source_->drop_reference();
+}
 
 engine_core& late_answer::core() noexcept {
     return owner_.context().core();
@@ -39,10 +47,29 @@ void late_answer::handler_done() noexcept {
     drop_reference();
 }
 
-void late_answer::cancel() noexcept {
-    set_canceled();
+void late_answer::send_later(status what, std::string_view text) noexcept {
+    record_.frame(what, text);
+    if (!owner_.context().hand_over(record_)) drop_reference();  // The engine has ended.
+}
+
+bool late_answer::answer_with(outgoing_values& values) noexcept {
     const std::lock_guard hold(busy_);
-    if (handler_ != nullptr) handler_->cancel();
+    if (canceled()) return false;
+    values.add_reference();
+    source_ = &values;
+    return true;
+}
+
+void late_answer::cancel() noexcept {
+    outgoing_values* source = nullptr;
+    {
+        const std::lock_guard hold(busy_);
+        set_canceled();
+        if (handler_ != nullptr) handler_->cancel();
+        source = source_;
+    }
+    if (items_) items_->stop_waiting();
+    if (source != nullptr) source->reader_left();
 }
 
 }  // namespace amalgam::detail

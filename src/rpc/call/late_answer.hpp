@@ -1,7 +1,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 #include <amalgam/rpc/detail/answers.hpp>
@@ -9,18 +11,22 @@
 
 #include "rpc/call/answer_record.hpp"
 #include "rpc/call/invocation.hpp"
+#include "rpc/call/item_sender.hpp"
 
 namespace amalgam::detail {
 
-/// A call answered through a responder. Tracked in place of its invocation, because either may end
-/// first.
+class outgoing_values;
+
+/// A call answered through a responder, or by values that come from elsewhere. Tracked in place of
+/// its invocation, because either may end first.
 ///
 /// Owner:   reference-counted: by the invocation, by the engine until the answer is sent, and by
 ///          the responder, if the handler got one.
 /// Threads: as served_call; the answer comes from any thread.
 class late_answer final : public served_call, public late_answer_base {
 public:
-    late_answer(const arrived_call& call, invocation& handler);
+    /// `window`: of values; 0 for a single answer.
+    late_answer(const arrived_call& call, invocation& handler, std::uint32_t window);
 
     const call_context& about() const noexcept override { return *this; }
     bool claim() noexcept override { return !answered_.exchange(true, std::memory_order_relaxed); }
@@ -37,9 +43,19 @@ public:
     /// The invocation has ended: the handler can no longer be canceled.
     void handler_done() noexcept;
     void cancel() noexcept override;
+    void add_credit(std::uint32_t items) noexcept override {
+        if (items_) items_->add_credit(items);
+    }
+
+    /// Null without a window.
+    item_sender* items() noexcept { return items_ ? &*items_ : nullptr; }
+    /// The values are these, and are told when they are not wanted any more. False: canceled.
+    bool answer_with(outgoing_values& values) noexcept;
+    /// As send(), but never before this returns: for who walks through the running calls.
+    void send_later(status what, std::string_view text) noexcept;
 
 private:
-    ~late_answer() = default;
+    ~late_answer();
 
     core_reference alive_;
     answer_values values_;
@@ -48,6 +64,8 @@ private:
     std::atomic<bool> answered_{false};
     std::mutex busy_;
     invocation* handler_;
+    std::optional<item_sender> items_;
+    outgoing_values* source_ = nullptr;  // A reference; until the end.
 };
 
 }  // namespace amalgam::detail

@@ -25,9 +25,10 @@ struct served_procedure {
     std::unique_ptr<handler_base> run;
     std::size_t running = 0;
     bool defined = true;
-    bool library = false;  ///< See is_library_procedure().
-    bool learned = false;  ///< Served by the handler of what nobody defined.
-    std::string about;     ///< For people.
+    bool library = false;         ///< See is_library_procedure().
+    bool streams_values = false;  ///< In either direction, so it cannot be posted.
+    bool learned = false;         ///< Served by the handler of what nobody defined.
+    std::string about;            ///< For people.
 };
 
 /// The procedures of one engine, by wire id and provider.

@@ -47,6 +47,11 @@ raw_values call_raw(engine_core& core, const peer& there, std::string_view name,
                                 "type",
                                 printable_name(name)));
     }
+    if (takes_stream(signature)) {
+        throw error(errc::unsupported,
+                    fmt::format("\"{}\" reads a stream, which has no raw form: call it by its type",
+                                printable_name(name)));
+    }
     call_target target;
     target.core = &core;
     target.what = &intern(core, name, std::move(signature));

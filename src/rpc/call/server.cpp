@@ -56,6 +56,14 @@ void keep_arguments(invocation& call, std::byte* room, message& arrived, const_b
     }
 }
 
+constexpr bool is_late(answer_form form) noexcept {
+    return form == answer_form::late || form == answer_form::late_items;
+}
+
+std::uint32_t late_window(const served_procedure& what, const invocation& call) noexcept {
+    return streams(what.form) ? call.window() : 0;
+}
+
 /// Inline handlers finish before the next message is looked at, so they cannot fetch arguments.
 bool is_run_in_ult(const served_procedure& what, const parsed_message& request) noexcept {
     if (what.options.run != handler::inline_) return true;
@@ -114,7 +122,7 @@ bool server::is_welcome(const peer_state& from, const served_procedure& what,
     if (closed_ || request.named() || !request.extras.empty()) return false;
     if (request.body.size() > max_values_) return false;
     if (request.kind == message_kind::one_way) {
-        return counts_.one_ways.value() < max_one_ways_ && what.form != answer_form::items;
+        return counts_.one_ways.value() < max_one_ways_ && !what.streams_values;
     }
     return running() < max_running_ && from.unread_bytes <= max_unread_;
 }
@@ -160,7 +168,16 @@ bool server::is_welcome(const peer_state& from, const served_procedure& what,
                fmt::format("\"{}\" returns a stream, which the server's handler of undefined "
                            "procedures cannot",
                            printable_name(what->name)));
-    } else if (one_way && what->form == answer_form::items) {
+    } else if (what->learned && takes_stream(what->signature)) {
+        refuse(from, id, request, {errc::unsupported},
+               fmt::format("\"{}\" reads a stream, which the server's handler of undefined "
+                           "procedures cannot",
+                           printable_name(what->name)));
+    } else if (one_way && takes_stream(what->signature)) {
+        refuse(from, id, request, {errc::mismatch},
+               fmt::format("\"{}\" reads a stream, so it cannot be posted: open it",
+                           printable_name(what->name)));
+    } else if (one_way && streams(what->form)) {
         // It would wait forever for credit.
         refuse(from, id, request, {errc::mismatch},
                fmt::format("\"{}\" returns a stream, so it cannot be posted: call it",
@@ -352,8 +369,8 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
         keep_arguments(*call, static_cast<std::byte*>(closure) + inline_arguments_at, arrived,
                        request.body);
         if (!request.extras.empty()) call->keep_extras(request.extras);
-        if (what.form == answer_form::late) {
-            auto* const later = new late_answer(how, *call);
+        if (is_late(what.form)) {
+            auto* const later = new late_answer(how, *call, late_window(what, *call));
             call->answer_by(*later);
             tracked = later;
         }
@@ -378,8 +395,8 @@ void server::run_inline(peer_state& from, served_procedure& what, message& arriv
         keep_arguments(call, room, arrived, request.body);
     }
     if (!request.extras.empty()) call.keep_extras(request.extras);
-    if (what.form == answer_form::late) {
-        auto* const later = new late_answer(how, call);
+    if (is_late(what.form)) {
+        auto* const later = new late_answer(how, call, late_window(what, call));
         call.answer_by(*later);
         track(*later);
     } else {
@@ -477,7 +494,7 @@ void server::track(served_call& call) noexcept {
 void server::cancel_streams() noexcept {
     for (served_call* first : index_) {
         for (served_call* each = first; each != nullptr; each = each->next) {
-            if (each->what().form == answer_form::items) each->cancel();
+            if (streams(each->what().form)) each->cancel();
         }
     }
 }

@@ -4,8 +4,16 @@
 
 #include "rpc/call/caller.hpp"
 #include "rpc/call/pending_call.hpp"
+#include "rpc/call/value_streams.hpp"
+#include "rpc/memory/loans.hpp"
+#include "rpc/memory/rendezvous.hpp"
 
 namespace amalgam::detail {
+
+struct stream_call::deferred_value {
+    rendezvous_values what;
+    loan_ids loans;
+};
 
 stream_call::stream_call(const call_target& target)
     : core_reference(*target.core),
@@ -14,6 +22,18 @@ stream_call::stream_call(const call_target& target)
       credit_(&stream_call::run_credit, *this) {
     window = window_;
     expected_ = window_;
+}
+
+stream_call::~stream_call() {
+    if (bounded_) value_streams_of(*core_).give_back(window_ * value_bytes_);
+}
+
+void stream_call::bound_memory(std::size_t bytes) noexcept {
+    window_ = value_streams_of(*core_).reserve(window_, bytes);
+    window = window_;
+    expected_ = window_;
+    value_bytes_ = bytes;
+    bounded_ = true;
 }
 
 void refuse_empty_stream() {
@@ -25,6 +45,13 @@ void stream_call::launch() noexcept {
 }
 
 void stream_call::over() noexcept {
+    if (sent_along_) sent_along_->call_over();
+    std::unique_ptr<deferred_value> unfetched;
+    {
+        const std::lock_guard hold(busy_);
+        unfetched = std::move(deferred_);
+    }
+    if (unfetched) loans_of(*core_).release(pending().to, unfetched->loans);
     {
         const std::lock_guard hold(busy_);
         ended_ = true;
@@ -81,7 +108,7 @@ bool stream_call::wait_for_value() {
 }
 
 void stream_call::value_was_read() noexcept {
-    if (++read_ < (window_ + 1) / 2) return;
+    if (++read_ < (window_ + 1) / 2 && !is_deferred_next()) return;
     const std::uint32_t more = std::exchange(read_, 0);
     // The first to add credit hands it over, including what others add meanwhile.
     if (granted_.fetch_add(more, std::memory_order_acq_rel) != 0) return;
@@ -95,7 +122,41 @@ void stream_call::run_credit(work_unit& self) noexcept {
     const std::uint32_t more = mine.granted_.exchange(0, std::memory_order_acq_rel);
     mine.expected_ += more;
     caller_of(*mine.core_).send_credit(mine.pending(), more);
+    mine.fetch_deferred();
     mine.drop_reference();
+}
+
+bool stream_call::is_deferred_next() noexcept {
+    if (!bounded_) return false;
+    const std::lock_guard hold(busy_);
+    return deferred_ != nullptr && !has_value();
+}
+
+bool stream_call::defer(const rendezvous_values& what, loan_ids& loans) {
+    if (!bounded_) return false;
+    auto later = std::make_unique<deferred_value>(deferred_value{what, {}});
+    const std::lock_guard hold(busy_);
+    if (!has_value()) return false;
+    later->loans = std::move(loans);
+    deferred_ = std::move(later);
+    return true;
+}
+
+void stream_call::fetch_deferred() noexcept {
+    std::unique_ptr<deferred_value> next;
+    {
+        const std::lock_guard hold(busy_);
+        if (deferred_ == nullptr || has_value() || ended_) return;
+        next = std::move(deferred_);
+    }
+    caller_of(*core_).fetch_value(pending(), next->what, next->loans);
+}
+
+bool stream_call::has_room_for(std::size_t bytes) noexcept {
+    if (!bounded_ || bytes <= value_bytes_ || window_ == 1) return true;
+    if (!value_streams_of(*core_).try_take(window_ * (bytes - value_bytes_))) return false;
+    value_bytes_ = bytes;
+    return true;
 }
 
 void stream_call::decode(archive_reader& from) {

@@ -123,6 +123,7 @@ std::string to_json(const engine_config& config) {
                    {"max_unread_bytes", size_of(options.max_unread_bytes)},
                    {"max_borrowed_bytes", size_of(options.max_borrowed_bytes)},
                    {"max_borrowed_bytes_total", size_of(options.max_borrowed_bytes_total)},
+                   {"max_reader_bytes", size_of(options.max_reader_bytes)},
                    {"max_values_bytes", size_of(options.max_values_bytes)},
                    {"encoding", word_of(detail::encoding_words, options.encoding)},
                    {"checksum", options.checksum ? "true" : "false"},

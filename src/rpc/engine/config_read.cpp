@@ -138,6 +138,7 @@ engine_config read_config(const json_reader& from) {
                         "max_unread_bytes_total",
                         "max_borrowed_bytes",
                         "max_borrowed_bytes_total",
+                        "max_reader_bytes",
                         "max_values_bytes",
                         "encoding",
                         "checksum",
@@ -169,6 +170,7 @@ engine_config read_config(const json_reader& from) {
     read_size(from, "max_unread_bytes", options.max_unread_bytes);
     read_size(from, "max_borrowed_bytes", options.max_borrowed_bytes);
     read_size(from, "max_borrowed_bytes_total", options.max_borrowed_bytes_total);
+    read_size(from, "max_reader_bytes", options.max_reader_bytes);
     read_size(from, "max_values_bytes", options.max_values_bytes);
     if (from.has("encoding")) {
         options.encoding = from.at("encoding").word(detail::encoding_words);

@@ -37,7 +37,7 @@ constexpr const char* everything = R"({
               "max_queued_bytes_total": 3000,
               "frame_limit": "9s", "max_strangers": 7},
     "max_queued": 11, "max_running": 12, "max_unread_bytes": 13, "max_values_bytes": 14,
-    "max_borrowed_bytes": 15, "max_borrowed_bytes_total": 16,
+    "max_borrowed_bytes": 15, "max_borrowed_bytes_total": 16, "max_reader_bytes": 17,
     "encoding": "xdr", "checksum": true, "remote_stop": true, "reflection": false,
     "drain": "1500ms"})";
 
@@ -69,6 +69,7 @@ TEST(engine_config, reads_every_option) {
     EXPECT_EQ(options.max_values_bytes, 14u);
     EXPECT_EQ(options.max_borrowed_bytes, 15u);
     EXPECT_EQ(options.max_borrowed_bytes_total, 16u);
+    EXPECT_EQ(options.max_reader_bytes, 17u);
     EXPECT_EQ(options.encoding, encoding::xdr);
     EXPECT_TRUE(options.checksum);
     EXPECT_TRUE(options.remote_stop);
@@ -120,6 +121,7 @@ TEST(engine_config, limits_that_are_none_read_back) {
                                   .max_unread_bytes_total = endless,
                                   .max_borrowed_bytes = endless,
                                   .max_borrowed_bytes_total = endless,
+                                  .max_reader_bytes = endless,
                                   .max_values_bytes = endless,
                                   .drain = limit};
         const engine one{"shm://", most};
@@ -279,7 +281,7 @@ constexpr wrong_config wrong[] = {
      "stream is not known, expected one of: endpoints, name, streams, pools, "
      "handlers, progress, spin, ports, max_queued, max_running, "
      "max_one_ways, max_unread_bytes, max_unread_bytes_total, max_borrowed_bytes, "
-     "max_borrowed_bytes_total, max_values_bytes, encoding, "
+     "max_borrowed_bytes_total, max_reader_bytes, max_values_bytes, encoding, "
      "checksum, drain, remote_stop, reflection"},
     {R"("streams": 0)", "streams is 0, expected a number from 1 to 1024; example: 2"},
     {R"("streams": -18446744073709551615)",

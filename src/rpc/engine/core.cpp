@@ -69,6 +69,9 @@ loans& loans_of(engine_core& core) noexcept {
 exposure_table& exposures_of(engine_core& core) noexcept {
     return core.exposures();
 }
+value_streams& value_streams_of(engine_core& core) noexcept {
+    return core.value_streams();
+}
 route_table& routes_of(engine_core& core) noexcept {
     return core.routes();
 }
@@ -157,6 +160,9 @@ void engine_core::expose_counters() {
     show("rpc.lent", loans_.size());
     show("rpc.borrowed_bytes", loans_.borrowed_bytes());
     show("rpc.taken_back", loans_.taken_back());
+    watches_.push_back(counters_.expose("rpc.reader_bytes", [this] {
+        return static_cast<std::uint64_t>(value_streams_.reserved());
+    }));
     show("rpc.served", server_.counts().served);
     show("rpc.refused", server_.counts().refused);
     show("rpc.overloaded", server_.counts().overloaded);

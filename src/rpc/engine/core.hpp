@@ -23,6 +23,7 @@
 #include "rpc/call/caller.hpp"
 #include "rpc/call/remote_procedures.hpp"
 #include "rpc/call/server.hpp"
+#include "rpc/call/value_streams.hpp"
 #include "rpc/context/engine_context.hpp"
 #include "rpc/context/streams.hpp"
 #include "rpc/engine/describe.hpp"
@@ -74,6 +75,7 @@ public:
     /// Whether any peer may have several paths.
     bool knows_routes() const noexcept { return knows_routes_.load(std::memory_order_relaxed); }
     remote_procedures& procedures() noexcept { return procedures_; }
+    detail::value_streams& value_streams() noexcept { return value_streams_; }
     encoding values_as() const noexcept { return settings_.values_as; }
     /// Whether some engine is busy on this stack. Takes a lock.
     static bool any_busy_here() noexcept;
@@ -206,6 +208,7 @@ private:
     exposure_table exposures_{*this, ports_};
     transfer_table transfers_;
     remote_procedures procedures_;
+    detail::value_streams value_streams_{options_.max_reader_bytes};
     // Each calls the other for messages to ourselves.
     detail::caller caller_;
     detail::server server_;

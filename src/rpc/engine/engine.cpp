@@ -54,6 +54,7 @@ engine::engine(endpoints where, engine_options options)
             core->stop_soon();
         });
         detail::define_descriptions(*this);
+        detail::define_value_streams(*this);
     } catch (...) {
         end();
         throw;
@@ -122,6 +123,12 @@ void engine::define_raw(detail::procedure_name name, std::string signature,
                         std::function<raw_values(const raw_call&)> function,
                         procedure_options options) {
     if (!function) throw error(errc::invalid, "define_raw() was given an empty function");
+    if (detail::takes_stream(signature)) {
+        throw error(errc::unsupported,
+                    fmt::format("\"{}\" reads a stream, which has no raw form: define it by its "
+                                "type",
+                                detail::printable_name(name.text())));
+    }
     add_handler(name, std::move(signature), options, detail::answer_form::result,
                 std::make_unique<detail::raw_handler>(std::move(function)));
 }
@@ -193,10 +200,17 @@ void engine::add_handler(detail::procedure_name given, std::string signature,
                                 "handler cannot: do not set procedure_options::run",
                                 name));
     }
+    if (detail::takes_stream(signature) && options.run == handler::inline_) {
+        throw error(errc::invalid,
+                    fmt::format("\"{}\" reads a stream, so its handler may wait, which an inline "
+                                "handler cannot: do not set procedure_options::run",
+                                name));
+    }
     auto fresh = std::make_unique<detail::served_procedure>();
     fresh->id = detail::procedure_id(name, signature);
     fresh->name = name;
     fresh->library = is_library_procedure(name);
+    fresh->streams_values = detail::streams(form) || detail::takes_stream(signature);
     fresh->signature = std::move(signature);
     fresh->streams = core_->streams().place(name, options);
     fresh->about = options.about.substr(0, detail::limits::max_about_bytes);

@@ -57,16 +57,22 @@ protected:
     ~late_answer_base() = default;
 };
 
-/// A stream of values from a handler.
+/// The other side reads no more.
+struct values_unwanted : error {
+    using error::error;
+};
+
+/// A stream of values: from a handler, or to one.
 ///
-/// Threads: the handler's.
+/// Threads: one at a time.
 class item_sender_base {
 public:
     item_sender_base(const item_sender_base&) = delete;
     item_sender_base& operator=(const item_sender_base&) = delete;
 
     virtual const call_context& about() const noexcept = 0;
-    /// Waits for credit from the caller. Throws error{canceled} if the caller wants no more.
+    /// Waits for credit from the reader. Throws values_unwanted, as error{canceled}, if it wants no
+    /// more.
     virtual void await_credit() = 0;
     /// Returns the credit of a value that could not be written.
     virtual void give_back_credit() noexcept = 0;
@@ -87,6 +93,15 @@ struct answer_way {
     item_sender_base* items = nullptr;
 };
 
-enum class answer_form : unsigned char { result, late, items };
+enum class answer_form : unsigned char {
+    result,
+    late,
+    items,      ///< Sent while the handler runs.
+    late_items  ///< Sent after it has returned.
+};
+
+constexpr bool streams(answer_form form) noexcept {
+    return form == answer_form::items || form == answer_form::late_items;
+}
 
 }  // namespace amalgam::detail

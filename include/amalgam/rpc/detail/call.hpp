@@ -203,7 +203,7 @@ private:
 /// A call behind a future. The future's state and the call are one object, from the pool of future
 /// states.
 template <typename R>
-class future_call final : public future_state<R>, private core_reference, public call_record {
+class future_call : public future_state<R>, private core_reference, public call_record {
 public:
     explicit future_call(const call_target& target)
         : core_reference(*target.core), call_record(target) {}
@@ -217,13 +217,7 @@ public:
         return later;
     }
 
-private:
-    static void cancel_it(void* context) noexcept {
-        auto& self = *static_cast<future_call*>(context);
-        self.add_reference();  // Until release().
-        self.request_cancel();
-    }
-    void decode(archive_reader& from) override { emplace_new(value_, from); }
+protected:
     void over() noexcept override {
         if (!why.what.ok()) {
             this->fail(std::move(why));
@@ -238,6 +232,14 @@ private:
         }
         this->drop_reference();
     }
+
+private:
+    static void cancel_it(void* context) noexcept {
+        auto& self = *static_cast<future_call*>(context);
+        self.add_reference();  // Until release().
+        self.request_cancel();
+    }
+    void decode(archive_reader& from) override { emplace_new(value_, from); }
     void release() noexcept override { this->drop_reference(); }
 
     std::optional<stored<R>> value_;

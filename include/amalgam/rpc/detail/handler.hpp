@@ -6,7 +6,9 @@
 
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/detail/answers.hpp>
+#include <amalgam/rpc/detail/outgoing_values.hpp>
 #include <amalgam/rpc/responder.hpp>
+#include <amalgam/rpc/stream_reader.hpp>
 #include <amalgam/rpc/stream_writer.hpp>
 #include <amalgam/rpc/streamed.hpp>
 
@@ -46,6 +48,7 @@ struct served {
     using signature = Signature;
     static constexpr answer_form form = answer_form::result;
     struct way {
+        static constexpr bool returns = true;
         explicit way(const answer_way&) noexcept {}
         template <typename Function, typename... A>
         decltype(auto) call(Function& function, A&&... arguments) {
@@ -58,6 +61,7 @@ struct served<void(responder<R>, A...)> {
     using signature = R(A...);
     static constexpr answer_form form = answer_form::late;
     struct way {
+        static constexpr bool returns = false;
         explicit way(const answer_way& how) noexcept : late(*how.late) {}
         template <typename Function, typename... Arguments>
         void call(Function& function, Arguments&&... arguments) {
@@ -71,12 +75,57 @@ struct served<void(stream_writer<T>&, A...)> {
     using signature = streamed<T>(A...);
     static constexpr answer_form form = answer_form::items;
     struct way {
+        static constexpr bool returns = false;
         explicit way(const answer_way& how) noexcept : out(*how.items) {}
         template <typename Function, typename... Arguments>
         void call(Function& function, Arguments&&... arguments) {
             function(out, std::forward<Arguments>(arguments)...);
         }
         stream_writer<T> out;
+    };
+};
+template <typename R, typename T, typename... A>
+struct served<R(stream_reader<T>&, A...)> {
+    using signature = R(streaming<T>, A...);
+    static constexpr answer_form form = answer_form::result;
+    struct way {
+        static constexpr bool returns = true;
+        explicit way(const answer_way&) noexcept {}
+        template <typename Function, typename... Arguments>
+        R call(Function& function, const streaming<T>& which, Arguments&&... arguments) {
+            stream_reader<T> in(which);
+            return function(in, std::forward<Arguments>(arguments)...);
+        }
+    };
+};
+template <typename T, typename U, typename... A>
+struct served<void(stream_reader<T>&, stream_writer<U>&, A...)> {
+    using signature = streamed<U>(streaming<T>, A...);
+    static constexpr answer_form form = answer_form::items;
+    struct way {
+        static constexpr bool returns = false;
+        explicit way(const answer_way& how) noexcept : out(*how.items) {}
+        template <typename Function, typename... Arguments>
+        void call(Function& function, const streaming<T>& which, Arguments&&... arguments) {
+            stream_reader<T> in(which);
+            function(in, out, std::forward<Arguments>(arguments)...);
+        }
+        stream_writer<U> out;
+    };
+};
+/// Of the library: a stream that is answered after the handler has returned.
+template <typename... A>
+struct served<void(values_opener, A...)> {
+    using signature = streamed<any_values>(A...);
+    static constexpr answer_form form = answer_form::late_items;
+    struct way {
+        static constexpr bool returns = false;
+        explicit way(const answer_way& how) noexcept : opener{*how.late, *how.items} {}
+        template <typename Function, typename... Arguments>
+        void call(Function& function, Arguments&&... arguments) {
+            function(opener, std::forward<Arguments>(arguments)...);
+        }
+        values_opener opener;
     };
 };
 
@@ -108,7 +157,8 @@ template <typename Function, typename Way, typename R, typename... A>
 class typed_handler<Function, Way, R(A...)> final : public handler_base {
     static_assert((!is_out_parameter<A> && ...),
                   "a handler's parameter must not be a mutable reference, as the caller's variable "
-                  "is in another process: return the value instead");
+                  "is in another process: return the value instead; a stream_reader, then a "
+                  "stream_writer, are the first parameters");
 
 public:
     explicit typed_handler(Function function) : function_(std::move(function)) {}
@@ -120,7 +170,7 @@ public:
         const auto call = [&](auto&... each) -> decltype(auto) {
             return way.call(function_, static_cast<A&&>(each)...);
         };
-        if constexpr (std::is_void_v<R> || !std::is_same_v<Way, typename served<R(A...)>::way>) {
+        if constexpr (std::is_void_v<R> || !Way::returns) {
             std::apply(call, values);
         } else {
             const std::remove_cvref_t<R>& value = std::apply(call, values);

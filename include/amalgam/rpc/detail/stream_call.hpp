@@ -7,11 +7,15 @@
 #include <optional>
 #include <utility>
 
+#include <amalgam/core/detail/memory.hpp>
 #include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/rpc/detail/outgoing_values.hpp>
 #include <amalgam/rpc/detail/value_queue.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
 namespace amalgam::detail {
+
+struct rendezvous_values;
 
 /// Throws error{invalid}: a moved-from streamed object was read.
 [[noreturn]] void refuse_empty_stream();
@@ -25,12 +29,19 @@ class stream_call : private core_reference, public call_record {
 public:
     /// Precondition: made with new, arguments written.
     void launch() noexcept;
+    /// The handler also reads these, until the call is over.
+    void send_along(values_reference values) noexcept { sent_along_ = std::move(values); }
+    /// Before launch(): what is unread counts as engine_options::max_reader_bytes, `bytes` a value,
+    /// and the window is what that allows. Values larger than a message are fetched one at a time,
+    /// each when those before it were read.
+    void bound_memory(std::size_t bytes) noexcept;
     void cancel() noexcept;
     /// The reader is done with the stream.
     void leave() noexcept;
 
 protected:
     explicit stream_call(const call_target& target);
+    ~stream_call() override;
 
     /// True: there is a value. False: end of stream. Throws if the call failed.
     bool wait_for_value();
@@ -50,9 +61,17 @@ private:
         stream_call& whose;
     };
 
+    /// A value that waits to be fetched.
+    struct deferred_value;
+
     void over() noexcept final;
     void release() noexcept final { drop_reference(); }
     void decode(archive_reader& from) final;
+    /// On the stream. False: fetch it now.
+    bool defer(const rendezvous_values& what, loan_ids& loans);
+    void fetch_deferred() noexcept;
+    bool has_room_for(std::size_t bytes) noexcept;
+    bool is_deferred_next() noexcept;
     bool take_item(archive_reader& from);  // on the stream; false: the values end here
     static void run_credit(work_unit& self) noexcept;
     void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
@@ -62,6 +81,9 @@ private:
 
     std::atomic<std::uint32_t> references_{2};
     std::uint32_t window_;
+    bool bounded_ = false;         // By bound_memory().
+    std::size_t value_bytes_ = 0;  // Reserved for each of the window.
+    std::unique_ptr<deferred_value> deferred_;
     std::uint32_t read_ = 0;                 // Values read since the last credit; the reader's.
     std::atomic<std::uint32_t> granted_{0};  // Credits on their way to the engine's stream.
     std::uint32_t expected_;                 // Values that may still arrive; the stream's.
@@ -70,6 +92,7 @@ private:
     bool canceled_ = false;
     waiter* reader_ = nullptr;
     credit_errand credit_;
+    values_reference sent_along_;
 };
 
 template <typename T>

@@ -1,0 +1,753 @@
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/random.hpp>
+#include <amalgam/rpc/client_stream.hpp>
+#include <amalgam/rpc/describe.hpp>
+#include <amalgam/rpc/provider.hpp>
+#include <amalgam/rpc/stream_reader.hpp>
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+#include "rpc/engine/core.hpp"
+#include "rpc/loop_pair.hpp"
+
+// Streams of values from a caller to its handler, with and without a stream back.
+namespace amalgam {
+namespace {
+
+using namespace std::literals;
+
+using sum_of = int(streaming<int>, int);
+using lengths = std::vector<std::size_t>(streaming<std::string>, std::uint32_t);
+using echo = streamed<std::string>(streaming<std::string>);
+
+int add_up(stream_reader<int>& in, int start) {
+    for (int each : in)
+        start += each;
+    return start;
+}
+
+void echo_all(stream_reader<std::string>& in, stream_writer<std::string>& out) {
+    for (const std::string& each : in)
+        out(each);
+}
+
+/// Nothing is left at either end.
+void expect_quiet(engine& server, engine& client) {
+    for (engine* each : {&server, &client}) {
+        EXPECT_EQ(each->core().server().running(), 0u);
+        EXPECT_EQ(each->core().loans().size().value(), 0u);
+        EXPECT_EQ(each->core().transfers().pending(), 0u);
+        EXPECT_EQ(each->core().value_streams().reserved(), 0u);
+        EXPECT_EQ(each->core().value_streams().open(), 0u);
+    }
+}
+
+TEST(client_stream, the_handler_reads_what_is_sent_and_answers_once) {
+    loop_pair two;
+    two.server.define("sum", add_up);
+    two.client.define("sum", add_up);
+    two.in_client([&] {
+        for (const std::string& where : {two.server.address(), two.client.address()}) {
+            auto up = two.client.procedure<sum_of>("sum").on(where).open(1000);
+            for (int i = 0; i < 300; ++i)
+                EXPECT_TRUE(up.send(i));
+            EXPECT_EQ(up.get(), 1000 + 299 * 150);
+        }
+    });
+    expect_quiet(two.server, two.client);
+    EXPECT_EQ(two.net.open_operations(), 0u);
+}
+
+TEST(client_stream, signatures_name_the_types_of_values) {
+    loop_pair two;
+    EXPECT_EQ(two.client.procedure<sum_of>("sum").signature(), "i32(stream<i32>,i32)");
+    EXPECT_EQ(two.client.procedure<echo>("echo").signature(), "stream<string>(stream<string>)");
+    two.server.define("sum", add_up);
+    two.in_client([&] {
+        EXPECT_EQ(describe(two.client, two.there()).front().signature, "i32(stream<i32>,i32)");
+        auto wrong = two.client.procedure<int(streaming<long>, int)>("sum").on(two.there()).open(1);
+        EXPECT_FALSE(wrong.send(1));
+        EXPECT_EQ(error_of([&] { wrong.get(); }).code(), errc::mismatch);
+    });
+    expect_quiet(two.server, two.client);
+}
+
+TEST(client_stream, values_of_any_size_arrive_in_order_at_every_window) {
+    for (const bool checked : {false, true}) {
+        loop_network net({.max_message_bytes = 300'000});
+        const engine_options how{.encoding = checked ? encoding::xdr : encoding::native,
+                                 .checksum = checked};
+        engine server{net.port("server"), how}, client{net.port("client"), how};
+        const auto read = [](stream_reader<std::string>& in, std::uint32_t window) {
+            in.window(window);
+            std::vector<std::size_t> got;
+            for (const std::string& each : in) {
+                EXPECT_EQ(each, std::string(each.size(), static_cast<char>(each.size() % 26)));
+                got.push_back(each.size());
+            }
+            return got;
+        };
+        server.define("lengths", read);
+        client.define("lengths", read);
+        seeded_random random(checked);
+        auto done = client.spawn([&] {
+            for (int round = 0; round < 12; ++round) {
+                const auto& where = round % 3 == 0 ? client.address() : server.address();
+                auto up = client.procedure<lengths>("lengths").on(where).open(
+                    static_cast<std::uint32_t>(1 + random.below(20)));
+                std::vector<std::size_t> model;
+                for (std::uint64_t i = random.below(40); i > 0; --i) {
+                    const std::size_t bytes =
+                        random.chance(0.2) ? 100'000 + random.below(900'000) : random.below(3000);
+                    EXPECT_TRUE(up.send(std::string(bytes, static_cast<char>(bytes % 26))));
+                    model.push_back(bytes);
+                }
+                EXPECT_EQ(up.get(), model);
+            }
+        });
+        net.run_until_idle();
+        done.get();
+        expect_quiet(server, client);
+        EXPECT_EQ(net.open_operations(), 0u);
+    }
+}
+
+TEST(client_stream, a_handler_that_does_not_read_holds_the_sender_back) {
+    loop_pair two;
+    event go_on;
+    two.server.define("sum", [&](stream_reader<int>& in, int start) {
+        in.window(8);
+        start += *in.next();
+        go_on.wait();
+        return add_up(in, start);
+    });
+    int sent = 0;
+    std::optional<client_stream<int, int>> up;
+    auto done = two.client.spawn([&] {
+        up = two.client.procedure<sum_of>("sum").on(two.there()).open(0);
+        for (; sent < 100; ++sent)
+            EXPECT_TRUE(up->send(1));
+        return up->get();
+    });
+    two.net.run_until_idle();
+    EXPECT_EQ(sent, 8);
+    go_on.set();
+    two.net.run_until_idle();
+    EXPECT_EQ(done.get(), 100);
+}
+
+TEST(client_stream, no_value_leaves_before_the_handler_reads) {
+    loop_pair two;
+    event go_on;
+    two.server.define("sum", [&](stream_reader<int>& in, int start) {
+        go_on.wait();
+        return add_up(in, start);
+    });
+    bool sent = false;
+    auto done = two.client.spawn([&] {
+        auto up = two.client.procedure<sum_of>("sum").on(two.there()).open(0);
+        EXPECT_TRUE(up.send(5));
+        sent = true;
+        return up.get();
+    });
+    two.net.run_until_idle();
+    EXPECT_FALSE(sent);
+    go_on.set();
+    two.net.run_until_idle();
+    EXPECT_EQ(done.get(), 5);
+}
+
+TEST(client_stream, a_handler_that_returns_early_ends_the_senders_wait) {
+    for (const int reads : {0, 1, 3}) {
+        loop_pair two;
+        two.server.define("first", [&](stream_reader<int>& in, int start) {
+            in.window(2);
+            for (int i = 0; i < reads; ++i)
+                start += *in.next();
+            return start;
+        });
+        two.in_client([&] {
+            auto up = two.client.procedure<sum_of>("first").on(two.there()).open(0);
+            int sent = 0;
+            while (up.send(1))
+                ++sent;
+            EXPECT_GE(sent, reads);
+            EXPECT_LE(sent, reads + 2);
+            EXPECT_FALSE(up.send(1));
+            EXPECT_EQ(up.get(), reads);
+        });
+        expect_quiet(two.server, two.client);
+    }
+}
+
+TEST(client_stream, an_empty_one_and_one_finished_before_it_is_read_end_the_reader) {
+    loop_pair two;
+    two.server.define("sum", add_up);
+    two.in_client([&] {
+        EXPECT_EQ(two.client.procedure<sum_of>("sum").on(two.there()).open(7).get(), 7);
+        auto up = two.client.procedure<sum_of>("sum").on(two.there()).open(1);
+        up.finish();
+        up.finish();
+        EXPECT_EQ(error_of([&] { up.send(1); }).code(), errc::invalid);
+        EXPECT_EQ(up.result().wait(), errc::ok);
+        EXPECT_EQ(up.get(), 1);
+        EXPECT_EQ(error_of([&] { up.get(); }).code(), errc::invalid);
+        up.cancel();
+    });
+    expect_quiet(two.server, two.client);
+}
+
+TEST(client_stream, one_that_was_moved_from_says_so) {
+    loop_pair two;
+    two.server.define("sum", add_up);
+    two.in_client([&] {
+        auto up = two.client.procedure<sum_of>("sum").on(two.there()).open(1);
+        auto taken = std::move(up);
+        EXPECT_EQ(error_of([&] { up.send(1); }).code(), errc::invalid);
+        up.finish();
+        up.cancel();
+        EXPECT_TRUE(taken.send(2));
+        EXPECT_EQ(taken.get(), 3);
+    });
+}
+
+TEST(client_stream, results_of_nothing_and_providers_work_too) {
+    struct adder {
+        int sum = 0;
+        void add(stream_reader<int>& in) { sum = add_up(in, sum); }
+    };
+    loop_pair two;
+    auto object = std::make_shared<adder>();
+    provider<adder> mine(two.server, "adder", object, {.provider = 3});
+    mine.define("add", &adder::add);
+    two.in_client([&] {
+        auto up = two.client.procedure<void(streaming<int>)>("add").on(two.there(), 3).open();
+        up.send(1);
+        up.send(2);
+        up.get();
+    });
+    EXPECT_EQ(object->sum, 3);
+}
+
+// ---- how it ends
+
+/// How the handler's next() ended, and whether it has.
+struct reading {
+    explicit reading(engine& server) {
+        server.define("slow", [this](stream_reader<int>& in) {
+            try {
+                while (in.next()) {
+                    ++values;
+                    this_task::sleep_for(10ms);
+                }
+            } catch (const error& why) {
+                seen = why.code().code;
+                throw;
+            }
+            return values;
+        });
+    }
+    int values = 0;
+    errc seen = errc::ok;
+};
+
+TEST(client_stream, peer_loss_deadline_and_cancel_end_both_ends_once) {
+    for (const std::string how : {"kill server", "kill client", "deadline", "cancel", "leave"}) {
+        loop_pair two;
+        reading handler(two.server);
+        auto slow = two.client.procedure<int(streaming<int>)>("slow").on(two.there());
+        if (how == "deadline") slow = slow.within(25ms);
+        std::optional<client_stream<int, int>> up;
+        int sent = 0;
+        errc ended = errc::ok;
+        auto sender = two.client.spawn([&] {
+            up = slow.open();
+            while (up->send(1))
+                ++sent;
+            try {
+                up->get();
+            } catch (const error& why) {
+                ended = why.code().code;
+            }
+        });
+        two.net.run_for(22ms);
+        EXPECT_GE(sent, 64) << how;
+        EXPECT_FALSE(sender.ready()) << how;
+        if (how == "kill server") two.net.kill("server");
+        if (how == "kill client") two.net.kill("client");
+        if (how == "cancel" || how == "leave") up->cancel();
+        two.net.run_until_idle();
+        EXPECT_TRUE(sender.ready()) << how;
+        EXPECT_EQ(ended, how == "deadline"                   ? errc::timed_out
+                         : how == "cancel" || how == "leave" ? errc::canceled
+                                                             : errc::disconnected)
+            << how;
+        if (how != "kill server") {
+            EXPECT_NE(handler.seen, errc::ok) << how;
+        }
+        EXPECT_EQ(two.server.core().server().running(), 0u) << how;
+        EXPECT_EQ(two.client.core().server().running(), 0u) << how;
+        EXPECT_EQ(two.client.core().value_streams().open(), 0u) << how;
+        EXPECT_EQ(two.server.core().value_streams().reserved(), 0u) << how;
+    }
+}
+
+TEST(client_stream, leaving_it_unfinished_cancels_the_handler) {
+    loop_pair two;
+    reading handler(two.server);
+    two.in_client([&] {
+        auto up = two.client.procedure<int(streaming<int>)>("slow").on(two.there()).open();
+        EXPECT_TRUE(up.send(1));
+    });
+    EXPECT_EQ(handler.seen, errc::canceled);
+    expect_quiet(two.server, two.client);
+}
+
+TEST(client_stream, a_stream_left_with_its_result_kept_tells_the_reader) {
+    loop_pair two;
+    reading handler(two.server);
+    two.in_client([&] {
+        future<int> kept;
+        {
+            auto up = two.client.procedure<int(streaming<int>)>("slow").on(two.there()).open();
+            EXPECT_TRUE(up.send(1));
+            kept = std::move(up.result());
+        }
+        const error why = error_of([&] { kept.get(); });
+        EXPECT_EQ(why.code().handler_code(), errc::canceled);
+        EXPECT_NE(std::string(why.what()).find("without finish()"), std::string::npos)
+            << why.what();
+    });
+    EXPECT_EQ(handler.seen, errc::canceled);
+    expect_quiet(two.server, two.client);
+}
+
+TEST(client_stream, an_exception_of_the_handler_is_the_outcome) {
+    loop_pair two;
+    two.server.define("third", [](stream_reader<int>& in, int) -> int {
+        for (int i = 0; i < 3; ++i)
+            in.next();
+        throw std::runtime_error("three are enough");
+    });
+    two.in_client([&] {
+        auto up = two.client.procedure<sum_of>("third").on(two.there()).open(0);
+        while (up.send(1)) {
+        }
+        const error why = error_of([&] { up.get(); });
+        EXPECT_EQ(why.code(), errc::handler_failed);
+        EXPECT_NE(std::string(why.what()).find("three are enough"), std::string::npos);
+    });
+    expect_quiet(two.server, two.client);
+}
+
+/// Cannot be written or read at 13.
+struct unlucky {
+    int number = 0;
+    template <typename Archive>
+    void serialize(Archive& archive) {
+        if (number == 13) throw std::runtime_error("cannot write 13");
+        archive(number);
+        if (std::is_same_v<Archive, archive_reader> && number == 14) {
+            throw error(errc::denied, "cannot read 14");
+        }
+    }
+};
+
+TEST(client_stream, an_exception_of_writing_a_value_surfaces_and_another_may_be_sent) {
+    loop_pair two;
+    two.server.define("count", [](stream_reader<unlucky>& in) {
+        int count = 0;
+        while (in.next())
+            ++count;
+        return count;
+    });
+    two.in_client([&] {
+        auto up = two.client.procedure<int(streaming<unlucky>)>("count").on(two.there()).open();
+        for (int i = 0; i < 200; ++i)
+            EXPECT_THROW(up.send({13}), std::runtime_error);  // No credit is lost.
+        EXPECT_TRUE(up.send({1}));
+        EXPECT_EQ(up.get(), 1);
+    });
+    expect_quiet(two.server, two.client);
+}
+
+TEST(client_stream, an_exception_of_reading_a_value_ends_the_reader) {
+    loop_pair two;
+    errc seen = errc::ok;
+    two.server.define("count", [&](stream_reader<unlucky>& in) {
+        try {
+            while (in.next()) {
+            }
+        } catch (const error& why) {
+            seen = why.code().code;
+            throw;
+        }
+    });
+    two.in_client([&] {
+        auto up = two.client.procedure<void(streaming<unlucky>)>("count").on(two.there()).open();
+        EXPECT_TRUE(up.send({1}));
+        EXPECT_TRUE(up.send({14}));
+        EXPECT_EQ(error_of([&] { up.get(); }).code().handler_code(), errc::denied);
+    });
+    EXPECT_EQ(seen, errc::denied);
+    expect_quiet(two.server, two.client);
+}
+
+TEST(client_stream, ends_with_either_engine) {
+    for (const bool server_ends : {false, true}) {
+        loop_network net;
+        std::optional<engine> server(std::in_place, net.port("server"));
+        std::optional<engine> client(std::in_place, net.port("client"));
+        reading handler(*server);
+        auto up = client->procedure<int(streaming<int>)>("slow").on(server->address()).open();
+        int sent = 0;
+        auto sender = client->spawn([&] {
+            while (up.send(1))
+                ++sent;
+        });
+        net.run_for(5ms);
+        EXPECT_FALSE(sender.ready());
+        (server_ends ? server : client)->stop();
+        net.run_until_idle();
+        EXPECT_TRUE(sender.ready()) << server_ends;
+        if (!server_ends) {
+            EXPECT_FALSE(up.send(1));
+        }
+        EXPECT_TRUE(up.result().ready());
+        client.reset();
+        server.reset();
+        net.run_until_idle();
+        EXPECT_FALSE(up.result().wait().ok());
+    }
+}
+
+TEST(client_stream, a_large_value_is_released_whatever_ends_the_call_in_between) {
+    for (int moment = 0; moment < 100; ++moment) {
+        loop_network net;
+        net.delay(10us);
+        engine server{net.port("server")}, client{net.port("client")};
+        server.define("lengths", [](stream_reader<std::string>& in, std::uint32_t) {
+            std::vector<std::size_t> got;
+            while (const auto each = in.next()) {
+                got.push_back(each->size());
+                this_task::sleep_for(30us);
+            }
+            return got;
+        });
+        const auto when = std::chrono::microseconds(4 * moment);
+        auto call = client.procedure<lengths>("lengths").on(server.address());
+        if (moment % 5 == 4) call = call.within(when);
+        std::optional<client_stream<std::string, std::vector<std::size_t>>> up(call.open(0));
+        auto sender = client.spawn([&] {
+            for (int i = 0; up->send(std::string(i % 3 == 0 ? 5 : 200'000, 'l')); ++i) {
+            }
+        });
+        net.run_for(when);
+        if (moment % 5 == 0) net.kill("server");
+        if (moment % 5 == 1) net.kill("client");
+        if (moment % 5 == 2) up->cancel();
+        if (moment % 5 == 3) server.stop();
+        net.run_until_idle();
+        EXPECT_TRUE(sender.ready()) << moment;
+        EXPECT_TRUE(up->result().ready()) << moment;
+        up.reset();
+        net.run_until_idle();
+        EXPECT_EQ(server.core().server().running(), 0u) << moment;
+        EXPECT_EQ(client.core().server().running(), 0u) << moment;
+        EXPECT_EQ(client.core().loans().size().value(), 0u) << moment;
+        EXPECT_EQ(server.core().value_streams().reserved(), 0u) << moment;
+        EXPECT_EQ(client.core().value_streams().open(), 0u) << moment;
+    }
+}
+
+TEST(client_stream, a_canceled_sender_says_so_and_another_goes_on) {
+    loop_pair two;
+    event go_on;
+    two.server.define("sum", [&](stream_reader<int>& in, int start) {
+        in.window(2);
+        start += *in.next();
+        go_on.wait();
+        return add_up(in, start);
+    });
+    auto up = two.client.procedure<sum_of>("sum").on(two.there()).open(0);
+    errc seen = errc::ok;
+    ult sender = spawn(two.client.pool(), [&] {
+        try {
+            for (;;)
+                up.send(1);
+        } catch (const error& why) {
+            seen = why.code().code;
+        }
+    });
+    two.net.run_until_idle();
+    sender.cancel();
+    two.net.run_until_idle();
+    EXPECT_EQ(seen, errc::canceled);
+    go_on.set();
+    two.in_client([&] {
+        EXPECT_TRUE(up.send(10));
+        EXPECT_EQ(up.get(), 13);  // Three had left.
+    });
+    sender.join();
+    expect_quiet(two.server, two.client);
+}
+
+// ---- memory of the handler's engine
+
+TEST(client_stream, large_values_are_fetched_one_at_a_time_as_they_are_read) {
+    loop_pair two;
+    int read = 0;
+    event go_on;
+    two.server.define("lengths", [&](stream_reader<std::string>& in, std::uint32_t) {
+        std::vector<std::size_t> got;
+        while (const auto each = in.next()) {
+            got.push_back(each->size());
+            if (++read == 1) go_on.wait();
+        }
+        return got;
+    });
+    int sent = 0;
+    auto done = two.client.spawn([&] {
+        auto up = two.client.procedure<lengths>("lengths").on(two.there()).open(0);
+        for (; sent < 20; ++sent)
+            EXPECT_TRUE(up.send(std::string(200'000, 'l')));
+        return up.get();
+    });
+    two.net.run_until_idle();
+    EXPECT_EQ(read, 1);
+    EXPECT_EQ(sent, 2);  // The one in hand, and one that is here for next().
+    EXPECT_EQ(two.client.core().loans().size().value(), 1u);
+    go_on.set();
+    two.net.run_until_idle();
+    EXPECT_EQ(done.get(), std::vector<std::size_t>(20, 200'000));
+    expect_quiet(two.server, two.client);
+}
+
+TEST(client_stream, readers_together_grant_no_more_than_max_reader_bytes) {
+    loop_network net;
+    const std::size_t most = 2'000'000;
+    engine server{net.port("server"), {.max_reader_bytes = most}}, client{net.port("client")};
+    event go_on;
+    server.define("sum", [&](stream_reader<int>& in, int start) {
+        start += *in.next();
+        go_on.wait();
+        return add_up(in, start);
+    });
+    std::vector<int> sent(20);
+    std::vector<future<int>> all;
+    for (int& mine : sent) {
+        all.push_back(client.spawn([&] {
+            auto up = client.procedure<sum_of>("sum").on(server.address()).open(0);
+            for (; mine < 200; ++mine)
+                EXPECT_TRUE(up.send(1));
+            return up.get();
+        }));
+    }
+    net.run_until_idle();
+    const std::size_t eager = server.core().outbox().eager_bytes(server.lookup(client.address()));
+    EXPECT_LE(server.core().value_streams().reserved(), most + sent.size() * eager);
+    EXPECT_EQ(counters_of(server)["rpc.reader_bytes"], server.core().value_streams().reserved());
+    EXPECT_LE(*std::min_element(sent.begin(), sent.end()), 2);
+    go_on.set();
+    net.run_until_idle();
+    for (auto& each : all)
+        EXPECT_EQ(each.get(), 200);
+    expect_quiet(server, client);
+}
+
+TEST(client_stream, a_value_that_is_more_than_the_handlers_engine_takes_ends_the_reader) {
+    loop_network net;
+    engine server{net.port("server"), {.max_values_bytes = 500'000}}, client{net.port("client")};
+    errc seen = errc::ok;
+    server.define("lengths", [&](stream_reader<std::string>& in, std::uint32_t) {
+        std::vector<std::size_t> got;
+        try {
+            while (const auto each = in.next())
+                got.push_back(each->size());
+        } catch (const error& why) {
+            seen = why.code().code;
+        }
+        return got;
+    });
+    auto done = client.spawn([&] {
+        auto up = client.procedure<lengths>("lengths").on(server.address()).open(0);
+        EXPECT_TRUE(up.send(std::string(400'000, 'l')));
+        EXPECT_FALSE(up.send(std::string(600'000, 'l')));
+        return up.get();
+    });
+    net.run_until_idle();
+    EXPECT_EQ(done.get(), std::vector<std::size_t>{400'000});
+    EXPECT_EQ(seen, errc::too_large);
+    expect_quiet(server, client);
+}
+
+// ---- what is refused
+
+TEST(client_stream, a_window_is_set_before_the_first_value) {
+    loop_pair two;
+    errc seen = errc::ok;
+    two.server.define("sum", [&](stream_reader<int>& in, int start) {
+        in.window(0);  // At least 1.
+        start += *in.next();
+        seen = error_of([&] { in.window(5); }).code().code;
+        return start;
+    });
+    two.in_client([&] {
+        auto up = two.client.procedure<sum_of>("sum").on(two.there()).open(0);
+        EXPECT_TRUE(up.send(4));
+        EXPECT_EQ(up.get(), 4);
+    });
+    EXPECT_EQ(seen, errc::invalid);
+}
+
+TEST(client_stream, handlers_that_cannot_wait_or_have_no_types_are_refused) {
+    loop_pair two;
+    const error inline_one =
+        error_of([&] { two.server.define("sum", add_up, {.run = handler::inline_}); });
+    EXPECT_EQ(inline_one.code(), errc::invalid);
+    EXPECT_NE(std::string(inline_one.what()).find("reads a stream"), std::string::npos);
+    const auto raw = [](const raw_call&) { return raw_values::of(1); };
+    EXPECT_EQ(error_of([&] { two.server.define_raw("sum", "i32(stream<i32>,i32)", raw); }).code(),
+              errc::unsupported);
+    two.server.define_any(raw);
+    two.in_client([&] {
+        EXPECT_EQ(error_of([&] {
+                      two.client.call_raw(two.there(), "sum", "i32(stream<i32>,i32)",
+                                          raw_values::of(1));
+                  }).code(),
+                  errc::unsupported);
+        auto up = two.client.procedure<sum_of>("sum").on(two.there()).open(0);
+        EXPECT_FALSE(up.send(1));
+        const error why = error_of([&] { up.get(); });
+        EXPECT_EQ(why.code(), errc::unsupported);
+        EXPECT_NE(std::string(why.what()).find("reads a stream"), std::string::npos) << why.what();
+    });
+}
+
+TEST(client_stream, a_thread_that_cannot_wait_is_told) {
+    loop_pair two;
+    two.server.define("sum", add_up);
+    auto up = two.client.procedure<sum_of>("sum").on(two.there()).open(0);
+    EXPECT_EQ(error_of([&] { up.send(1); }).code(), errc::invalid);
+    two.in_client([&] {
+        EXPECT_TRUE(up.send(2));
+        EXPECT_EQ(up.get(), 2);
+    });
+}
+
+// ---- both ways
+
+TEST(duplex_stream, both_ends_send_at_their_own_pace) {
+    loop_pair two;
+    two.server.define("echo", echo_all);
+    two.client.define("echo", echo_all);
+    two.in_client([&] {
+        for (const std::string& where : {two.server.address(), two.client.address()}) {
+            auto both = two.client.procedure<echo>("echo").on(where).window(3).open();
+            for (int i = 0; i < 100; ++i) {  // Turn by turn.
+                EXPECT_TRUE(both.send(std::to_string(i)));
+                EXPECT_EQ(both.next(), std::to_string(i));
+            }
+            auto sender = two.client.spawn([&] {
+                for (int i = 0; i < 500; ++i)
+                    EXPECT_TRUE(both.send(std::string(i % 50 == 0 ? 150'000 : i, 'd')));
+                both.finish();
+            });
+            int i = 0;
+            for (const std::string& each : both) {
+                EXPECT_EQ(each.size(), i % 50 == 0 ? 150'000u : static_cast<unsigned>(i));
+                ++i;
+            }
+            EXPECT_EQ(i, 500);
+            sender.get();
+        }
+    });
+    expect_quiet(two.server, two.client);
+    EXPECT_EQ(two.net.open_operations(), 0u);
+}
+
+TEST(duplex_stream, a_handler_that_ends_first_ends_the_sender_and_the_reader) {
+    loop_pair two;
+    two.server.define("echo", [](stream_reader<std::string>& in, stream_writer<std::string>& out) {
+        out(*in.next() + "!");
+        out("and no more");
+    });
+    two.in_client([&] {
+        auto both = two.client.procedure<echo>("echo").on(two.there()).open();
+        EXPECT_TRUE(both.send("one"));
+        while (both.send("more")) {
+        }
+        EXPECT_EQ(both.next(), "one!");
+        EXPECT_EQ(both.next(), "and no more");
+        EXPECT_EQ(both.next(), std::nullopt);
+    });
+    expect_quiet(two.server, two.client);
+}
+
+TEST(duplex_stream, whatever_ends_the_call_ends_both_directions_once) {
+    for (int moment = 0; moment < 100; ++moment) {
+        loop_network net;
+        net.delay(10us);
+        engine server{net.port("server")}, client{net.port("client")};
+        server.define("echo", echo_all);
+        const auto when = std::chrono::microseconds(4 * moment);
+        auto call = client.procedure<echo>("echo").on(server.address()).window(2);
+        if (moment % 5 == 4) call = call.within(when);
+        std::optional<duplex_stream<std::string, std::string>> both(call.open());
+        auto sender = client.spawn([&] {
+            while (both->send(std::string(moment % 2 == 0 ? 5 : 200'000, 'd'))) {
+            }
+        });
+        auto reader = client.spawn([&] {
+            while (both->next()) {
+            }
+        });
+        net.run_for(when);
+        if (moment % 5 == 0) net.kill("server");
+        if (moment % 5 == 1) net.kill("client");
+        if (moment % 5 == 2) both->cancel();
+        if (moment % 5 == 3) server.stop();
+        net.run_until_idle();
+        EXPECT_TRUE(sender.ready()) << moment;
+        EXPECT_FALSE(reader.wait().ok()) << moment;
+        both.reset();
+        net.run_until_idle();
+        EXPECT_EQ(server.core().server().running(), 0u) << moment;
+        EXPECT_EQ(client.core().server().running(), 0u) << moment;
+        EXPECT_EQ(client.core().loans().size().value(), 0u) << moment;
+        EXPECT_EQ(server.core().value_streams().reserved(), 0u) << moment;
+        EXPECT_EQ(client.core().value_streams().open(), 0u) << moment;
+    }
+}
+
+TEST(duplex_stream, leaving_it_cancels_the_handler) {
+    loop_pair two;
+    errc seen = errc::ok;
+    two.server.define("echo", [&](stream_reader<std::string>& in, stream_writer<std::string>& out) {
+        try {
+            echo_all(in, out);
+        } catch (const error& why) {
+            seen = why.code().code;
+            throw;
+        }
+    });
+    two.in_client([&] {
+        auto both = two.client.procedure<echo>("echo").on(two.there()).open();
+        EXPECT_TRUE(both.send("one"));
+        EXPECT_EQ(both.next(), "one");
+    });
+    EXPECT_EQ(seen, errc::canceled);
+    expect_quiet(two.server, two.client);
+}
+
+}  // namespace
+}  // namespace amalgam

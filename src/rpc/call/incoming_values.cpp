@@ -1,0 +1,54 @@
+#include <algorithm>
+
+#include <amalgam/rpc/detail/bound_target.hpp>
+#include <amalgam/rpc/detail/incoming_values.hpp>
+#include <amalgam/rpc/detail/outgoing_values.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
+#include <amalgam/rpc/streamed.hpp>
+
+#include "rpc/call/caller.hpp"
+#include "rpc/call/invocation.hpp"
+#include "rpc/call/server.hpp"
+#include "rpc/context/engine_context.hpp"
+
+namespace amalgam::detail {
+
+incoming_values::incoming_values(std::uint64_t id) : id_(id) {
+    const auto& about = static_cast<const served_call&>(call_context::current());
+    target_.core = &about.owner().context().core();
+    target_.what = &intern(*target_.core, "amalgam.stream",
+                           signature_text<streamed<any_values>(std::uint64_t)>());
+    target_.to = about.from();
+    target_.as = about.values_as();
+    target_.urgent = true;  // Small, and one of a call that runs already.
+    deadline_ = about.deadline().value_or(clock::time_point::max());
+}
+
+void incoming_values::set_window(std::uint32_t values) {
+    if (begun_) {
+        throw error(errc::invalid,
+                    "the window of a stream cannot change once it is read: set it before the first "
+                    "next()");
+    }
+    target_.window = clamped(values, 1u << 20);
+}
+
+const call_target& incoming_values::begin() {
+    if (begun_) return target_;
+    begun_ = true;
+    // Whoever reads, also another ULT than the handler's.
+    engine_context& context = context_of(*target_.core);
+    if (deadline_ != clock::time_point::max()) {
+        target_.timeout = std::max(deadline_ - context.now(), clock::duration::zero());
+    }
+    return target_;
+}
+
+std::size_t incoming_values::value_bytes() const noexcept {
+    constexpr std::size_t to_oneself = std::size_t{1} << 20;  // There the limit is endless.
+    const std::size_t eager = caller_of(*target_.core).outbox().eager_bytes(target_.to);
+    return std::clamp<std::size_t>(eager, 1, to_oneself);
+}
+
+}  // namespace amalgam::detail
