@@ -7,4 +7,5 @@
 #include <amalgam/bulk/memory_kind.hpp>
 #include <amalgam/bulk/remote_copy.hpp>
 #include <amalgam/bulk/segments.hpp>
+#include <amalgam/bulk/transfers.hpp>
 #include <amalgam/core/alias.hpp>

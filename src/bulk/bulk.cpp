@@ -176,13 +176,17 @@ future<void> bulk::start_push(std::uint64_t offset, const const_segments& from,
     return detail::start(source_, *target, how, [&](auto& one) { one.put_copy(from.list()); });
 }
 
-void bulk::pull(std::uint64_t offset, const segments& into, const bulk_options& how) const {
+void bulk::check_may_wait() const {
     detail::check_may_wait_for(source_.get());
+}
+
+void bulk::pull(std::uint64_t offset, const segments& into, const bulk_options& how) const {
+    check_may_wait();
     start_pull(offset, into, how).get();
 }
 
 void bulk::push(std::uint64_t offset, const const_segments& from, const bulk_options& how) const {
-    detail::check_may_wait_for(source_.get());
+    check_may_wait();
     start_push(offset, from, how).get();
 }
 

@@ -209,6 +209,10 @@ public:
                                bulk& into);
 
 private:
+    friend class transfers;
+    friend class transfer_group;
+    /// Throws error{invalid} where the caller would wait forever for a transfer.
+    void check_may_wait() const;
     template <typename Work>
     static void* erased(Work& work) noexcept {
         return const_cast<void*>(static_cast<const void*>(std::addressof(work)));
