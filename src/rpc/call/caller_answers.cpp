@@ -187,7 +187,8 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
         loans_.release(from, loans_in(item.extras));
         return give_up(*call, {errc::mismatch}, wrong);
     }
-    if (!static_cast<stream_call&>(call->record).has_room_for(item.body.size())) [[unlikely]] {
+    auto& stream = static_cast<stream_call&>(call->record);
+    if (stream.bounded_ && !stream.has_room_for(item.body.size())) [[unlikely]] {
         loans_.release(from, loans_in(item.extras));
         return give_up(*call, {errc::overloaded}, too_far_ahead);
     }
@@ -198,7 +199,6 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
     try {
         loan_ids lent_to_us = to_ids(loans_in(item.extras));
         if (const auto rendezvous = rendezvous_in(item.extras)) {
-            auto& stream = static_cast<stream_call&>(call->record);
             stream.fetching_ = true;
             if (stream.defer(*rendezvous, lent_to_us)) return;
             return fetch(*call, from, *rendezvous, std::move(lent_to_us));

@@ -18,7 +18,7 @@ late_answer::late_answer(const arrived_call& call, invocation& handler, std::uin
                   static_cast<late_answer&>(self.call).drop_reference();
               }),
       handler_(&handler) {
-    if (window != 0) items_.emplace(*this, window);
+    if (window != 0) items_ = std::make_unique<item_sender>(*this, window);
 }
 
 late_answer::~late_answer() {

@@ -2,8 +2,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <string_view>
 
 #include <amalgam/rpc/detail/answers.hpp>
@@ -48,7 +48,7 @@ public:
     }
 
     /// Null without a window.
-    item_sender* items() noexcept { return items_ ? &*items_ : nullptr; }
+    item_sender* items() noexcept { return items_.get(); }
     /// The values are these, and are told when they are not wanted any more. False: canceled.
     bool answer_with(outgoing_values& values) noexcept;
     /// As send(), but never before this returns: for who walks through the running calls.
@@ -64,7 +64,7 @@ private:
     std::atomic<bool> answered_{false};
     std::mutex busy_;
     invocation* handler_;
-    std::optional<item_sender> items_;
+    std::unique_ptr<item_sender> items_;
     outgoing_values* source_ = nullptr;  // A reference; until the end.
 };
 

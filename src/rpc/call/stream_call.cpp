@@ -108,7 +108,7 @@ bool stream_call::wait_for_value() {
 }
 
 void stream_call::value_was_read() noexcept {
-    if (++read_ < (window_ + 1) / 2 && !is_deferred_next()) return;
+    if (++read_ < (window_ + 1) / 2 && !(bounded_ && is_deferred_next())) return;
     const std::uint32_t more = std::exchange(read_, 0);
     // The first to add credit hands it over, including what others add meanwhile.
     if (granted_.fetch_add(more, std::memory_order_acq_rel) != 0) return;
@@ -122,12 +122,11 @@ void stream_call::run_credit(work_unit& self) noexcept {
     const std::uint32_t more = mine.granted_.exchange(0, std::memory_order_acq_rel);
     mine.expected_ += more;
     caller_of(*mine.core_).send_credit(mine.pending(), more);
-    mine.fetch_deferred();
+    if (mine.bounded_) mine.fetch_deferred();
     mine.drop_reference();
 }
 
 bool stream_call::is_deferred_next() noexcept {
-    if (!bounded_) return false;
     const std::lock_guard hold(busy_);
     return deferred_ != nullptr && !has_value();
 }
@@ -153,7 +152,7 @@ void stream_call::fetch_deferred() noexcept {
 }
 
 bool stream_call::has_room_for(std::size_t bytes) noexcept {
-    if (!bounded_ || bytes <= value_bytes_ || window_ == 1) return true;
+    if (bytes <= value_bytes_ || window_ == 1) return true;
     if (!value_streams_of(*core_).try_take(window_ * (bytes - value_bytes_))) return false;
     value_bytes_ = bytes;
     return true;
