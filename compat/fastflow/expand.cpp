@@ -1,0 +1,405 @@
+#include <algorithm>
+
+#include "network.hpp"
+
+namespace ff::detail {
+namespace {
+
+struct cannot_connect {};
+
+/// The open ends of a block.
+struct ends {
+    std::vector<runner*> ins;
+    std::vector<runner*> outs;
+    bool ins_are_a_set = false;   // the first set of an all-to-all
+    bool outs_are_a_set = false;  // its second set, or the workers of a farm
+};
+
+struct queue_size {
+    int entries = DEFAULT_BUFFER_CAPACITY;
+    bool fixed = false;
+};
+
+[[noreturn]] void refuse(const char* why) {
+    error("%s\n", why);
+    throw cannot_connect();
+}
+
+class expansion {
+public:
+    explicit expansion(network& net) : net_(net) {}
+
+    ends block(ff_node& node, ssize_t id) {
+        access::id(node, id);
+        const std::size_t before = net_.runners.size();
+        ends result = node.isPipe()      ? pipeline(static_cast<ff_pipeline&>(node), id)
+                      : node.isFarm()    ? farm(static_cast<ff_farm&>(node))
+                      : node.isAll2All() ? all_to_all(static_cast<ff_a2a&>(node))
+                                         : leaf(node);
+        auto& threads = access::threads(node);
+        threads.assign(net_.runners.begin() + static_cast<std::ptrdiff_t>(before),
+                       net_.runners.end());
+        return result;
+    }
+
+    void link(runner& from, runner& to, bool feedback, queue_size size) {
+        auto queue = std::make_shared<channel>(static_cast<std::size_t>(std::max(size.entries, 1)),
+                                               size.fixed);
+        queue->wakes(&to.in.news, &from.room);
+        give_output(from, queue, to.node, feedback);
+        add_input(to, queue, feedback);
+    }
+    void connect(const ends& before, const ends& after, bool feedback, queue_size size) {
+        if (before.outs.empty() || after.ins.empty())
+            refuse("a stage that has no output stands before another one");
+        const bool several_in = after.ins.front()->multi_in;
+        if (!after.ins_are_a_set) {
+            if (!several_in && before.outs.size() > 1)
+                refuse(
+                    "several nodes cannot send to a plain node, expected one with several inputs "
+                    "(ff_minode)");
+            for (runner* from : before.outs)
+                link(*from, *after.ins.front(), feedback, on_demand(*from, size));
+        } else if (!before.outs_are_a_set && before.outs.front()->multi_out) {
+            for (runner* to : after.ins)
+                link(*before.outs.front(), *to, feedback, on_demand(*before.outs.front(), size));
+        } else if (before.outs_are_a_set && several_in && before.outs.front()->multi_out) {
+            for (runner* to : after.ins)
+                for (runner* from : before.outs)
+                    link(*from, *to, feedback, on_demand(*from, size));
+        } else {
+            if (before.outs.size() != after.ins.size())
+                refuse(
+                    "two sets of plain nodes can only be connected if they have the same number of "
+                    "nodes");
+            for (std::size_t i = 0; i != after.ins.size(); ++i)
+                link(*before.outs[i], *after.ins[i], feedback, on_demand(*before.outs[i], size));
+        }
+    }
+
+    void give_output(runner& from, const std::shared_ptr<channel>& queue, ff_node* target,
+                     bool feedback) {
+        if (from.multi_out) {
+            auto& outs = access::outs(*from.lb);
+            auto& targets = access::targets(*from.lb);
+            auto& count = access::feedback(*from.lb);
+            const auto at = static_cast<std::ptrdiff_t>(feedback ? count++ : outs.size());
+            outs.insert(outs.begin() + at, queue);
+            targets.insert(targets.begin() + at, target);
+        } else {
+            if (from.out != nullptr)
+                refuse(
+                    "a plain node would have two outputs, expected one with several outputs "
+                    "(ff_monode)");
+            from.out = queue;
+            ff_node* last = from.node;
+            if (last != nullptr && last->isComp()) last = static_cast<ff_comb*>(last)->getLast();
+            if (last != nullptr) access::direct(*last) = queue.get();
+        }
+    }
+    static void add_input(runner& to, const std::shared_ptr<channel>& queue, bool feedback) {
+        const auto id = static_cast<ssize_t>(to.in.count(feedback));
+        const auto at =
+            static_cast<std::ptrdiff_t>(feedback ? id : static_cast<ssize_t>(to.in.inputs.size()));
+        to.in.inputs.insert(to.in.inputs.begin() + at, inlet::input{queue, feedback, id});
+    }
+
+private:
+    static queue_size on_demand(const runner& from, queue_size size) {
+        const int entries =
+            from.node != nullptr && from.multi_out ? from.node->ondemand_buffer() : 0;
+        return entries > 0 ? queue_size{entries, true} : size;
+    }
+
+    runner& thread_of(ff_node* node) {
+        net_.runners.push_back(std::make_shared<runner>(node));
+        runner& made = *net_.runners.back();
+        if (node == nullptr) return made;
+        access::threads(*node).assign(1, net_.runners.back());
+        access::direct(*node) = nullptr;
+        if (node->isComp()) {
+            auto& comb = static_cast<ff_comb&>(*node);
+            access::connect(comb);
+            access::direct(*comb.getLast()) = nullptr;
+            access::on_send(*comb.getLast(), nullptr, nullptr);
+            for (ff_node* each : access::chain(comb))
+                access::threads(*each).assign(1, net_.runners.back());
+        }
+        return made;
+    }
+    /// The node of `thread` that has its inputs, and the one that has its outputs.
+    static ff_node* first(const runner& thread) {
+        return thread.node->isComp() ? static_cast<ff_comb*>(thread.node)->getFirst() : thread.node;
+    }
+    static ff_node* last(const runner& thread) {
+        return thread.node->isComp() ? static_cast<ff_comb*>(thread.node)->getLast() : thread.node;
+    }
+
+    void use(runner& thread, ff_loadbalancer& lb) {
+        thread.lb = &lb;
+        thread.multi_out = true;
+        access::outs(lb).clear();
+        access::targets(lb).clear();
+        access::shown(lb).clear();
+        access::feedback(lb) = 0;
+        access::order(lb) = nullptr;
+        access::channel_id(lb) = -2;
+        access::filter(lb) = thread.node;
+        access::thread(lb) = thread.shared_from_this();
+        if (thread.node != nullptr && last(thread)->isMultiOutput())
+            access::bind(static_cast<ff_monode&>(*last(thread)), &lb);
+    }
+    void use(runner& thread, ff_gatherer& gt) {
+        thread.gt = &gt;
+        thread.multi_in = true;
+        thread.how = runner::kind::gather;
+        access::filter(gt) = thread.node;
+        access::thread(gt) = thread.shared_from_this();
+        access::running(gt) = 0;
+        access::order(gt) = nullptr;
+        if (thread.node != nullptr && first(thread)->isMultiInput())
+            access::bind(static_cast<ff_minode&>(*first(thread)), &gt);
+    }
+
+    ends leaf(ff_node& node) {
+        runner& made = thread_of(&node);
+        if (node.isMultiOutput()) {
+            use(made, *static_cast<ff_monode*>(last(made))->getlb());
+            made.how = node.isComp() ? runner::kind::plain : runner::kind::spread;
+        }
+        if (node.isMultiInput()) use(made, *static_cast<ff_minode*>(first(made))->getgt());
+        return {{&made}, {&made}};
+    }
+
+    /// A node of an all-to-all's first set, or of its second, has several outputs or inputs.
+    void several_outputs(runner& thread) {
+        if (thread.multi_out) return;
+        thread.own_lb = std::make_unique<ff_loadbalancer>();
+        use(thread, *thread.own_lb);
+        if (thread.node == nullptr) return;
+        if (!thread.node->isComp() && !thread.multi_in) thread.how = runner::kind::spread;
+        access::on_send(*last(thread), &send_to, thread.lb);
+    }
+    void several_inputs(runner& thread) {
+        if (thread.multi_in) return;
+        thread.own_gt = std::make_unique<ff_gatherer>();
+        use(thread, *thread.own_gt);
+        thread.notify_once = true;
+    }
+    /// A plain node of a first set sends what it does not return to channel 0, as in FastFlow.
+    static bool send_to(void* item, int id, unsigned long retry, unsigned long ticks, void* lb) {
+        return static_cast<ff_loadbalancer*>(lb)->ff_send_out_to(item, std::max(id, 0), retry,
+                                                                 ticks);
+    }
+    static bool send_any(void* item, int, unsigned long retry, unsigned long, void* lb) {
+        return item != nullptr && access::schedule(*static_cast<ff_loadbalancer*>(lb), item, retry);
+    }
+
+    ends pipeline(ff_pipeline& pipe, ssize_t id) {
+        const auto& stages = pipe.getStages();
+        if (stages.empty()) refuse("a pipeline has no stages, expected one or more");
+        const queue_size size{std::max(access::in_entries(pipe), 1),
+                              access::fixed_in(pipe) || access::fixed_out(pipe)};
+        ssize_t next_id = std::max<ssize_t>(id, 0);
+        ends whole;
+        ends before;
+        for (std::size_t i = 0; i != stages.size(); ++i) {
+            ends stage = block(*stages[i], next_id);
+            next_id += stages[i]->cardinality();
+            if (i == 0) {
+                whole.ins = stage.ins;
+                whole.ins_are_a_set = stage.ins_are_a_set;
+            } else {
+                connect(before, stage, false, size);
+            }
+            before = std::move(stage);
+        }
+        if (access::wrapped(pipe)) {
+            if (stages.size() < 2)
+                refuse("wrap_around: a pipeline of one stage, expected two or more");
+            connect(before, whole, true, {});
+            take_plain(before.outs);
+        }
+        whole.outs = before.outs;
+        whole.outs_are_a_set = before.outs_are_a_set;
+        return whole;
+    }
+    /// Whose one output goes back has none left.
+    static void take_plain(std::vector<runner*>& outs) {
+        outs.erase(
+            std::remove_if(outs.begin(), outs.end(), [](runner* each) { return !each->multi_out; }),
+            outs.end());
+    }
+
+    ends all_to_all(ff_a2a& all) {
+        if (all.getFirstSet().empty() || all.getSecondSet().empty())
+            refuse("an all-to-all has an empty set of nodes");
+        ends left;
+        ends right;
+        std::vector<runner*> left_outs;
+        std::vector<runner*> right_ins;
+        ssize_t id = 0;
+        for (ff_node* node : all.getFirstSet()) {
+            const ends part = block(*node, id++);
+            left.ins.insert(left.ins.end(), part.ins.begin(), part.ins.end());
+            left_outs.insert(left_outs.end(), part.outs.begin(), part.outs.end());
+        }
+        id = 0;
+        for (ff_node* node : all.getSecondSet()) {
+            const ends part = block(*node, id++);
+            right_ins.insert(right_ins.end(), part.ins.begin(), part.ins.end());
+            right.outs.insert(right.outs.end(), part.outs.begin(), part.outs.end());
+        }
+        left.ins_are_a_set = right.outs_are_a_set = true;
+        if (access::wrapped(all)) connect(right, left, true, {});
+        for (runner* each : left_outs)
+            several_outputs(*each);
+        for (runner* each : right_ins)
+            several_inputs(*each);
+        queue_size size{access::in_entries(all), access::fixed_in(all) || access::fixed_out(all)};
+        if (all.ondemand_buffer() > 0) size = {all.ondemand_buffer(), true};
+        for (runner* to : right_ins)
+            for (runner* from : left_outs)
+                link(*from, *to, false, on_demand(*from, size));
+        if (access::wrapped(all)) take_plain(right.outs);
+        return {left.ins, right.outs, true, true};
+    }
+
+    ends farm(ff_farm& farm) {
+        if (farm.getWorkers().empty()) refuse("a farm has no workers, expected one or more");
+        runner& emitter = thread_of(farm.getEmitter());
+        use(emitter, *farm.getlb());
+        emitter.how = runner::kind::spread;
+        emitter.multi_in = true;
+        emitter.master_worker = access::workers_back(farm);
+        access::master_worker(*farm.getlb()) = emitter.master_worker;
+        if (emitter.node != nullptr) adapt_emitter(emitter);
+        if (ff_node* manager = access::manager(*farm.getlb()))
+            add_manager(emitter, static_cast<ff_buffernode&>(*manager));
+
+        queue_size in{access::in_entries(farm), access::fixed_in(farm)};
+        if (farm.ondemand_buffer() > 0) in = {farm.ondemand_buffer(), true};
+        ends result;
+        result.ins = {&emitter};
+        ssize_t id = 0;
+        for (ff_node* worker : farm.getWorkers()) {
+            const ends part = block(*worker, id++);
+            for (runner* to : part.ins) {
+                link(emitter, *to, false, in);
+                // A thread of the farm stands for the whole worker: what is frozen is that.
+                access::targets(*emitter.lb).back() = part.ins.size() == 1 ? worker : to->node;
+            }
+            result.outs.insert(result.outs.end(), part.outs.begin(), part.outs.end());
+        }
+        if (emitter.master_worker) {
+            for (runner* from : result.outs)
+                link(*from, emitter, true, {});
+            take_plain(result.outs);
+        }
+        result.outs_are_a_set = true;
+        if (!farm.hasCollector()) return result;
+        return {{&emitter}, {&collector(farm, emitter, result.outs)}};
+    }
+    void adapt_emitter(runner& emitter) {
+        ff_node& node = *last(emitter);
+        if (!node.isMultiOutput()) access::on_send(node, &send_any, emitter.lb);
+        if (first(emitter)->isMultiInput()) {
+            // It asks a gatherer of its own for its channels; the emitter's loop tells it.
+            emitter.own_gt = std::make_unique<ff_gatherer>();
+            access::thread(*emitter.own_gt) = emitter.shared_from_this();
+            access::bind(static_cast<ff_minode&>(*first(emitter)), emitter.own_gt.get());
+        }
+    }
+    static void add_manager(runner& emitter, ff_buffernode& manager) {
+        manager.queue()->wakes(&emitter.in.news, nullptr);
+        add_input(emitter, manager.queue(), true);
+        emitter.in.inputs.front().id = manager.get_my_id();
+    }
+    runner& collector(ff_farm& farm, runner& emitter, const std::vector<runner*>& workers) {
+        if (workers.empty())
+            refuse(
+                "a farm whose workers send back to its emitter has a collector that nothing "
+                "reaches");
+        runner& made = thread_of(access::collector(farm));
+        if (made.node != nullptr && made.node->isMultiOutput())
+            use(made, *static_cast<ff_monode*>(last(made))->getlb());
+        use(made, *farm.getgt());
+        const queue_size size{access::out_entries(farm), access::fixed_out(farm)};
+        for (runner* from : workers)
+            link(*from, made, false, on_demand(*from, size));
+        if (farm.isOFarm()) {
+            for (runner* worker : workers) {
+                if (worker->multi_out || worker->multi_in || worker->node->isComp() ||
+                    worker->how != runner::kind::plain)
+                    refuse(
+                        "a worker of an ordered farm is a block or has several inputs or outputs, "
+                        "expected a plain node");
+                worker->ordered_worker = true;
+            }
+            auto order = std::make_shared<channel>();
+            order->wakes(&made.in.news, nullptr);
+            access::order(*emitter.lb) = order;
+            access::order(*made.gt) = order;
+        }
+        if (access::collector_back(farm)) link(made, emitter, true, {});
+        return made;
+    }
+
+    network& net_;
+};
+
+}  // namespace
+
+std::shared_ptr<network> expand(ff_node& whole, bool input_channel) {
+    auto net = std::make_shared<network>();
+    try {
+        expansion all(*net);
+        const ends open = all.block(whole, whole.get_my_id());
+        if (input_channel) {
+            if (open.ins.size() != 1)
+                refuse("a block with an input channel starts with several nodes, expected one");
+            net->offloaded = std::make_shared<channel>();
+            net->offloaded->wakes(&open.ins.front()->in.news, &net->offload_room);
+            expansion::add_input(*open.ins.front(), net->offloaded, false);
+            for (runner* from : open.outs) {
+                if (!from->multi_out && from->out != nullptr) continue;
+                if (whole.isFarm() && !static_cast<ff_farm&>(whole).hasCollector()) continue;
+                auto queue = std::make_shared<channel>();
+                queue->wakes(&net->results.news, &from->room);
+                all.give_output(*from, queue, nullptr, false);
+                net->results.inputs.push_back({queue, false, 0});
+            }
+            net->has_results = !net->results.inputs.empty();
+        } else {
+            for (runner* first : open.ins)
+                first->skip_first = true;
+        }
+    } catch (const cannot_connect&) {
+        return nullptr;
+    }
+    for (const auto& thread : net->runners) {
+        if (thread->lb != nullptr) {
+            const auto feedback = access::feedback(*thread->lb);
+            access::running(*thread->lb) =
+                feedback > 0 ? feedback : access::outs(*thread->lb).size();
+        }
+    }
+    return net;
+}
+
+network::~network() {
+    for (const auto& thread : runners)
+        thread->abandon();
+    for (const auto& thread : runners) {
+        for (const auto& each : thread->in.inputs)
+            each.queue->close();
+    }
+    for (const auto& thread : runners) {
+        thread->wait();
+        // These and their thread point to one another.
+        if (thread->own_lb != nullptr) access::thread(*thread->own_lb) = nullptr;
+        if (thread->own_gt != nullptr) access::thread(*thread->own_gt) = nullptr;
+    }
+}
+
+}  // namespace ff::detail

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <iosfwd>
+#include <memory>
+#include <vector>
+
+#include <ff/node.hpp>
+
+namespace ff {
+
+/// The outputs of a farm's emitter or of a node with several outputs, and who gets an item.
+///
+/// A program may derive from it, override selectworker(), and give it to ff_farm::setlb().
+/// Threads: as the node whose outputs these are; what waits or freezes may be called by others.
+/// Cost:    an item that any may have costs a virtual call more than one sent to a channel.
+class ff_loadbalancer {
+public:
+    enum { TICKS2WAIT = 1000 };
+
+    explicit ff_loadbalancer(size_t max_num_workers = DEF_MAX_NUM_WORKERS)
+        : max_(max_num_workers) {}
+    ff_loadbalancer(const ff_loadbalancer&) = delete;
+    ff_loadbalancer& operator=(const ff_loadbalancer&) = delete;
+    virtual ~ff_loadbalancer();
+
+    /// Of the item in svc(): the worker or feedback channel it came back from; -1 from the stage
+    /// before; -2 before there was one.
+    ssize_t get_channel_id() const { return channel_; }
+    void reset_channel_id() { channel_ = -2; }
+    size_t get_num_inchannels() const;
+    size_t get_num_outchannels() const { return outs_.size(); }
+    size_t get_num_feedbackchannels() const { return feedback_; }
+    size_t getnworkers() const { return running_; }
+    size_t getNWorkers() const { return outs_.size(); }
+    const svector<ff_node*>& getWorkers() const { return targets_; }
+    ff_node* get_filter() const { return filter_; }
+    bool masterworker() const { return master_worker_; }
+    int getTid(ff_node* node) const;
+
+    virtual bool ff_send_out_to(void* task, int id,
+                                unsigned long retry = static_cast<unsigned long>(-1),
+                                unsigned long ticks = TICKS2WAIT);
+    virtual void broadcast_task(void* task);
+    /// One item from each input that has not ended, beside `task`; waits. -1: one ended.
+    int all_gather(void* task, void** items);
+    /// The next channel with room; -1 if there is none and `forever` is false.
+    int get_next_free_channel(bool forever = true);
+    /// A further input, which the program writes to.
+    void addManagerChannel(ff_node* channel) { manager_ = channel; }
+
+    void freeze();
+    void freeze(size_t worker);
+    void freezeWorkers();
+    virtual void thaw(bool freeze = false, ssize_t workers = -1);
+    void thaw(size_t worker, bool freeze = false);
+    virtual int thawWorkers(bool freeze = false, ssize_t workers = -1);
+    virtual int wait_freezing();
+    int wait_freezing(size_t worker);
+    int wait_lb_freezing();
+    int wait_freezingWorkers();
+    int waitlb();
+    int waitWorkers();
+    virtual int wait();
+    void stop();
+    bool isfrozen() const;
+    bool done() const;
+
+    virtual double ffTime();
+    virtual double wffTime();
+    virtual void ffStats(std::ostream& out);
+
+protected:
+    /// Which channel to try next.
+    virtual size_t selectworker() { return ++next_ % running_; }
+    /// How many to try before waiting for room.
+    virtual size_t nattempts() { return running_; }
+    virtual bool schedule_task(void* task, unsigned long retry = static_cast<unsigned long>(-1),
+                               unsigned long ticks = TICKS2WAIT);
+
+private:
+    friend struct detail::access;
+    friend class detail::runner;
+
+    bool put(size_t at, void* task, unsigned long retry);
+    /// Of those that were full just now.
+    bool any_room() const;
+    /// `task` to every channel that is there, feedback and forward.
+    void end(void* task);
+    ff_node* worker(size_t at) const { return at < targets_.size() ? targets_[at] : nullptr; }
+
+    std::vector<std::shared_ptr<FFBUFFER>> outs_;  // feedback first
+    svector<ff_node*> targets_;
+    std::vector<std::unique_ptr<ff_buffernode>> shown_;  // outs_ as nodes
+    size_t max_;
+    size_t running_ = 0;
+    size_t next_ = static_cast<size_t>(-1);
+    size_t feedback_ = 0;
+    ssize_t channel_ = -2;
+    bool master_worker_ = false;
+    ff_node* filter_ = nullptr;
+    ff_node* manager_ = nullptr;
+    std::shared_ptr<detail::runner> thread_;
+    std::shared_ptr<FFBUFFER> order_;  // of an ordered farm: which worker got each item
+    std::vector<size_t> later_;
+};
+
+}  // namespace ff

@@ -1,0 +1,7 @@
+#pragma once
+
+#include <memory>
+
+namespace ff {
+using std::make_unique;
+}

@@ -1,0 +1,112 @@
+#include <ostream>
+
+#include "network.hpp"
+#include "runner.hpp"
+
+namespace ff {
+
+ff_gatherer::~ff_gatherer() = default;
+
+size_t ff_gatherer::get_num_inchannels() const {
+    return thread_ != nullptr ? thread_->in.count(false) : 0;
+}
+size_t ff_gatherer::get_num_feedbackchannels() const {
+    return thread_ != nullptr ? thread_->in.count(true) : 0;
+}
+size_t ff_gatherer::get_num_outchannels() const {
+    if (thread_ == nullptr) return 0;
+    return thread_->lb != nullptr ? thread_->lb->get_num_outchannels() : thread_->out != nullptr;
+}
+size_t ff_gatherer::getnworkers() const {
+    if (thread_ == nullptr) return 0;
+    const size_t all = thread_->in.inputs.size();
+    const size_t ended = all - thread_->in.left();
+    return (running_ != 0 && running_ < all ? running_ : all) - ended;
+}
+
+ssize_t ff_gatherer::selectworker() {
+    const auto& inputs = thread_->in.inputs;
+    const auto all =
+        static_cast<ssize_t>(running_ != 0 && running_ < inputs.size() ? running_ : inputs.size());
+    for (ssize_t tried = 0; tried < all; ++tried) {
+        next_ = (next_ + 1) % all;
+        if (!inputs[static_cast<size_t>(next_)].ended) return next_;
+    }
+    return next_;
+}
+
+ssize_t ff_gatherer::gather_task(void** task) {
+    detail::runner& thread = *thread_;
+    auto& inputs = thread.in.inputs;
+    // An ordered farm: the emitter has told whose turn it is.
+    while (order_ != nullptr) {
+        void* turn = nullptr;
+        if (!order_->try_pop(&turn)) {
+            const auto any_end = [&] {
+                for (const auto& each : inputs)
+                    if (each.here()) return true;
+                return false;
+            };
+            thread.in.news.sleep_until(
+                [&] { return !order_->empty() || any_end() || thread.abandoned_; });
+            if (thread.abandoned_) return -1;
+            // Items without a turn: a mark, or further items of a worker that sent several for one.
+            if (!order_->empty()) continue;
+            break;
+        }
+        const size_t at = reinterpret_cast<size_t>(turn) - 1;
+        if (at >= inputs.size() || inputs[at].ended) continue;
+        while (!inputs[at].queue->try_pop(task)) {
+            thread.in.news.sleep_until(
+                [&] { return !inputs[at].queue->empty() || thread.abandoned_; });
+            if (thread.abandoned_) return -1;
+        }
+        return static_cast<ssize_t>(at);
+    }
+    for (;;) {
+        tried_.clear();
+        for (size_t attempt = nattempts(); attempt != 0; --attempt) {
+            const ssize_t from = selectworker();
+            if (from < 0 || static_cast<size_t>(from) >= inputs.size()) return -1;
+            if (inputs[static_cast<size_t>(from)].queue->try_pop(task)) return from;
+            tried_.push_back(static_cast<size_t>(from));
+        }
+        thread.in.news.sleep_until([&] {
+            for (const size_t at : tried_)
+                if (!inputs[at].queue->empty()) return true;
+            return thread.abandoned_.load();
+        });
+        if (thread.abandoned_) return -1;
+    }
+}
+
+int ff_gatherer::all_gather(void* task, void** items) {
+    return detail::gather_all(*thread_, task, items);
+}
+void ff_gatherer::freeze() {
+    if (thread_ != nullptr) thread_->freeze();
+}
+void ff_gatherer::thaw(bool again, ssize_t workers) {
+    running_ = workers < 1 ? 0 : static_cast<size_t>(workers);
+    if (thread_ != nullptr) thread_->thaw(again);
+}
+void ff_gatherer::stop() {
+    if (thread_ != nullptr) thread_->stop();
+}
+int ff_gatherer::wait_freezing() {
+    return thread_ != nullptr ? thread_->wait_freezing() : 0;
+}
+int ff_gatherer::wait() {
+    return thread_ != nullptr ? thread_->wait() : 0;
+}
+double ff_gatherer::ffTime() {
+    return thread_ ? diffmsec(thread_->stopped, thread_->started) : 0;
+}
+double ff_gatherer::wffTime() {
+    return thread_ ? diffmsec(thread_->work_stopped, thread_->work_started) : 0;
+}
+void ff_gatherer::ffStats(std::ostream& out) {
+    if (thread_ != nullptr) detail::print_stats(*thread_, out);
+}
+
+}  // namespace ff

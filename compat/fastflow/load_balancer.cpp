@@ -1,0 +1,185 @@
+#include <ostream>
+
+#include "network.hpp"
+#include "runner.hpp"
+
+namespace ff {
+
+ff_loadbalancer::~ff_loadbalancer() = default;
+
+namespace {
+constexpr unsigned long forever = static_cast<unsigned long>(-1);
+}
+
+bool ff_loadbalancer::put(size_t at, void* task, unsigned long retry) {
+    FFBUFFER& queue = *outs_[at];
+    while (queue.full()) {
+        if (retry == forever) {
+            queue.wait_room();
+        } else {
+            if (retry <= 1) return false;
+            --retry;
+            sched_yield();
+        }
+    }
+    // Before the item: who finds its result finds its turn.
+    if (order_ != nullptr && task < FF_TAG_MIN) order_->push(reinterpret_cast<void*>(at + 1));
+    queue.try_push(task);
+    return true;
+}
+
+bool ff_loadbalancer::schedule_task(void* task, unsigned long retry, unsigned long) {
+    if (running_ == 0) return true;  // Nobody takes it.
+    for (unsigned long round = 0; round < retry; ++round) {
+        later_.clear();
+        for (size_t attempt = nattempts(); attempt != 0; --attempt) {
+            next_ = selectworker();
+            if (next_ >= outs_.size()) {
+                error("selectworker: channel %zu does not exist, expected one below %zu\n", next_,
+                      outs_.size());
+                return false;
+            }
+            if (!outs_[next_]->full()) return put(next_, task, 1);
+            later_.push_back(next_);
+        }
+        if (round + 1 < retry) thread_->room.sleep_until([this] { return any_room(); });
+    }
+    return false;
+}
+
+bool ff_loadbalancer::any_room() const {
+    for (const size_t at : later_)
+        if (!outs_[at]->full()) return true;
+    return false;
+}
+
+bool ff_loadbalancer::ff_send_out_to(void* task, int id, unsigned long retry, unsigned long) {
+    if (id < 0 || static_cast<size_t>(id) >= outs_.size()) {
+        error("ff_send_out_to: channel %d does not exist, expected one below %zu\n", id,
+              outs_.size());
+        return false;
+    }
+    if (task == nullptr) return false;
+    return put(static_cast<size_t>(id), task, retry);
+}
+
+void ff_loadbalancer::broadcast_task(void* task) {
+    if (task == nullptr) return;
+    // First whoever has room: nobody waits for the slowest.
+    later_.clear();
+    for (size_t at = 0; at != running_; ++at)
+        if (!put(at, task, 1)) later_.push_back(at);
+    for (const size_t at : later_)
+        put(at, task, forever);
+}
+
+void ff_loadbalancer::end(void* task) {
+    broadcast_task(task);
+    for (size_t at = running_; at < outs_.size() && feedback_ != 0; ++at)
+        put(at, task, forever);
+}
+
+int ff_loadbalancer::get_next_free_channel(bool forever) {
+    if (running_ == 0) return -1;
+    do {
+        later_.clear();
+        for (size_t step = 1; step <= running_; ++step) {
+            const size_t at = (next_ + step) % running_;
+            later_.push_back(at);
+            if (outs_[at]->full()) continue;
+            next_ = at - 1;
+            return static_cast<int>(at);
+        }
+        if (forever) thread_->room.sleep_until([this] { return any_room(); });
+    } while (forever);
+    return -1;
+}
+
+size_t ff_loadbalancer::get_num_inchannels() const {
+    return thread_ != nullptr ? thread_->in.count(false) : 0;
+}
+
+int ff_loadbalancer::all_gather(void* task, void** items) {
+    return detail::gather_all(*thread_, task, items);
+}
+
+int ff_loadbalancer::getTid(ff_node* node) const {
+    return static_cast<int>(node->getOSThreadId());
+}
+
+void ff_loadbalancer::freeze() {
+    freezeWorkers();
+    if (thread_ != nullptr) thread_->freeze();
+}
+void ff_loadbalancer::freeze(size_t at) {
+    detail::access::freeze(worker(at));
+}
+void ff_loadbalancer::freezeWorkers() {
+    for (size_t at = 0; at < running_; ++at)
+        freeze(at);
+}
+void ff_loadbalancer::thaw(bool freeze, ssize_t workers) {
+    thawWorkers(freeze, workers);
+    if (thread_ != nullptr) thread_->thaw(freeze);
+}
+void ff_loadbalancer::thaw(size_t at, bool freeze) {
+    detail::access::thaw(worker(at), freeze);
+}
+int ff_loadbalancer::thawWorkers(bool freeze, ssize_t workers) {
+    running_ = workers < 1 || static_cast<size_t>(workers) > outs_.size()
+                   ? outs_.size()
+                   : static_cast<size_t>(workers);
+    for (size_t at = 0; at < running_; ++at)
+        thaw(at, freeze);
+    return 0;
+}
+int ff_loadbalancer::wait_freezing() {
+    const int workers = wait_freezingWorkers();
+    return wait_lb_freezing() < 0 ? -1 : workers;
+}
+int ff_loadbalancer::wait_freezing(size_t at) {
+    return detail::access::wait_freezing(worker(at));
+}
+int ff_loadbalancer::wait_lb_freezing() {
+    return thread_ != nullptr ? thread_->wait_freezing() : 0;
+}
+int ff_loadbalancer::wait_freezingWorkers() {
+    int result = 0;
+    for (size_t at = 0; at < running_; ++at)
+        if (wait_freezing(at) < 0) result = -1;
+    return result;
+}
+int ff_loadbalancer::waitlb() {
+    return thread_ != nullptr ? thread_->wait() : 0;
+}
+int ff_loadbalancer::waitWorkers() {
+    int result = 0;
+    for (size_t at = 0; at < targets_.size(); ++at)
+        if (detail::access::wait(worker(at)) < 0) result = -1;
+    return result;
+}
+int ff_loadbalancer::wait() {
+    const int workers = waitWorkers();
+    return waitlb() < 0 ? -1 : workers;
+}
+void ff_loadbalancer::stop() {
+    if (thread_ != nullptr) thread_->stop();
+}
+bool ff_loadbalancer::isfrozen() const {
+    return thread_ != nullptr && thread_->frozen_asked();
+}
+bool ff_loadbalancer::done() const {
+    return thread_ == nullptr || thread_->done();
+}
+
+double ff_loadbalancer::ffTime() {
+    return thread_ ? diffmsec(thread_->stopped, thread_->started) : 0;
+}
+double ff_loadbalancer::wffTime() {
+    return thread_ ? diffmsec(thread_->work_stopped, thread_->work_started) : 0;
+}
+void ff_loadbalancer::ffStats(std::ostream& out) {
+    if (thread_ != nullptr) detail::print_stats(*thread_, out);
+}
+
+}  // namespace ff

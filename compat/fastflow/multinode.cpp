@@ -1,0 +1,58 @@
+#include "network.hpp"
+
+namespace ff {
+
+ff_minode::ff_minode(int max_num_workers)
+    : own_(std::make_unique<ff_gatherer>(max_num_workers)), gt_(own_.get()) {}
+ff_minode::ff_minode(const ff_minode& other)
+    : ff_node(other), own_(std::make_unique<ff_gatherer>()), gt_(own_.get()) {}
+ff_minode::~ff_minode() = default;
+size_t ff_minode::get_num_inchannels() const {
+    return gt_->get_num_inchannels();
+}
+size_t ff_minode::get_num_feedbackchannels() const {
+    return gt_->get_num_feedbackchannels();
+}
+int ff_minode::all_gather(void* task, void** items) {
+    return gt_->all_gather(task, items);
+}
+
+ff_monode::ff_monode(int max_num_workers)
+    : own_(std::make_unique<ff_loadbalancer>(static_cast<size_t>(max_num_workers))),
+      lb_(own_.get()) {}
+ff_monode::ff_monode(const ff_monode& other)
+    : ff_node(other),
+      own_(std::make_unique<ff_loadbalancer>()),
+      lb_(own_.get()),
+      ondemand_(other.ondemand_) {}
+ff_monode::~ff_monode() = default;
+
+bool ff_monode::ff_send_out_to(void* task, int id, unsigned long retry, unsigned long ticks) {
+    if (detail::access::callback(*this, task, id, retry)) return true;
+    return lb_->ff_send_out_to(task, id, retry, ticks);
+}
+bool ff_monode::ff_send_out(void* task, int id, unsigned long retry, unsigned long) {
+    if (task == nullptr) return false;
+    if (detail::access::callback(*this, task, id, retry)) return true;
+    return detail::access::schedule(*lb_, task, retry);
+}
+void ff_monode::broadcast_task(void* task) {
+    if (!detail::access::callback(*this, task, -1, static_cast<unsigned long>(-1)))
+        lb_->broadcast_task(task);
+}
+
+void ff_monode::get_out_nodes(svector<ff_node*>& nodes) {
+    auto& shown = detail::access::shown(*lb_);
+    const auto& queues = detail::access::outs(*lb_);
+    if (queues.empty()) {
+        nodes.push_back(this);
+        return;
+    }
+    if (shown.empty())
+        for (const auto& queue : queues)
+            shown.push_back(std::make_unique<ff_buffernode>(queue));
+    for (const auto& each : shown)
+        nodes.push_back(each.get());
+}
+
+}  // namespace ff

@@ -1,0 +1,297 @@
+#include <ostream>
+
+#include "network.hpp"
+
+namespace ff {
+
+using detail::network;
+using detail::runner;
+
+ff_node::ff_node() = default;
+// A copy is a node of its own: it has neither the threads nor the place of the other.
+ff_node::ff_node(const ff_node& other)
+    : has_input_channel_(other.has_input_channel_), cpu_(other.cpu_) {}
+ff_node::~ff_node() = default;
+
+bool ff_node::ff_send_out(void* task, int id, unsigned long retry, unsigned long ticks) {
+    if (task == nullptr) return false;
+    if (callback_ != nullptr) return callback_(task, id, retry, ticks, callback_argument_);
+    if (direct_ == nullptr) return true;
+    if (retry == static_cast<unsigned long>(-1)) {
+        direct_->push(task);
+        return true;
+    }
+    for (; retry != 0; --retry) {
+        if (direct_->try_push(task)) return true;
+        sched_yield();
+    }
+    return false;
+}
+
+size_t ff_node::getOSThreadId() const {
+    return threads_.empty() ? 0 : threads_.front()->thread_id.load();
+}
+size_t ff_node::get_num_inchannels() const {
+    return 0;
+}
+size_t ff_node::get_num_outchannels() const {
+    return 0;
+}
+
+FFBUFFER* ff_node::get_in_buffer() const {
+    if (threads_.empty() || threads_.front()->in.inputs.empty()) return nullptr;
+    return threads_.front()->in.inputs.back().queue.get();
+}
+FFBUFFER* ff_node::get_out_buffer() const {
+    return threads_.empty() ? direct_ : threads_.back()->out.get();
+}
+bool ff_node::change_inputqueuesize(size_t entries, size_t& former) {
+    FFBUFFER* queue = get_in_buffer();
+    former = queue != nullptr ? queue->changesize(entries) : 0;
+    return queue != nullptr;
+}
+bool ff_node::change_outputqueuesize(size_t entries, size_t& former) {
+    FFBUFFER* queue = get_out_buffer();
+    former = queue != nullptr ? queue->changesize(entries) : 0;
+    return queue != nullptr;
+}
+
+void ff_node::input_active(bool on) {
+    in_active_ = on;
+}
+
+int ff_node::prepare() {
+    if (network_ == nullptr) network_ = detail::expand(*this, has_input_channel_);
+    return network_ != nullptr ? 0 : -1;
+}
+
+int ff_node::run(bool) {
+    if (prepare() < 0) return -1;
+    for (const auto& thread : threads_)
+        for (const auto& each : thread->in.inputs)
+            each.queue->reopen();
+    for (const auto& thread : threads_)
+        if (thread->start() < 0) return -1;
+    return 0;
+}
+
+int ff_node::wait() {
+    int result = 0;
+    for (const auto& thread : threads_)
+        if (thread->wait() < 0) result = -1;
+    return result;
+}
+
+int ff_node::run_and_wait_end() {
+    stop();
+    if (isfrozen()) {
+        thaw();
+    } else if (run() < 0) {
+        return -1;
+    }
+    return wait();
+}
+
+int ff_node::run_then_freeze(ssize_t workers) {
+    if (isfrozen()) {
+        thaw(true, workers);
+        return 0;
+    }
+    if (prepare() < 0) return -1;
+    for (const auto& thread : threads_)
+        thread->freeze();
+    return run();
+}
+
+int ff_node::wait_freezing() {
+    int result = 0;
+    for (const auto& thread : threads_)
+        if (thread->wait_freezing() < 0) result = -1;
+    return result;
+}
+void ff_node::freeze() {
+    for (const auto& thread : threads_)
+        thread->freeze();
+}
+void ff_node::thaw(bool again, ssize_t) {
+    for (const auto& thread : threads_)
+        thread->thaw(again);
+}
+void ff_node::stop() {
+    for (const auto& thread : threads_)
+        thread->stop();
+}
+bool ff_node::isfrozen() const {
+    for (const auto& thread : threads_)
+        if (!thread->frozen_asked()) return false;
+    return !threads_.empty();
+}
+bool ff_node::done() const {
+    for (const auto& thread : threads_)
+        if (!thread->done()) return false;
+    return true;
+}
+
+namespace {
+
+/// The first or last of the threads' moments that `which` names.
+timeval moment(const std::vector<std::shared_ptr<runner>>& threads, timeval runner::*which,
+               bool last) {
+    timeval found{0, 0};
+    for (const auto& thread : threads) {
+        const timeval& at = (*thread).*which;
+        if (time_iszero(at)) continue;
+        if (time_iszero(found) || time_compare(found, at) == last) found = at;
+    }
+    return found;
+}
+
+}  // namespace
+
+const timeval ff_node::getstarttime() const {
+    return moment(threads_, &runner::started, false);
+}
+const timeval ff_node::getstoptime() const {
+    return moment(threads_, &runner::stopped, true);
+}
+const timeval ff_node::getwstartime() const {
+    return moment(threads_, &runner::work_started, false);
+}
+const timeval ff_node::getwstoptime() const {
+    return moment(threads_, &runner::work_stopped, true);
+}
+double ff_node::ffTime() {
+    return diffmsec(getstoptime(), getstarttime());
+}
+double ff_node::wffTime() {
+    return diffmsec(getwstoptime(), getwstartime());
+}
+void ff_node::ffStats(std::ostream& out) {
+    for (const auto& thread : threads_)
+        detail::print_stats(*thread, out);
+}
+
+bool ff_node::offload_to(void* task, unsigned long retry) {
+    if (network_ == nullptr && has_input_channel_) prepare();
+    if (network_ == nullptr || network_->offloaded == nullptr) {
+        error("offload: the block has no input channel; example: ff_farm farm(true)\n");
+        return false;
+    }
+    if (task == nullptr) return false;
+    if (retry == static_cast<unsigned long>(-1)) {
+        network_->offloaded->push(task);
+        return true;
+    }
+    for (; retry != 0; --retry) {
+        if (network_->offloaded->try_push(task)) return true;
+        sched_yield();
+    }
+    return false;
+}
+
+bool ff_node::load_from(void** task, unsigned long retry, bool wait) {
+    if (network_ == nullptr || !network_->has_results) {
+        error(
+            "load_result: the block has no input channel or no output; example: ff_pipeline "
+            "pipe(true)\n");
+        return false;
+    }
+    detail::inlet& results = network_->results;
+    const auto any = [](const detail::inlet::input&) { return true; };
+    for (;;) {
+        std::size_t from = results.next(any);
+        if (from == detail::inlet::none) {
+            if (!wait || --retry == 0) return false;
+            if (retry > 1UL << 32)
+                results.news.sleep_until(
+                    [&] { return (from = results.next(any)) != detail::inlet::none; });
+            else
+                sched_yield();
+            if (from == detail::inlet::none) continue;
+        }
+        results.inputs[from].queue->try_pop(task);
+        if (*task == FF_EOS_NOFREEZE || *task == FF_GO_ON || *task == FF_BLK || *task == FF_NBLK)
+            continue;
+        if (*task != FF_EOS && *task != FF_EOSW) return true;
+        results.inputs[from].ended = true;
+        if (results.left() != 0) continue;
+        for (auto& each : results.inputs)
+            each.ended = false;
+        *task = FF_EOS;
+        return !wait;
+    }
+}
+
+void ff_buffernode::set(int entries, bool fixed, int id, int) {
+    if (entries < 1) {
+        error("ff_buffernode: a queue of %d entries, expected 1 or more\n", entries);
+        return;
+    }
+    set_id(id);
+    queue_ = std::make_shared<FFBUFFER>(static_cast<size_t>(entries), fixed);
+}
+bool ff_buffernode::ff_send_out(void* task, int, unsigned long retry, unsigned long) {
+    if (task == nullptr || queue_ == nullptr) return false;
+    if (retry == static_cast<unsigned long>(-1)) {
+        queue_->push(task);
+        return true;
+    }
+    for (; retry != 0; --retry)
+        if (queue_->try_push(task)) return true;
+    return false;
+}
+bool ff_buffernode::gather_task(void** task, unsigned long retry, unsigned long) {
+    if (queue_ == nullptr) return false;
+    for (; retry != 0; --retry) {
+        if (queue_->try_pop(task)) return true;
+        if (retry > 1UL << 32) queue_->wait_item();
+    }
+    return false;
+}
+bool ff_buffernode::change_inputqueuesize(size_t entries, size_t& former) {
+    former = queue_ != nullptr ? queue_->changesize(entries) : 0;
+    return queue_ != nullptr;
+}
+
+namespace detail {
+
+int gather_all(runner& thread, void* task, void** items) {
+    inlet& in = thread.in;
+    int result = 0;
+    std::size_t at = in.count(true);  // feedback channels take no part
+    const std::size_t first = at;
+    // The input that `task` came from is the last that was read.
+    for (; at != in.inputs.size(); ++at) {
+        inlet::input& each = in.inputs[at];
+        void*& item = items[at - first];
+        if (static_cast<ssize_t>(at - first) == gathered_from(thread)) {
+            item = task;
+            continue;
+        }
+        item = nullptr;
+        if (each.ended) continue;
+        in.news.sleep_until([&] { return !each.queue->empty() || thread.abandoned(); });
+        if (!each.queue->try_pop(&item)) continue;
+        if (item == FF_EOS || item == FF_EOSW || item == FF_EOS_NOFREEZE) {
+            each.ended = true;
+            item = nullptr;
+            result = -1;
+        }
+    }
+    return result;
+}
+
+ssize_t gathered_from(const runner& thread) {
+    if (thread.gt != nullptr) return thread.gt->get_channel_id();
+    return thread.last_forward;
+}
+
+void print_stats(const runner& thread, std::ostream& out) {
+    out << "node " << (thread.node != nullptr ? thread.node->get_my_id() : -1) << ": "
+        << thread.items.load() << " items, " << diffmsec(thread.work_stopped, thread.work_started)
+        << " ms\n";
+}
+
+}  // namespace detail
+
+}  // namespace ff

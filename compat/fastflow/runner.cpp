@@ -1,0 +1,386 @@
+#include "runner.hpp"
+
+#include <exception>
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace ff::detail {
+namespace {
+
+bool is_end(const void* item) {
+    return item == FF_EOS || item == FF_EOSW || item == FF_EOS_NOFREEZE;
+}
+/// Marks that svc() returns to say that there is nothing to send.
+bool is_nothing(const void* item) {
+    return item == FF_GO_ON || item == FF_FLUSH || item == FF_BLK || item == FF_NBLK;
+}
+
+}  // namespace
+
+std::size_t inlet::left() const {
+    std::size_t open = 0;
+    for (const input& each : inputs)
+        open += each.ended ? 0 : 1;
+    return open;
+}
+std::size_t inlet::count(bool feedback) const {
+    std::size_t found = 0;
+    for (const input& each : inputs)
+        found += each.feedback == feedback ? 1 : 0;
+    return found;
+}
+
+runner::~runner() {
+    if (thread_.joinable()) thread_.join();
+}
+
+int runner::start() {
+    const std::lock_guard guard(mutex_);
+    if (thread_.joinable()) return -1;
+    done_ = frozen_ = false;
+    failed_ = false;
+    abandoned_ = false;
+    try {
+        thread_ = std::thread([self = shared_from_this()] { self->main(); });
+    } catch (const std::exception& failure) {
+        error("a node's thread cannot be started: %s\n", failure.what());
+        return -1;
+    }
+    return 0;
+}
+
+void runner::main() {
+    thread_id = static_cast<std::size_t>(syscall(SYS_gettid));
+    for (bool again = true; again;) {
+        void* const result = round();
+        std::unique_lock guard(mutex_);
+        if (result != FF_EOS_NOFREEZE && !stop_) {
+            if (freezing_ == 0 && result == FF_EOS) stop_ = true;
+            while (freezing_ == 1 && !abandoned_) {
+                frozen_ = true;
+                changed_.notify_all();
+                changed_.wait(guard);
+            }
+        }
+        if (freezing_ != 0) freezing_ = 1;
+        again = !stop_ && !abandoned_ && !failed_;
+    }
+    // Nobody reads these any more: who sends here must not wait for room.
+    for (const inlet::input& each : in.inputs)
+        each.queue->close();
+    const std::lock_guard guard(mutex_);
+    if (freezing_ != 0) frozen_ = true;
+    done_ = true;
+    changed_.notify_all();
+}
+
+/// From svc_init() to svc_end(): one stream.
+void* runner::round() {
+    gettimeofday(&started, nullptr);
+    void* result = FF_EOS;
+    try {
+        for (inlet::input& each : in.inputs)
+            each.ended = false;
+        if (node != nullptr && node->svc_init() < 0) {
+            error("svc_init of node %ld failed; the node has ended\n",
+                  static_cast<long>(node->get_my_id()));
+            failed_ = true;
+        } else {
+            gettimeofday(&work_started, nullptr);
+            switch (how) {
+                case kind::plain:
+                    result = plain_loop();
+                    break;
+                case kind::spread:
+                    result = spread_loop();
+                    break;
+                case kind::gather:
+                    result = gather_loop();
+                    break;
+            }
+            gettimeofday(&work_stopped, nullptr);
+            if (node != nullptr) node->svc_end();
+        }
+    } catch (const std::exception& failure) {
+        error("a node threw an exception, and has ended: %s\n", failure.what());
+        failed_ = true;
+    } catch (...) {
+        error("a node threw an exception of an unknown type, and has ended\n");
+        failed_ = true;
+    }
+    if (failed_) emit_end(FF_EOS);
+    gettimeofday(&stopped, nullptr);
+    return result;
+}
+
+int runner::wait() {
+    {
+        std::unique_lock guard(mutex_);
+        stop_ = true;
+        if (freezing_ > 0 && thread_.joinable()) {
+            changed_.wait(guard, [this] { return frozen_ || done_; });
+            freezing_ = 0;
+            frozen_ = false;
+            changed_.notify_all();
+        }
+    }
+    if (thread_.joinable()) thread_.join();
+    freezing_ = 0;
+    return failed_ ? -1 : 0;
+}
+
+int runner::wait_freezing() {
+    std::unique_lock guard(mutex_);
+    if (!thread_.joinable()) return 0;
+    changed_.wait(guard, [this] { return frozen_ || done_; });
+    return failed_ ? -1 : 0;
+}
+
+void runner::freeze() {
+    const std::lock_guard guard(mutex_);
+    stop_ = false;
+    freezing_ = 1;
+}
+
+void runner::thaw(bool again) {
+    const std::lock_guard guard(mutex_);
+    freezing_ = again ? 2 : 0;
+    frozen_ = false;
+    changed_.notify_all();
+}
+
+void runner::stop() {
+    const std::lock_guard guard(mutex_);
+    stop_ = true;
+}
+
+bool runner::frozen_asked() const {
+    const std::lock_guard guard(mutex_);
+    return freezing_ > 0;
+}
+
+bool runner::done() const {
+    const std::lock_guard guard(mutex_);
+    return done_ || !thread_.joinable() || (frozen_ && !stop_);
+}
+
+void runner::abandon() {
+    {
+        const std::lock_guard guard(mutex_);
+        abandoned_ = true;
+        stop_ = true;
+        changed_.notify_all();
+    }
+    in.news.ring();
+}
+
+void runner::emit(void* item) {
+    if (lb != nullptr)
+        access::schedule(*lb, item, static_cast<unsigned long>(-1));
+    else if (out != nullptr)
+        out->push(item);
+}
+
+void runner::emit_end(void* mark) {
+    if (lb != nullptr)
+        access::end(*lb, mark);
+    else if (out != nullptr)
+        out->push(mark);
+}
+
+void* runner::call(void* item) {
+    items.store(items.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    void* const result = node->svc(item);
+    // A combination that ended has told those after it already.
+    if (result == FF_GO_OUT && node->isComp() && access::ended(static_cast<ff_comb&>(*node)))
+        return FF_EOS;
+    return result;
+}
+
+ff_minode* runner::inlet_node() const {
+    if (node == nullptr) return nullptr;
+    ff_node* first = node->isComp() ? static_cast<ff_comb*>(node)->getFirst() : node;
+    return first->isMultiInput() ? static_cast<ff_minode*>(first) : nullptr;
+}
+
+void runner::set_channel(ssize_t channel, bool forward) {
+    if (ff_minode* several = inlet_node()) access::set_channel(*several, channel, forward);
+}
+
+void runner::notify(ssize_t id) {
+    if (node != nullptr) node->eosnotify(id);
+}
+
+void* runner::plain_loop() {
+    bool skip = skip_first;
+    const bool comb = node->isComp();
+    for (;;) {
+        void* item = nullptr;
+        if (!in.inputs.empty() && !skip) {
+            const auto takes = [](const inlet::input&) { return true; };
+            std::size_t from = inlet::none;
+            if (!active()) {
+                // Its input is off: it is called with nothing.
+            } else if ((from = in.next(takes)) == inlet::none) {
+                in.news.sleep_until(
+                    [&] { return (from = in.next(takes)) != inlet::none || abandoned_; });
+            }
+            if (from != inlet::none) in.inputs[from].queue->try_pop(&item);
+            if (from == inlet::none && abandoned_) return FF_EOS;
+            if (is_end(item)) {
+                // A feedback channel beside an input: either ends it, as in FastFlow.
+                notify(-1);
+                if (item != FF_EOS_NOFREEZE) emit_end(item);
+                return item;
+            }
+            if (item == FF_GO_OUT) return item;
+            if (item == FF_BLK || item == FF_NBLK) {
+                if (out != nullptr) out->push(item);
+                continue;
+            }
+        }
+        if (abandoned_) return FF_EOS;
+        skip = false;
+        const std::size_t sent = ordered_worker ? out->sent() : 0;
+        void* const result = call(item);
+        if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
+        if (result == nullptr || result == FF_EOS || result == FF_EOSW) {
+            if (!comb) emit_end(result == nullptr ? FF_EOS : result);
+            return FF_EOS;
+        }
+        if (!is_nothing(result)) {
+            emit(result);
+        } else if (ordered_worker && out->sent() == sent) {
+            out->push(FF_GO_ON);  // Its turn has passed without a result.
+        }
+    }
+}
+
+/// An item for a node with several outputs. `channel`: -1 from the stage before.
+void* runner::wait_one(ssize_t& channel, bool& forward) {
+    const auto takes = [this](const inlet::input& each) { return each.feedback || active(); };
+    std::size_t from = in.next(takes);
+    if (from == inlet::none) {
+        const auto ready = [&] { return (from = in.next(takes)) != inlet::none || abandoned_; };
+        if (active())
+            in.news.sleep_until(ready);
+        else
+            in.news.nap_until(ready);
+    }
+    void* item = nullptr;
+    if (from == inlet::none) {
+        channel = -2;
+        return abandoned_ ? FF_EOS_NOFREEZE : nullptr;
+    }
+    const inlet::input& source = in.inputs[from];
+    source.queue->try_pop(&item);
+    forward = !source.feedback;
+    channel = forward ? -1 : source.id;
+    last_forward = forward ? source.id : -1;
+    set_channel(source.id, forward);
+    return item;
+}
+
+/// After an emitter has ended its workers: takes what they had still on the way to it, so that the
+/// next stream begins with empty queues.
+void runner::absorb_ends() {
+    for (inlet::input& each : in.inputs) {
+        if (!each.feedback || each.ended) continue;
+        void* item = nullptr;
+        while (!is_end(item) && !abandoned_) {
+            if (!each.queue->try_pop(&item))
+                in.news.sleep_until([&] { return !each.queue->empty() || abandoned_; });
+        }
+    }
+}
+
+void* runner::spread_loop() {
+    bool skip = skip_first;
+    const bool loops = master_worker || in.count(true) != 0;
+    std::size_t left = in.inputs.size();
+    if (node == nullptr && left == 0) {
+        lb->broadcast_task(FF_GO_ON);
+        emit_end(FF_EOS);
+        return FF_EOS;
+    }
+    for (;;) {
+        void* item = nullptr;
+        if (!in.inputs.empty() && !skip) {
+            ssize_t channel = -2;
+            bool forward = true;
+            item = wait_one(channel, forward);
+            access::channel_id(*lb) = channel;
+            if (item == FF_GO_OUT) return item;
+            if (item == FF_EOSW || item == FF_BLK || item == FF_NBLK) continue;
+            if (is_end(item)) {
+                if (abandoned_) return FF_EOS;
+                notify(channel);
+                if (--left != 0) continue;
+                if (!loops && item == FF_EOS) emit_end(item);
+                return item;
+            }
+        } else if (abandoned_) {
+            return FF_EOS;
+        }
+        skip = false;
+        void* const result = node != nullptr ? call(item) : item;
+        if (is_nothing(result)) continue;
+        if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
+        if (result == nullptr || result == FF_EOS || result == FF_EOSW) {
+            if (node == nullptr || !node->isComp() || !access::ended(static_cast<ff_comb&>(*node)))
+                emit_end(result == nullptr ? FF_EOS : result);
+            if (frozen_asked()) absorb_ends();
+            return FF_EOS;
+        }
+        emit(result);
+    }
+}
+
+void* runner::gather_loop() {
+    bool skip = skip_first;
+    void* last_end = FF_EOS;
+    std::size_t all = in.inputs.size();
+    if (gt->running_ != 0 && gt->running_ < all) all = gt->running_;
+    std::size_t ended = 0;
+    while (ended < all || all == 0) {
+        void* item = nullptr;
+        if (!skip && all != 0) {
+            const ssize_t from = gt->gather_task(&item);
+            if (from < 0) return FF_EOS;  // abandoned
+            inlet::input& source = in.inputs[static_cast<std::size_t>(from)];
+            if (item == FF_GO_ON || item == FF_FLUSH || item == FF_BLK || item == FF_NBLK) continue;
+            gt->channel_ = source.id;
+            gt->from_input_ = !source.feedback;
+            set_channel(source.id, !source.feedback);
+            if (is_end(item)) {
+                source.ended = true;
+                last_end = item;
+                ++ended;
+                if (!notify_once) notify(source.id);
+                continue;
+            }
+        }
+        if (abandoned_) return FF_EOS;
+        skip = false;
+        void* const result = node != nullptr ? call(item) : item;
+        ended = in.inputs.size() - in.left();  // all_gather() may have met some
+        if (is_nothing(result)) continue;
+        if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
+        if (result == FF_EOSW) return FF_EOS;
+        if (result == nullptr || result == FF_EOS) {
+            last_end = FF_EOS;
+            if (node != nullptr && node->isComp() && access::ended(static_cast<ff_comb&>(*node)))
+                return FF_EOS;
+            break;
+        }
+        emit(result);
+    }
+    if (last_end == FF_EOS) {
+        if (notify_once) notify(-1);
+        emit_end(FF_EOS);
+    }
+    return last_end == FF_EOSW ? FF_EOS : last_end;
+}
+
+}  // namespace ff::detail

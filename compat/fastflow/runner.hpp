@@ -1,0 +1,123 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <ff/combine.hpp>
+
+#include "access.hpp"
+
+namespace ff::detail {
+
+/// The inputs of one thread.
+struct inlet {
+    struct input {
+        std::shared_ptr<channel> queue;
+        bool feedback;
+        ssize_t id;  // among its kind
+        bool ended = false;
+        bool here() const { return !ended && !queue->empty(); }
+    };
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+    /// The next input that has an item and `takes` allows, in turns. none: there is none.
+    template <typename Takes>
+    std::size_t next(Takes takes) {
+        for (std::size_t tried = 0; tried != inputs.size(); ++tried) {
+            if (++last >= inputs.size()) last = 0;
+            if (inputs[last].here() && takes(inputs[last])) return last;
+        }
+        return none;
+    }
+    std::size_t left() const;
+    std::size_t count(bool feedback) const;
+
+    std::vector<input> inputs;  // feedback first
+    std::size_t last = none;
+    bell news;
+};
+
+/// The thread of one node: its loop, and how it freezes and ends.
+///
+/// Owner:   shared by the network, the node and the blocks around it.
+/// Threads: the loop on its own; the rest from any.
+class runner : public std::enable_shared_from_this<runner> {
+public:
+    /// What a loop does at the end of an input, and what get_channel_id() means: a node with one
+    /// input, one with several outputs or an emitter, one with several inputs or a collector.
+    enum class kind { plain, spread, gather };
+
+    explicit runner(ff_node* the_node) : node(the_node) {}
+    ~runner();
+
+    int start();
+    int wait();
+    int wait_freezing();
+    void freeze();
+    void thaw(bool again);
+    void stop();
+    bool frozen_asked() const;
+    bool done() const;
+    /// For destructors: ends a thread that waits for input, or for being thawed.
+    void abandon();
+
+    bool abandoned() const { return abandoned_; }
+    /// Sends what svc() returned.
+    void emit(void* item);
+    /// Sends `mark` to all outputs.
+    void emit_end(void* mark);
+
+    kind how = kind::plain;
+    ff_node* node;  // null: an emitter or collector that passes items on
+    ff_loadbalancer* lb = nullptr;
+    ff_gatherer* gt = nullptr;
+    std::shared_ptr<channel> out;  // of a node with one output
+    bool multi_in = false;
+    bool multi_out = false;
+    bool master_worker = false;
+    bool skip_first = false;
+    bool ordered_worker = false;
+    bool notify_once = false;  // eosnotify() once for all inputs
+    inlet in;
+    ssize_t last_forward = -1;  // of an emitter: which input the item in svc() came from
+    bell room;
+    std::unique_ptr<ff_loadbalancer> own_lb;
+    std::unique_ptr<ff_gatherer> own_gt;
+
+    struct timeval started {
+    }, stopped{}, work_started{}, work_stopped{};
+    std::atomic<std::uint64_t> items{0};
+    std::atomic<std::size_t> thread_id{0};
+
+private:
+    friend class ::ff::ff_gatherer;
+    void main();
+    void* round();
+    void* plain_loop();
+    void* spread_loop();
+    void* gather_loop();
+    void* call(void* item);
+    void* wait_one(ssize_t& channel, bool& forward);
+    void absorb_ends();
+    void notify(ssize_t id);
+    void set_channel(ssize_t channel, bool forward);
+    ff_minode* inlet_node() const;
+    bool active() const { return node == nullptr || access::active(*node); }
+
+    std::atomic<bool> abandoned_{false};
+    std::atomic<bool> failed_{false};
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::thread thread_;
+    bool stop_ = true;
+    int freezing_ = 0;  // 1: freezes at the end of the stream; 2: was thawed, and will freeze again
+    bool frozen_ = false;
+    bool done_ = false;
+};
+
+}  // namespace ff::detail
