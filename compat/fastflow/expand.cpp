@@ -274,8 +274,6 @@ private:
         emitter.master_worker = access::workers_back(farm);
         access::master_worker(*farm.getlb()) = emitter.master_worker;
         if (emitter.node != nullptr) adapt_emitter(emitter);
-        if (ff_node* manager = access::manager(*farm.getlb()))
-            add_manager(emitter, static_cast<ff_buffernode&>(*manager));
 
         queue_size in{access::in_entries(farm), access::fixed_in(farm)};
         if (farm.ondemand_buffer() > 0) in = {farm.ondemand_buffer(), true};
@@ -296,6 +294,8 @@ private:
                 link(*from, emitter, true, {});
             take_plain(result.outs);
         }
+        if (ff_node* manager = access::manager(*farm.getlb()))
+            add_manager(emitter, static_cast<ff_buffernode&>(*manager));
         result.outs_are_a_set = true;
         if (!farm.hasCollector()) return result;
         return {{&emitter}, {&collector(farm, emitter, result.outs)}};
@@ -313,7 +313,7 @@ private:
     static void add_manager(runner& emitter, ff_buffernode& manager) {
         manager.queue()->wakes(&emitter.in.news, nullptr);
         add_input(emitter, manager.queue(), true);
-        emitter.in.inputs.front().id = manager.get_my_id();
+        emitter.in.inputs[emitter.in.count(true) - 1].id = manager.get_my_id();
     }
     runner& collector(ff_farm& farm, runner& emitter, const std::vector<runner*>& workers) {
         if (workers.empty())

@@ -608,3 +608,121 @@ TEST(fastflow_node, turns_its_input_off_and_on) {
     EXPECT_EQ(emitter.overlapped, 0);
     EXPECT_EQ(emitter.done_items, 100);
 }
+
+TEST(fastflow_optimize, removes_collectors_that_only_pass_on) {
+    source first;
+    ff_Farm<long> farm(some<twice>(2));
+    many_sink last;
+    ff_Pipe<> pipe(first, farm, last);
+    EXPECT_EQ(pipe.cardinality(), 6);
+    OptLevel level;
+    level.remove_collector = true;
+    EXPECT_EQ(optimize_static(pipe, level), 0);
+    EXPECT_EQ(pipe.cardinality(), 5);
+    ASSERT_EQ(pipe.run_and_wait_end(), 0);
+    EXPECT_EQ(last.sum(), 2 * sum_of_all);
+}
+
+TEST(fastflow_combine_farms, give_what_the_farms_gave) {
+    for (const bool merge : {false, true}) {
+        source emitter;
+        sink collector;
+        const twice between1, between2;
+        ff_Farm<long> farm1(some<twice>(2)), farm2(some<twice>(3));
+        farm1.add_emitter(emitter);
+        farm2.add_collector(collector);
+        auto pipe = combine_farms(farm1, &between1, farm2, &between2, merge);
+        ASSERT_EQ(pipe.run_and_wait_end(), 0);
+        EXPECT_EQ(collector.sum(), 16 * sum_of_all);
+    }
+    source emitter;
+    sink collector;
+    ff_Farm<long> farm1(some<twice>(2)), farm2(some<twice>(3));
+    farm1.add_emitter(emitter);
+    farm2.add_collector(collector);
+    auto farm = combine_farms_a2a(farm1, farm2);
+    EXPECT_EQ(farm.cardinality(), 7);
+    ASSERT_EQ(farm.run_and_wait_end(), 0);
+    EXPECT_EQ(collector.sum(), 4 * sum_of_all);
+}
+
+TEST(fastflow_combine_nodes_in_pipeline, saves_a_thread) {
+    source first;
+    ff_Farm<long> farm(some<twice>(2));
+    sink last;
+    auto front = combine_nodes_in_pipeline(first, farm);
+    EXPECT_EQ(front.cardinality(), 4);
+    auto whole = combine_nodes_in_pipeline(farm, last);
+    EXPECT_EQ(getBB(&whole, &last), &farm);
+    ASSERT_EQ(whole.run_and_wait_end(), 0);
+    EXPECT_EQ(last.sum(), 2 * sum_of_all);
+}
+
+TEST(fastflow_load_balancer, stops_and_starts_workers) {
+    struct noting : ff_node_t<long> {
+        int svc_init() override { return ++starts, 0; }
+        long* svc(long* item) override {
+            delete item;
+            ++seen;
+            return GO_ON;
+        }
+        int starts = 0;
+        int seen = 0;
+    } a, b;
+    struct master : ff_node_t<long> {
+        explicit master(ff_loadbalancer* the_lb) : lb(the_lb) {}
+        void sleep_all() {
+            for (size_t i = 0; i < lb->getnworkers(); ++i)
+                lb->ff_send_out_to(FF_GO_OUT, static_cast<int>(i));
+            for (size_t i = 0; i < lb->getnworkers(); ++i)
+                lb->wait_freezing(i);
+        }
+        int svc_init() override {
+            for (size_t i = 0; i < lb->getnworkers(); ++i)
+                lb->freeze(i);
+            sleep_all();
+            return 0;
+        }
+        long* svc(long*) override {
+            for (int round = 0; round < 5; ++round) {
+                for (size_t i = 0; i < 2; ++i)
+                    lb->thaw(i, true);
+                for (int i = 0; i < 2; ++i)
+                    lb->ff_send_out_to(new long(i), i);
+                sleep_all();
+            }
+            for (size_t i = 0; i < 2; ++i)
+                lb->thaw(i, false);
+            return EOS;
+        }
+        ff_loadbalancer* lb;
+    };
+    ff_farm farm;
+    master emitter(farm.getlb());
+    farm.add_workers({&a, &b});
+    farm.add_emitter(&emitter);
+    ASSERT_EQ(farm.run(), 0);
+    EXPECT_EQ(farm.getlb()->waitlb(), 0);
+    EXPECT_EQ(farm.wait(), 0);
+    EXPECT_EQ(a.seen + b.seen, 10);
+    EXPECT_EQ(a.starts, 7);
+}
+
+TEST(fastflow_queue, of_a_fixed_size_holds_no_more) {
+    ff_buffernode queue(2, true);
+    long items[3] = {1, 2, 3};
+    EXPECT_TRUE(queue.ff_send_out(&items[0], -1, 1));
+    EXPECT_TRUE(queue.ff_send_out(&items[1], -1, 1));
+    EXPECT_FALSE(queue.ff_send_out(&items[2], -1, 3));
+    EXPECT_FALSE(queue.ff_send_out(nullptr));
+    size_t former = 0;
+    EXPECT_TRUE(queue.change_inputqueuesize(3, former));
+    EXPECT_EQ(former, 2u);
+    EXPECT_TRUE(queue.ff_send_out(&items[2], -1, 1));
+    long* got = nullptr;
+    for (const long& each : items) {
+        ASSERT_TRUE(queue.gather_task(got));
+        EXPECT_EQ(got, &each);
+    }
+    EXPECT_FALSE(queue.gather_task(got, 1));
+}

@@ -42,17 +42,20 @@ void ff_monode::broadcast_task(void* task) {
 }
 
 void ff_monode::get_out_nodes(svector<ff_node*>& nodes) {
+    if (detail::access::outs(*lb_).empty()) nodes.push_back(this);
+    show(nodes, false);
+}
+void ff_monode::get_out_nodes_feedback(svector<ff_node*>& nodes) {
+    show(nodes, true);
+}
+
+void ff_monode::show(svector<ff_node*>& nodes, bool feedback) {
     auto& shown = detail::access::shown(*lb_);
-    const auto& queues = detail::access::outs(*lb_);
-    if (queues.empty()) {
-        nodes.push_back(this);
-        return;
-    }
     if (shown.empty())
-        for (const auto& queue : queues)
+        for (const auto& queue : detail::access::outs(*lb_))
             shown.push_back(std::make_unique<ff_buffernode>(queue));
-    for (const auto& each : shown)
-        nodes.push_back(each.get());
+    for (size_t at = 0; at != shown.size(); ++at)
+        if ((at < lb_->get_num_feedbackchannels()) == feedback) nodes.push_back(shown[at].get());
 }
 
 }  // namespace ff

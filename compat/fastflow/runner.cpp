@@ -64,7 +64,8 @@ void runner::main() {
             }
         }
         if (freezing_ != 0) freezing_ = 1;
-        again = !stop_ && !abandoned_ && !failed_;
+        again = (!stop_ || thawed_) && !abandoned_ && !failed_;
+        thawed_ = false;
     }
     // Nobody reads these any more: who sends here must not wait for room.
     for (const inlet::input& each : in.inputs)
@@ -145,6 +146,7 @@ void runner::freeze() {
 
 void runner::thaw(bool again) {
     const std::lock_guard guard(mutex_);
+    thawed_ = !stop_;  // A wait() that comes before it has woken must not cost it that stream.
     freezing_ = again ? 2 : 0;
     frozen_ = false;
     changed_.notify_all();

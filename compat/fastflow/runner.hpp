@@ -117,6 +117,7 @@ private:
     bool stop_ = true;
     int freezing_ = 0;  // 1: freezes at the end of the stream; 2: was thawed, and will freeze again
     bool frozen_ = false;
+    bool thawed_ = false;
     bool done_ = false;
 };
 

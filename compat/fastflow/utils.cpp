@@ -6,7 +6,6 @@
 
 #include <ff/mapper.hpp>
 #include <ff/mapping_utils.hpp>
-#include <ff/optimize.hpp>
 #include <ff/utils.hpp>
 #include <sys/syscall.h>
 
@@ -31,16 +30,6 @@ double ffTime(int tag) {
     const double time = tag == START_TIME ? 0 : diffmsec(stopped, started);
     spin_unlock(lock);
     return time;
-}
-
-int optimize_static(ff_pipeline&, const OptLevel&) {
-    return 0;
-}
-int optimize_static(ff_farm&, const OptLevel&) {
-    return 0;
-}
-int optimize_static(ff_a2a&, const OptLevel&) {
-    return 0;
 }
 
 }  // namespace ff

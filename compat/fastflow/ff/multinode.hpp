@@ -62,9 +62,11 @@ public:
     size_t get_num_feedbackchannels() const override { return lb_->get_num_feedbackchannels(); }
     ff_loadbalancer* getlb() const { return lb_; }
     void get_out_nodes(svector<ff_node*>& nodes) override;
+    void get_out_nodes_feedback(svector<ff_node*>& nodes) override;
 
 private:
     friend struct detail::access;
+    void show(svector<ff_node*>& nodes, bool feedback);
 
     std::unique_ptr<ff_loadbalancer> own_;
     ff_loadbalancer* lb_;

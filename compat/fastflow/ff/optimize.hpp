@@ -7,7 +7,8 @@
 
 namespace ff {
 
-/// Accepted, and changes nothing: the graph runs as it is. 0.
+/// With `remove_collector`, removes collectors that only pass items on, where the next node can
+/// have several inputs. What else a level asks for is accepted and changes nothing. 0.
 int optimize_static(ff_pipeline& pipe, const OptLevel& level = OptLevel1());
 int optimize_static(ff_farm& farm, const OptLevel& level = OptLevel1());
 int optimize_static(ff_a2a& all, const OptLevel& level = OptLevel1());

@@ -118,7 +118,8 @@ private:
     int out_entries_;
 };
 
-/// A pipeline from its stages: nodes by reference, pointer, unique_ptr or value.
+/// A pipeline from its stages: nodes by reference, pointer, unique_ptr or value. Of one pipeline
+/// that can be changed, it makes a stage, not a copy.
 template <typename In = char, typename Out = In>
 class ff_Pipe : public ff_pipeline {
 public:
@@ -129,10 +130,11 @@ public:
     explicit ff_Pipe(bool input_channel, Stages&&... stages) : ff_pipeline(input_channel) {
         (add(std::forward<Stages>(stages)), ...);
     }
-    template <typename First, typename... Stages,
-              typename = std::enable_if_t<!std::is_same_v<std::decay_t<First>, bool> &&
-                                          (sizeof...(Stages) > 0 ||
-                                           !std::is_same_v<std::decay_t<First>, ff_Pipe>)>>
+    template <
+        typename First, typename... Stages,
+        typename = std::enable_if_t<!std::is_same_v<std::decay_t<First>, bool> &&
+                                    (sizeof...(Stages) > 0 || std::is_same_v<First, ff_Pipe&> ||
+                                     !std::is_same_v<std::decay_t<First>, ff_Pipe>)>>
     explicit ff_Pipe(First&& first, Stages&&... stages) : ff_pipeline(false) {
         add(std::forward<First>(first));
         (add(std::forward<Stages>(stages)), ...);

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <ff/parallel_for.hpp>
+
+namespace ff {
+
+/// A node whose svc() may run loops.
+template <typename In, typename Out = In, typename T = int>
+class ff_Map : public ff_node_t<In, Out>, public ParallelForReduce<T> {
+public:
+    explicit ff_Map(size_t threads = static_cast<size_t>(FF_AUTO), bool = false)
+        : ParallelForReduce<T>(static_cast<long>(threads)) {}
+    void disableScheduler(bool = true) {}
+};
+
+}  // namespace ff

@@ -1,0 +1,323 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include <ff/node.hpp>
+#include <ff/utils.hpp>
+
+namespace ff {
+
+enum : long { FF_AUTO = -1 };
+
+namespace detail {
+
+/// Threads that share the iterations of a loop, again and again; the caller is the first of them.
+/// They sleep between loops.
+///
+/// Threads: one loop at a time.
+/// Failure: the first exception out of a loop's body is thrown again by the caller's run(); what
+///          was not begun then is left out. A thread that cannot be started is done without.
+class loop_team {
+public:
+    explicit loop_team(long threads);
+    ~loop_team();
+    loop_team(const loop_team&) = delete;
+    loop_team& operator=(const loop_team&) = delete;
+
+    long size() const { return size_; }
+    /// `part(thread)` on `threads` of them, counted from 0.
+    void run(long threads, const std::function<void(int)>& part);
+    /// The iterations first, first + step, ... below last, in ranges for `body(from, to, thread)`.
+    /// `grain` 0: one range for each thread. `in_turns`: thread t gets ranges t, t + threads, ...;
+    /// otherwise whoever is free gets the next.
+    void ranges(long first, long last, long step, long grain, bool in_turns, long threads,
+                const std::function<void(long, long, int)>& body);
+    long clamp(long threads) const { return threads < 1 ? size_ : std::min(threads, size_); }
+
+private:
+    struct state;
+    long size_;
+    std::unique_ptr<state> state_;
+};
+
+template <typename Body>
+auto each(long step, const Body& body) {
+    return [step, &body](long from, long to, int) {
+        for (long i = from; i < to; i += step)
+            body(i);
+    };
+}
+
+}  // namespace detail
+
+/// Loops whose iterations are shared among threads. A loop waits for all of them.
+///
+/// `step` is above 0; `grain` iterations go to a thread at a time, 0: an equal part to each; `nw`
+/// threads take part, FF_AUTO: all.
+/// Threads: one loop at a time.
+/// Failure: an exception out of `body` is thrown again by the loop.
+class ParallelFor {
+public:
+    explicit ParallelFor(long threads = FF_AUTO, bool = false, bool = false) : team_(threads) {}
+
+    template <typename Body>
+    void parallel_for(long first, long last, const Body& body, long nw = FF_AUTO) {
+        team_.ranges(first, last, 1, 0, true, nw, detail::each(1, body));
+    }
+    template <typename Body>
+    void parallel_for(long first, long last, long step, const Body& body, long nw = FF_AUTO) {
+        team_.ranges(first, last, step, 0, true, nw, detail::each(step, body));
+    }
+    template <typename Body>
+    void parallel_for(long first, long last, long step, long grain, const Body& body,
+                      long nw = FF_AUTO) {
+        team_.ranges(first, last, step, grain, false, nw, detail::each(step, body));
+    }
+    /// body(i, thread).
+    template <typename Body>
+    void parallel_for_thid(long first, long last, long step, long grain, const Body& body,
+                           long nw = FF_AUTO) {
+        team_.ranges(first, last, step, grain, false, nw, [&](long from, long to, int thread) {
+            for (long i = from; i < to; i += step)
+                body(i, thread);
+        });
+    }
+    /// body(from, to, thread).
+    template <typename Body>
+    void parallel_for_idx(long first, long last, long step, long grain, const Body& body,
+                          long nw = FF_AUTO) {
+        team_.ranges(first, last, step, grain, false, nw,
+                     [&](long from, long to, int thread) { body(from, to, thread); });
+    }
+    /// Thread t gets the t-th grain, then the one `nw` further.
+    template <typename Body>
+    void parallel_for_static(long first, long last, long step, long grain, const Body& body,
+                             long nw = FF_AUTO) {
+        team_.ranges(first, last, step, grain, true, nw, detail::each(step, body));
+    }
+    void disableScheduler(bool = true) {}
+    int threadPause() { return 0; }
+    size_t getNWorkers() const { return static_cast<size_t>(team_.size()); }
+
+protected:
+    detail::loop_team team_;
+};
+
+/// A ParallelFor that can also reduce: each thread works on a value of its own, which begins as
+/// `identity`; at the end `reduce(var, value)` is called for each, by the caller, in order.
+template <typename T>
+class ParallelForReduce : public ParallelFor {
+public:
+    using ParallelFor::ParallelFor;
+
+    template <typename Body, typename Reduce>
+    void parallel_reduce(T& var, const T& identity, long first, long last, const Body& body,
+                         const Reduce& reduce, long nw = FF_AUTO) {
+        parallel_reduce_static(var, identity, first, last, 1, 0, body, reduce, nw);
+    }
+    template <typename Body, typename Reduce>
+    void parallel_reduce(T& var, const T& identity, long first, long last, long step,
+                         const Body& body, const Reduce& reduce, long nw = FF_AUTO) {
+        parallel_reduce_static(var, identity, first, last, step, 0, body, reduce, nw);
+    }
+    template <typename Body, typename Reduce>
+    void parallel_reduce(T& var, const T& identity, long first, long last, long step, long grain,
+                         const Body& body, const Reduce& reduce, long nw = FF_AUTO) {
+        share(var, identity, first, last, step, grain, false, nw, reduce,
+              [&](long from, long to, T& mine, int) {
+                  for (long i = from; i < to; i += step)
+                      body(i, mine);
+              });
+    }
+    template <typename Body, typename Reduce>
+    void parallel_reduce_thid(T& var, const T& identity, long first, long last, long step,
+                              long grain, const Body& body, const Reduce& reduce,
+                              long nw = FF_AUTO) {
+        share(var, identity, first, last, step, grain, false, nw, reduce,
+              [&](long from, long to, T& mine, int thread) {
+                  for (long i = from; i < to; i += step)
+                      body(i, mine, thread);
+              });
+    }
+    template <typename Body, typename Reduce>
+    void parallel_reduce_idx(T& var, const T& identity, long first, long last, long step,
+                             long grain, const Body& body, const Reduce& reduce,
+                             long nw = FF_AUTO) {
+        share(var, identity, first, last, step, grain, false, nw, reduce,
+              [&](long from, long to, T& mine, int thread) { body(from, to, mine, thread); });
+    }
+    template <typename Body, typename Reduce>
+    void parallel_reduce_static(T& var, const T& identity, long first, long last, long step,
+                                long grain, const Body& body, const Reduce& reduce,
+                                long nw = FF_AUTO) {
+        share(var, identity, first, last, step, grain, true, nw, reduce,
+              [&](long from, long to, T& mine, int) {
+                  for (long i = from; i < to; i += step)
+                      body(i, mine);
+              });
+    }
+
+private:
+    struct alignas(64) one {
+        T value;
+    };
+    template <typename Reduce, typename Body>
+    void share(T& var, const T& identity, long first, long last, long step, long grain,
+               bool in_turns, long nw, const Reduce& reduce, const Body& body) {
+        const auto threads = static_cast<size_t>(team_.clamp(nw));
+        std::vector<one> values(threads, one{identity});
+        team_.ranges(first, last, step, grain, in_turns, nw, [&](long from, long to, int thread) {
+            body(from, to, values[static_cast<size_t>(thread)].value, thread);
+        });
+        for (one& each : values)
+            reduce(var, each.value);
+    }
+};
+
+/// A loop that sends results, by `node.put()` or ff_send_out(), to a function that one thread
+/// calls.
+template <typename Task>
+class ParallelForPipeReduce {
+public:
+    explicit ParallelForPipeReduce(long threads = FF_AUTO, bool = false, bool = false)
+        : team_(threads) {}
+    template <typename Map>
+    void parallel_for_idx(long first, long last, long step, long grain, const Map& map,
+                          long nw = FF_AUTO) {
+        parallel_reduce_idx(
+            first, last, step, grain, map, [](Task) {}, nw);
+    }
+    /// map(from, to, thread, node); reduce(task) by the caller, after the loop.
+    template <typename Map, typename Reduce>
+    void parallel_reduce_idx(long first, long last, long step, long grain, const Map& map,
+                             const Reduce& reduce, long nw = FF_AUTO) {
+        std::vector<std::unique_ptr<ff_buffernode>> results;
+        for (long i = team_.clamp(nw); i > 0; --i)
+            results.push_back(std::make_unique<ff_buffernode>(1024, false));
+        team_.ranges(first, last, step, grain, false, nw, [&](long from, long to, int thread) {
+            map(from, to, thread, *results[static_cast<size_t>(thread)]);
+        });
+        for (const auto& each : results)
+            for (void* task = nullptr; each->get(&task);)
+                reduce(reinterpret_cast<Task>(task));
+    }
+    void disableScheduler(bool = true) {}
+    int threadPause() { return 0; }
+
+private:
+    detail::loop_team team_;
+};
+
+template <typename Body>
+void parallel_for(long first, long last, const Body& body, long nw = FF_AUTO) {
+    ParallelFor(nw).parallel_for(first, last, body, nw);
+}
+template <typename Body>
+void parallel_for(long first, long last, long step, const Body& body, long nw = FF_AUTO) {
+    ParallelFor(nw).parallel_for(first, last, step, body, nw);
+}
+template <typename Body>
+void parallel_for(long first, long last, long step, long grain, const Body& body,
+                  long nw = FF_AUTO) {
+    ParallelFor(nw).parallel_for(first, last, step, grain, body, nw);
+}
+template <typename Body>
+void parallel_for_idx(long first, long last, long step, long grain, const Body& body,
+                      long nw = FF_AUTO, bool = false) {
+    ParallelFor(nw).parallel_for_idx(first, last, step, grain, body, nw);
+}
+template <typename Body, typename T, typename Reduce>
+void parallel_reduce(T& var, const T& identity, long first, long last, long step, long grain,
+                     const Body& body, const Reduce& reduce, long nw = FF_AUTO) {
+    ParallelForReduce<T>(nw).parallel_reduce(var, identity, first, last, step, grain, body, reduce,
+                                             nw);
+}
+template <typename Body, typename T, typename Reduce>
+void parallel_reduce_idx(T& var, const T& identity, long first, long last, long step, long grain,
+                         const Body& body, const Reduce& reduce, long nw = FF_AUTO, bool = false) {
+    ParallelForReduce<T>(nw).parallel_reduce_idx(var, identity, first, last, step, grain, body,
+                                                 reduce, nw);
+}
+
+namespace detail {
+
+/// What the macros below expand to: a loop, then << its body, then for reductions >> how.
+struct loop_text {
+    template <typename Body>
+    void operator<<(const Body& body) {
+        if (loops != nullptr)
+            loops->parallel_for_thid(first, last, step, grain, body, threads);
+        else
+            ParallelFor(threads).parallel_for_thid(first, last, step, grain, body, threads);
+    }
+    ParallelFor* loops;
+    long first, last, step, grain, threads;
+};
+template <typename T>
+struct reduce_text {
+    reduce_text& operator<<(std::function<void(long, T&)> the_body) {
+        body = std::move(the_body);
+        return *this;
+    }
+    template <typename Reduce>
+    void operator>>(const Reduce& reduce) {
+        const T identity_now = identity;
+        if (loops != nullptr)
+            loops->parallel_reduce(var, identity_now, first, last, step, grain, body, reduce,
+                                   threads);
+        else
+            ff::parallel_reduce(var, identity_now, first, last, step, grain, body, reduce, threads);
+    }
+    ParallelForReduce<T>* loops;
+    T& var;
+    T identity;
+    long first, last, step, grain, threads;
+    std::function<void(long, T&)> body = {};
+};
+
+}  // namespace detail
+
+}  // namespace ff
+
+#define PARFOR_STATIC(grain) (grain)
+#define PARFOR_DYNAMIC(grain) (grain)
+#define FF_PARFOR_BEGIN(name, i, first, last, step, grain, nw)             \
+    {                                                                      \
+        ff::detail::loop_text name{nullptr, first, last, step, grain, nw}; \
+        name << [&](const long i, [[maybe_unused]] const int _ff_thread_id)
+#define FF_PARFOR_END(name) \
+    ;                       \
+    }
+#define FF_PARFOR_DECL(name) ff::ParallelFor* name
+#define FF_PARFOR_ASSIGN(name, nw) name = new ff::ParallelFor(nw)
+#define FF_PARFOR_INIT(name, nw) ff::ParallelFor* name = new ff::ParallelFor(nw)
+#define FF_PARFOR_START(name, i, first, last, step, grain, nw) \
+    ff::detail::loop_text{name, first, last, step, grain, nw}  \
+        << [&](const long i, [[maybe_unused]] const int _ff_thread_id)
+#define FF_PARFOR_STOP(name)
+#define FF_PARFOR_DONE(name) delete name
+#define FF_PARFORREDUCE_INIT(name, T, nw) \
+    ff::ParallelForReduce<T>* name = new ff::ParallelForReduce<T>(nw)
+#define FF_PARFORREDUCE_START(name, var, identity, i, first, last, step, grain, nw)              \
+    ff::detail::reduce_text<std::remove_reference_t<decltype(var)>>{name, var,  identity, first, \
+                                                                    last, step, grain,    nw}    \
+        << [&](const long i, std::remove_reference_t<decltype(var)>& var)
+#define FF_PARFORREDUCE_STOP(name, var, operation) \
+    >> [](auto& result, const auto& part) { result = result operation part; }
+#define FF_PARFORREDUCE_F_STOP(name, var, reduce) >> reduce
+#define FF_PARFORREDUCE_DONE(name) delete name
+#define FF_PARFORREDUCE_BEGIN(name, var, identity, i, first, last, step, grain, nw) \
+    {                                                                               \
+        ff::detail::reduce_text<std::remove_reference_t<decltype(var)>>{            \
+            nullptr, var, identity, first, last, step, grain, nw}                   \
+            << [&](const long i, std::remove_reference_t<decltype(var)>& var)
+#define FF_PARFORREDUCE_END(name, var, operation)                              \
+    >> [](auto& result, const auto& part) { result = result operation part; }; \
+    }
+#define FF_PARFORREDUCE_F_END(name, var, reduce) \
+    >> reduce;                                   \
+    }

@@ -1,0 +1,119 @@
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include <ff/mapping_utils.hpp>
+#include <ff/parallel_for.hpp>
+
+namespace ff::detail {
+
+struct loop_team::state {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<std::thread> threads;
+    const std::function<void(int)>* part = nullptr;
+    unsigned long round = 0;
+    long taking_part = 0;
+    long busy = 0;
+    bool stop = false;
+    std::exception_ptr failure;
+    std::atomic<bool> failed{false};
+
+    void call(int thread) {
+        try {
+            (*part)(thread);
+        } catch (...) {
+            const std::lock_guard guard(mutex);
+            if (failure == nullptr) failure = std::current_exception();
+            failed.store(true, std::memory_order_relaxed);
+        }
+    }
+    void main(int thread) {
+        unsigned long seen = 0;
+        std::unique_lock guard(mutex);
+        for (;;) {
+            changed.wait(guard, [&] { return stop || round != seen; });
+            if (stop) return;
+            seen = round;
+            if (thread >= taking_part) continue;
+            guard.unlock();
+            call(thread);
+            guard.lock();
+            if (--busy == 0) changed.notify_all();
+        }
+    }
+};
+
+loop_team::loop_team(long threads)
+    : size_(threads < 1 ? std::max<long>(ff_numCores(), 1) : threads),
+      state_(std::make_unique<state>()) {}
+
+loop_team::~loop_team() {
+    {
+        const std::lock_guard guard(state_->mutex);
+        state_->stop = true;
+        state_->changed.notify_all();
+    }
+    for (std::thread& each : state_->threads)
+        each.join();
+}
+
+void loop_team::run(long threads, const std::function<void(int)>& part) {
+    state& all = *state_;
+    threads = clamp(threads);
+    std::unique_lock guard(all.mutex);
+    all.part = &part;
+    all.failure = nullptr;
+    all.failed = false;
+    while (static_cast<long>(all.threads.size()) + 1 < threads) {
+        try {
+            const int id = static_cast<int>(all.threads.size()) + 1;
+            all.threads.emplace_back([&all, id] { all.main(id); });
+        } catch (const std::exception& failure) {
+            error("a loop has %zu threads, because one more cannot be started: %s\n",
+                  all.threads.size() + 1, failure.what());
+            threads = size_ = static_cast<long>(all.threads.size()) + 1;
+        }
+    }
+    all.taking_part = threads;
+    all.busy = threads - 1;
+    ++all.round;
+    if (threads > 1) all.changed.notify_all();
+    guard.unlock();
+    all.call(0);
+    guard.lock();
+    all.changed.wait(guard, [&] { return all.busy == 0; });
+    if (all.failure != nullptr) std::rethrow_exception(all.failure);
+}
+
+void loop_team::ranges(long first, long last, long step, long grain, bool in_turns, long threads,
+                       const std::function<void(long, long, int)>& body) {
+    if (step < 1) {
+        error("a parallel loop has step %ld, expected 1 or more\n", step);
+        return;
+    }
+    if (first >= last) return;
+    const long count = (last - first + step - 1) / step;
+    threads = std::min(clamp(threads), count);
+    if (grain < 0) in_turns = true;
+    const long size = grain == 0 ? (count + threads - 1) / threads : std::abs(grain);
+    const long parts = (count + size - 1) / size;
+    const auto range = [&](long at, int thread) {
+        body(first + at * size * step, std::min(first + (at + 1) * size * step, last), thread);
+    };
+    std::atomic<long> next{0};
+    run(threads, [&](int thread) {
+        if (in_turns || grain == 0) {
+            for (long at = thread; at < parts && !state_->failed; at += threads)
+                range(at, thread);
+        } else {
+            for (long at;
+                 (at = next.fetch_add(1, std::memory_order_relaxed)) < parts && !state_->failed;)
+                range(at, thread);
+        }
+    });
+}
+
+}  // namespace ff::detail
