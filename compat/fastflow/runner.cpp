@@ -35,16 +35,23 @@ runner::~runner() {
     if (thread_.joinable()) thread_.join();
 }
 
-int runner::start() {
+void runner::announce() {
     const std::lock_guard guard(mutex_);
-    if (thread_.joinable()) return -1;
+    if (thread_.joinable()) return;
+    started_ = true;
     done_ = frozen_ = false;
     failed_ = false;
     abandoned_ = false;
+}
+
+int runner::start() {
+    const std::lock_guard guard(mutex_);
+    if (thread_.joinable()) return -1;
     try {
         thread_ = std::thread([self = shared_from_this()] { self->main(); });
     } catch (const std::exception& failure) {
         error("a node's thread cannot be started: %s\n", failure.what());
+        started_ = false;
         return -1;
     }
     return 0;
@@ -127,13 +134,15 @@ int runner::wait() {
         }
     }
     if (thread_.joinable()) thread_.join();
+    const std::lock_guard guard(mutex_);
+    started_ = false;
     freezing_ = 0;
     return failed_ ? -1 : 0;
 }
 
 int runner::wait_freezing() {
     std::unique_lock guard(mutex_);
-    if (!thread_.joinable()) return 0;
+    if (!started_) return 0;
     changed_.wait(guard, [this] { return frozen_ || done_; });
     return failed_ ? -1 : 0;
 }
@@ -164,7 +173,7 @@ bool runner::frozen_asked() const {
 
 bool runner::done() const {
     const std::lock_guard guard(mutex_);
-    return done_ || !thread_.joinable() || (frozen_ && !stop_);
+    return done_ || !started_ || (frozen_ && !stop_);
 }
 
 void runner::abandon() {

@@ -55,6 +55,9 @@ public:
     explicit runner(ff_node* the_node) : node(the_node) {}
     ~runner();
 
+    /// Before start(), for all threads of a block: from now on others may freeze this one, and wait
+    /// for that, though it may begin later than they.
+    void announce();
     int start();
     int wait();
     int wait_freezing();
@@ -114,6 +117,7 @@ private:
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::thread thread_;
+    bool started_ = false;
     bool stop_ = true;
     int freezing_ = 0;  // 1: freezes at the end of the stream; 2: was thawed, and will freeze again
     bool frozen_ = false;

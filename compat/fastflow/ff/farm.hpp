@@ -194,6 +194,7 @@ public:
         take(std::move(made), nullptr);
     }
     ff_Farm(const ff_Farm& other) = default;
+    ~ff_Farm() override { this->end_threads(); }  // Before its nodes go.
 
     int add_emitter(ff_node& emitter) { return ff_farm::add_emitter(&emitter); }
     int add_collector(ff_node& collector) {

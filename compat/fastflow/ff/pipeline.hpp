@@ -140,6 +140,9 @@ public:
         (add(std::forward<Stages>(stages)), ...);
     }
 
+    ff_Pipe(const ff_Pipe& other) = default;
+    ~ff_Pipe() override { this->end_threads(); }  // Before its nodes go.
+
     bool load_result(Out*& task, unsigned long retry = static_cast<unsigned long>(-1),
                      unsigned long ticks = TICKS2WAIT) {
         return ff_pipeline::load_result(reinterpret_cast<void**>(&task), retry, ticks);

@@ -297,12 +297,11 @@ TEST(task_hook, ends_a_child_that_it_forked_on_a_stream_and_that_returns) {
         if (event.what == task_event::running && event.name == "forks" && child == 0)
             child = ::fork();
     });
-    spawn(
-        stream,
-        [&] {
-            if (::getpid() != parent) ::_exit(0);  // It has been let through.
-        },
-        {.name = "forks"})
+    spawn(stream,
+          [&] {
+              if (::getpid() != parent) ::_exit(0);  // It has been let through.
+          },
+          {.name = "forks"})
         .join();
     int ended = 0;
     ASSERT_EQ(::waitpid(child, &ended, 0), child);
