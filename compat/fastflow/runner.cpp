@@ -326,6 +326,7 @@ void* runner::spread_loop() {
             if (item == FF_EOSW || item == FF_BLK || item == FF_NBLK) continue;
             if (is_end(item)) {
                 if (abandoned_) return FF_EOS;
+                if (item == FF_EOS) in.inputs[in.last].ended = true;
                 notify(channel);
                 if (--left != 0) continue;
                 if (!loops && item == FF_EOS) emit_end(item);
