@@ -76,8 +76,9 @@ struct pipeline_options {
 ///          `canceled` even then.
 ///          Hence a transfer ends later than its deadline or cancel: a push waits until the owner
 ///          has acknowledged everything sent, one round trip after what is in flight. An
-///          unresponsive owner is disconnected after the silence limit (default 5 s, see
-///          port_options); with several paths, each may take that long.
+///          unresponsive owner is then disconnected after the silence limit (default 5 s, see
+///          port_options); with several paths, each may take that long. Without a deadline or
+///          engine_options::keepalive, a transfer waits for an owner that is stopped or hangs.
 ///          Throwing members also throw std::bad_alloc if there is no memory to start with.
 /// Cost:    a copy is one reference count. An operation allocates nothing in steady state.
 class bulk {

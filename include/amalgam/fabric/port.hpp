@@ -67,7 +67,8 @@ protected:
 ///          have one error path. An unknown or dead peer gives `disconnected` (`unreachable` if it
 ///          never answered), an oversized message `too_large`, a key refused by the target
 ///          `denied`. When a peer dies, everything pending completes within the silence limit (5 s
-///          by default), or at once if the OS reports the death.
+///          by default), or at once if the OS reports the death. A process that is alive and
+///          only does not answer is waited for.
 /// Cost:    a small message takes no allocation, lock or system call of ours, except those a socket
 ///          needs.
 class port {

@@ -53,6 +53,26 @@ struct endpoints {
     std::vector<std::unique_ptr<port>> ports;
 };
 
+/// Pings to peers that are waited for. Off by default: a peer that only does not answer is then
+/// waited for, unless the call has a deadline, because one that computes looks the same as one that
+/// hangs. A killed process, and a host that is gone, end calls without this.
+///
+/// While a call, a transfer, a queued message or a stream, in either direction, waits for a peer,
+/// it is pinged every `interval`. One that has neither answered a ping nor moved bytes of a
+/// transfer within `timeout` loses its connection: all that waits for it ends `disconnected`, with
+/// a sentence that says so, and so do later calls, until its address is looked up again. Nothing is
+/// sent over a connection on which nothing waits.
+///
+/// The peer needs no option. It answers ("amalgam.ping") whenever its first stream makes progress;
+/// a handler that computes there for longer than `timeout` looks hung. Let it serve with
+/// progress_by::own_stream, or yield.
+struct keepalive_options {
+    std::chrono::milliseconds interval{0};     ///< 0: off.
+    std::chrono::milliseconds timeout{20000};  ///< At least 1 ms; rounded up to a few looks.
+
+    friend bool operator==(const keepalive_options&, const keepalive_options&) = default;
+};
+
 /// Options of an engine. The defaults suit most programs.
 struct engine_options {
     std::string name = "amalgam";  ///< Prefix of stream names, in the OS and in logs.
@@ -116,6 +136,7 @@ struct engine_options {
     /// Whether peers may read which procedures there are: see describe.hpp.
     bool reflection = true;
 };
+    keepalive_options keepalive{};  ///< Notices peers that hang. Off by default.
 
 /// Where a handler runs.
 enum class handler : std::uint8_t {

@@ -263,7 +263,8 @@ void caller::sent(pending_call& call, status what) noexcept {
         finish(call);
         context_.look_whether_quiet();
     } else if (!what.ok()) {
-        end(call, what);
+        // If we disconnected the peer, the port says `closed`.
+        end(call, what == errc::closed && !closed_ ? status{errc::disconnected} : what);
     }
 }
 

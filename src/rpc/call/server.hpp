@@ -100,6 +100,15 @@ public:
         }
         return count;
     }
+    /// The callers whose handlers produce or read a stream, some several times.
+    template <typename Function>
+    void for_each_stream(Function visit) const {
+        for (const served_call* each : index_) {
+            for (; each != nullptr; each = each->next) {
+                if (each->what().streams_values) visit(each->from());
+            }
+        }
+    }
     const server_counts& counts() const noexcept { return counts_; }
 
 private:

@@ -108,6 +108,8 @@ void fill_in(engine_options& options) {
         std::min(options.ports.silence_limit, port_options::longest_limit);
     options.drain =
         std::clamp(options.drain, std::chrono::milliseconds(), port_options::longest_limit);
+    options.keepalive.interval = std::min(options.keepalive.interval, port_options::longest_limit);
+    options.keepalive.timeout = std::min(options.keepalive.timeout, port_options::longest_limit);
     std::vector<stream_options>& streams = options.streams.each;
     if (streams.empty()) streams.emplace_back();
     if (options.progress.by == progress_by::own_stream && streams.size() == 1 &&
@@ -138,6 +140,14 @@ std::string handlers_on_first(const engine_options& options, progress_by who) {
 }
 
 void check(const engine_options& options) {
+    if (options.keepalive.interval.count() < 0) {
+        refuse("keepalive.interval is {} ms, expected 0 (off) or more; example: \"10s\"",
+               options.keepalive.interval.count());
+    }
+    if (options.keepalive.timeout.count() < 1) {
+        refuse("keepalive.timeout is {} ms, expected 1 ms or more; example: \"20s\"",
+               options.keepalive.timeout.count());
+    }
     if (std::count(options.interceptors.begin(), options.interceptors.end(), nullptr) != 0) {
         refuse(
             "interceptors contains a null pointer, expected objects; example: "

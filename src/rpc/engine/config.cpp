@@ -129,6 +129,8 @@ std::string to_json(const engine_config& config) {
                    {"checksum", options.checksum ? "true" : "false"},
                    {"remote_stop", options.remote_stop ? "true" : "false"},
                    {"reflection", options.reflection ? "true" : "false"},
+                   {"keepalive", object({{"interval", time_of(options.keepalive.interval)},
+                                         {"timeout", time_of(options.keepalive.timeout)}})},
                    {"drain", time_of(options.drain)}});
 }
 

@@ -116,6 +116,12 @@ void read_ports(const json_reader& from, port_options& into) {
     read_size(from, "max_queued_bytes_total", into.max_queued_bytes_total);
 }
 
+void read_keepalive(const json_reader& from, keepalive_options& into) {
+    from.expect_object({"interval", "timeout"}, R"({"interval": "10s", "timeout": "20s"})");
+    if (from.has("interval")) into.interval = read_milliseconds(from.at("interval"));
+    if (from.has("timeout")) into.timeout = read_milliseconds(from.at("timeout"));
+}
+
 void read_progress(const json_reader& from, progress_options& into) {
     from.expect_object({"by", "spin"}, R"({"by": "own_stream"})");
     if (from.has("by")) into.by = from.at("by").word(detail::progress_words);
@@ -144,7 +150,8 @@ engine_config read_config(const json_reader& from) {
                         "checksum",
                         "drain",
                         "remote_stop",
-                        "reflection"},
+                        "reflection",
+                        "keepalive"},
                        config_example);
     if (!from.has("endpoints")) {
         from.fail(
@@ -180,6 +187,7 @@ engine_config read_config(const json_reader& from) {
         options.remote_stop = from.at("remote_stop").truth(false);
     }
     if (from.has("reflection")) options.reflection = from.at("reflection").truth(true);
+    if (from.has("keepalive")) read_keepalive(from.at("keepalive"), options.keepalive);
     if (from.has("drain")) options.drain = read_milliseconds(from.at("drain"));
     try {
         engine_options filled = options;

@@ -39,6 +39,7 @@ constexpr const char* everything = R"({
     "max_queued": 11, "max_running": 12, "max_unread_bytes": 13, "max_values_bytes": 14,
     "max_borrowed_bytes": 15, "max_borrowed_bytes_total": 16, "max_reader_bytes": 17,
     "encoding": "xdr", "checksum": true, "remote_stop": true, "reflection": false,
+    "keepalive": {"interval": "3s", "timeout": "4s"},
     "drain": "1500ms"})";
 
 TEST(engine_config, reads_every_option) {
@@ -74,6 +75,7 @@ TEST(engine_config, reads_every_option) {
     EXPECT_TRUE(options.checksum);
     EXPECT_TRUE(options.remote_stop);
     EXPECT_FALSE(options.reflection);
+    EXPECT_EQ(options.keepalive, (keepalive_options{3s, 4s}));
     EXPECT_EQ(options.drain, 1500ms);
 }
 
@@ -123,7 +125,8 @@ TEST(engine_config, limits_that_are_none_read_back) {
                                   .max_borrowed_bytes_total = endless,
                                   .max_reader_bytes = endless,
                                   .max_values_bytes = endless,
-                                  .drain = limit};
+                                  .drain = limit,
+                                  .keepalive = {.interval = limit, .timeout = limit}};
         const engine one{"shm://", most};
         const std::string all = one.configuration();
         EXPECT_EQ(to_json(read(all)), all);
@@ -282,7 +285,9 @@ constexpr wrong_config wrong[] = {
      "handlers, progress, spin, ports, max_queued, max_running, "
      "max_one_ways, max_unread_bytes, max_unread_bytes_total, max_borrowed_bytes, "
      "max_borrowed_bytes_total, max_reader_bytes, max_values_bytes, encoding, "
-     "checksum, drain, remote_stop, reflection"},
+     "checksum, drain, remote_stop, reflection, keepalive"},
+    {R"("keepalive": {"interval": "1s", "timeout": "0s"})",
+     "keepalive.timeout is 0 ms, expected 1 ms or more; example: \"20s\""},
     {R"("streams": 0)", "streams is 0, expected a number from 1 to 1024; example: 2"},
     {R"("streams": -18446744073709551615)",
      "streams is -1.8446744073709552e+19, expected a number from 1 to 1024; example: 2"},

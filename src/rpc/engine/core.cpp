@@ -138,6 +138,11 @@ void engine_core::start_streams() {
     }
     for (port_link& each : links_)
         stream().add_poller(each);
+    if (options_.keepalive.interval > options_.keepalive.interval.zero()) {
+        keepalive_.emplace(*this, options_.keepalive, peers_, peer_addresses_, caller_, server_,
+                           transfers_, outbox_, procedures_);
+        stream().add_poller(*keepalive_);
+    }
     for (const auto& each : ports_)
         each->attach_driver(&*driver_);
 }
@@ -184,6 +189,9 @@ void engine_core::expose_counters() {
     show("rpc.corrupt", corrupt_);
     show("rpc.peers_lost", peers_lost_);
     show("rpc.untold", outbox_.untold());
+    if (!keepalive_) return;
+    show("rpc.pings", keepalive_->counts().pings);
+    show("rpc.pings_unanswered", keepalive_->counts().unanswered);
 }
 
 shared_block engine_core::allocate(std::size_t bytes) {

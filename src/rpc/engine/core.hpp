@@ -21,6 +21,7 @@
 
 #include "rpc/call/call_settings.hpp"
 #include "rpc/call/caller.hpp"
+#include "rpc/call/keepalive.hpp"
 #include "rpc/call/remote_procedures.hpp"
 #include "rpc/call/server.hpp"
 #include "rpc/call/value_streams.hpp"
@@ -212,6 +213,7 @@ private:
     // Each calls the other for messages to ourselves.
     detail::caller caller_;
     detail::server server_;
+    std::optional<keepalive> keepalive_;  // With engine_options::keepalive.
     std::optional<stream_driver> driver_;
     std::deque<port_link> links_;  // Never move: they are pollers and sinks.
     detail::self_sink self_sink_{*this};

@@ -395,6 +395,7 @@ void engine_core::end_calls(bool wait) {
             caller_.close();
             transfers_.close();
         });
+            if (keepalive_) keepalive_->close();
         if (options_.drain > options_.drain.zero()) {
             wait_until_quiet(std::min(limits::last_messages_limit, options_.drain));
         }
@@ -431,12 +432,14 @@ void engine_core::close_now() noexcept {
         each->attach_driver(nullptr);
     for (port_link& each : links_)
         stream().remove_poller(each);
+    if (keepalive_) keepalive_->close();
     outbox_.close();
     loans_.close();
     exposures_.close_all();
     port_watches_.clear();
     driver_port_ = nullptr;
     ports_.clear();
+    if (keepalive_) stream().remove_poller(*keepalive_);
     const std::size_t elsewhere =
         server_.running_outside([this](const pool& where) { return !streams_.has(where); });
     server_.cancel_streams();

@@ -345,6 +345,8 @@ void transfer_piece::on_done(completion& self, status what, std::size_t) noexcep
 }
 
 void transfer_table::piece_done(transfer_piece& piece, status what) noexcept {
+    // We disconnected the peer; nobody stopped the engine.
+    if (what == errc::closed && !closed_) what = {errc::disconnected, what.native};
     transfer_record& mine = *piece.whose;
     transfer_piece** at = &mine.pieces_;
     while (*at != &piece)

@@ -78,6 +78,10 @@ public:
     /// At rest: no record waits, and every piece is free. For tests.
     bool is_at_rest() const noexcept;
     bool is_closed() const noexcept { return closed_; }
+    /// The next one with the same peer; null: none.
+    static const transfer_record* next_of(const transfer_record& mine) noexcept {
+        return mine.next_of_peer_;
+    }
     const transfer_counts& counts() const noexcept { return counts_; }
     std::chrono::milliseconds silence_limit() const noexcept { return silence_limit_; }
 

@@ -51,6 +51,7 @@ void known_peers::forget(peer_state& gone) noexcept {
     gone.verified_.clear();
     gone.introduced = false;
     gone.untold = false;
+    gone.unanswered = false;
     free_.push_back(slot);
 }
 

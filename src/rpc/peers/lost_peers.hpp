@@ -16,9 +16,10 @@ namespace amalgam::detail {
 
 /// What an engine remembers of a lost peer.
 struct lost_peer {
-    std::string address;     ///< By which it was looked up, or connected.
-    bool looked_up = false;  ///< Its address can be looked up again.
-    status why;              ///< unreachable, disconnected …
+    std::string address;      ///< By which it was looked up, or connected.
+    bool looked_up = false;   ///< Its address can be looked up again.
+    status why;               ///< unreachable, disconnected …
+    bool unanswered = false;  ///< Disconnected by the keepalive.
 };
 
 /// The latest lost peers of an engine, so that messages can name them, and retries can find the

@@ -83,7 +83,17 @@ status peer_addresses::why_lost(const peer& who) const noexcept {
     return lost->why;
 }
 
+bool peer_addresses::was_unanswered(const peer& who) const noexcept {
+    if (const peer_state* const known = peers_.find(who)) return known->unanswered;
+    const lost_peer* const lost = lost_.find(who);
+    return lost != nullptr && lost->unanswered;
+}
+
 std::string_view peer_addresses::reason(const peer& who, status why) const noexcept {
+    if (why == errc::disconnected && was_unanswered(who)) {
+        return "it did not answer pings within keepalive.timeout: it hangs, is stopped, or cannot "
+               "be reached";
+    }
     if (why != errc::unreachable || who.port() >= ports_.size()) return {};
     return reason_of(why, ports_[who.port()]->can().transport);
 }
@@ -95,7 +105,7 @@ void peer_addresses::keep_lost(const peer_state& gone, status why) noexcept {
         const bool looked_up = !gone.address.empty();
         lost_.keep(gone.name,
                    {looked_up ? gone.address : ports_[through]->peer_address(gone.name.id()),
-                    looked_up, why});
+                    looked_up, why, gone.unanswered});
     } catch (const std::bad_alloc&) {
         // Messages about it omit the address.
     }

@@ -52,6 +52,8 @@ public:
     const lost_peers& lost() const noexcept { return lost_; }
 
 private:
+    bool was_unanswered(const peer& who) const noexcept;
+
     engine_context& context_;
     known_peers& peers_;
     route_table& routes_;

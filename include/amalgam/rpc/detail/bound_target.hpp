@@ -53,7 +53,7 @@ class bound_target {
 public:
     /// A copy with a deadline of `time` from each call; it travels with the call. Inside a handler,
     /// the earlier of this and the handler's own applies. Without one, a call waits as long as its
-    /// peer is connected.
+    /// peer is connected, also for one that is stopped or hangs: see keepalive_options.
     Bound within(std::chrono::nanoseconds time) const noexcept {
         Bound timed(static_cast<const Bound&>(*this));
         timed.target_.timeout = time;
