@@ -281,8 +281,9 @@ public:
     /// Serves whatever nobody defined: every name without a procedure here, except those that begin
     /// with "amalgam.", and those that return or read a stream. A name that is defined, but not
     /// with that signature or provider, is still refused. Names are remembered as they are called,
-    /// the latest 1,024 of them; a caller of one that was forgotten gets `not_found` once. Failure:
-    /// throws error{invalid} for an empty function, or if there is such a function;
+    /// 1,024 of them for all peers. Past that, the oldest names of the peers that brought most are
+    /// forgotten; a caller of one gets `not_found` once, with a sentence that says so.
+    /// Failure: throws error{invalid} for an empty function, or if there is such a function;
     ///          error{closed} after stop().
     void define_any(std::function<raw_values(const raw_call&)> function,
                     procedure_options options = {});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -52,6 +53,7 @@ void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
     }
     // Allocations come first, so that a name is either present and findable, or neither.
     std::vector<entry> larger(std::bit_ceil(2 * (all_.size() + 1) + 2));
+    fresh->number = ++numbers_;
     all_.push_back(std::move(fresh));
     const served_procedure& last = *all_.back();
     for (const auto& other : all_) {  // Whoever defines a name is served by it from now on.
@@ -63,24 +65,56 @@ void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
     collect();
 }
 
-served_procedure& procedure_table::learn(std::unique_ptr<served_procedure> fresh) {
+served_procedure& procedure_table::learn(std::unique_ptr<served_procedure> fresh,
+                                         known_peers& peers) {
     served_procedure& added = *fresh;
     added.learned = true;
-    make_room_for_learned();
+    make_room_for_learned(peers);
     add(std::move(fresh));
     return added;
 }
 
-void procedure_table::make_room_for_learned() noexcept {
+std::size_t procedure_table::learned_from(const peer& who) const noexcept {
+    return static_cast<std::size_t>(std::count_if(all_.begin(), all_.end(), [&](const auto& each) {
+        return each->learned && each->defined && each->named_by == who;
+    }));
+}
+
+void procedure_table::share(served_procedure& learned, const peer& with) const noexcept {
+    if (learned.named_by == with || learned_from(with) >= learned_from(learned.named_by)) return;
+    learned.named_by = with;
+}
+
+void procedure_table::make_room_for_learned(known_peers& peers) {
+    std::unordered_map<peer, std::size_t> names;
+    std::size_t all = 0;
+    const auto owner = [&](const served_procedure& each) {
+        return peers.find(each.named_by) != nullptr ? each.named_by : peer();
+    };
     const auto is_learned = [](const auto& each) { return each->learned && each->defined; };
-    auto number = static_cast<std::size_t>(std::count_if(all_.begin(), all_.end(), is_learned));
-    if (number < limits::max_learned_names) return;
-    // A quarter at once, so that not every new name costs a pass.
+    for (const auto& each : all_)
+        all += is_learned(each);
+    if (all < limits::max_learned_names) return;
     for (const auto& each : all_) {
-        if (number <= limits::max_learned_names - limits::max_learned_names / 4) break;
+        if (is_learned(each)) ++names[owner(*each)];
+    }
+    // A quarter at once, so that not every new name costs a pass.
+    constexpr std::size_t kept = limits::max_learned_names - limits::max_learned_names / 4;
+    const auto with_at_most = [&](std::size_t share) {
+        std::size_t sum = 0;
+        for (const auto& each : names)
+            sum += std::min(each.second, share);
+        return sum;
+    };
+    std::size_t share = 0;
+    while (with_at_most(share + 1) <= kept)
+        ++share;
+    for (const auto& each : all_) {
         if (!is_learned(each)) continue;
+        std::size_t& left = names[owner(*each)];
+        if (left <= share) continue;
         each->defined = false;
-        --number;
+        --left;
     }
     fill();
     collect();

@@ -10,6 +10,8 @@
 #include <amalgam/rpc/detail/handler.hpp>
 #include <amalgam/rpc/engine.hpp>
 
+#include "rpc/peers/known_peers.hpp"
+
 namespace amalgam::detail {
 
 class stream_group;
@@ -17,6 +19,7 @@ class stream_group;
 /// A served procedure. Lives until it is undefined and its last call ended.
 struct served_procedure {
     std::uint64_t id = 0;
+    std::uint64_t number = 0;  ///< Of this definition: another of the same name has another one.
     std::string name;
     std::string signature;
     procedure_options options;
@@ -28,6 +31,7 @@ struct served_procedure {
     bool library = false;         ///< See is_library_procedure().
     bool streams_values = false;  ///< In either direction, so it cannot be posted.
     bool learned = false;         ///< Served by the handler of what nobody defined.
+    peer named_by;                ///< If learned: who brought the name, and has fewest such.
     std::string about;            ///< For people.
 };
 
@@ -40,9 +44,11 @@ public:
     /// Failure: throws error{invalid} if the name is taken or has an invalid length, or two names
     ///          share an id.
     void add(std::unique_ptr<served_procedure> fresh);
-    /// Adds one of a name that nobody defined; forgets the oldest ones that are idle past
-    /// limits::max_learned_names.
-    served_procedure& learn(std::unique_ptr<served_procedure> fresh);
+    /// Adds one of a name that nobody defined. Past limits::max_learned_names, the oldest names of
+    /// the peers that brought most are forgotten; peers that are gone count as one.
+    served_procedure& learn(std::unique_ptr<served_procedure> fresh, known_peers& peers);
+    /// Another peer uses a learned name: it counts for the one with fewer.
+    void share(served_procedure& learned, const peer& with) const noexcept;
     void forget_learned() noexcept;
     /// False: no such name and provider.
     bool remove(std::string_view name, std::uint16_t provider) noexcept;
@@ -72,10 +78,12 @@ private:
     /// Rebuilds the table in place.
     void fill() noexcept;
     void collect() noexcept;
-    void make_room_for_learned() noexcept;
+    std::size_t learned_from(const peer& who) const noexcept;
+    void make_room_for_learned(known_peers& peers);
 
     std::vector<std::unique_ptr<served_procedure>> all_;  // Includes undefined ones that still run.
-    std::vector<entry> table_;                            // Size is a power of two; linear probing.
+    std::uint64_t numbers_ = 0;
+    std::vector<entry> table_;  // Size is a power of two; linear probing.
 };
 
 }  // namespace amalgam::detail

@@ -157,9 +157,60 @@ TEST(define_any, remembers_a_bounded_number_of_names) {
         for (std::size_t i = 0; i < 3 * detail::limits::max_learned_names; ++i)
             two.client.procedure<void()>("f" + std::to_string(i)).on(there)();
         const auto first = two.client.procedure<void()>("f0").on(there);
-        EXPECT_EQ(error_of([&] { first(); }).code(), errc::not_found);  // Forgotten.
+        const error why = error_of([&] { first(); });
+        EXPECT_EQ(why.code(), errc::not_found);  // Forgotten.
+        EXPECT_NE(std::string(why.what()).find("call again"), std::string::npos) << why.what();
         first();
     });
+}
+
+TEST(define_any, a_peer_with_many_names_does_not_push_out_those_of_others) {
+    loop_pair two;
+    two.server.define_any([](const raw_call& call) { return raw_values{{}, call.values_as()}; });
+    engine other{two.net.port("other")};
+    const peer from_other = other.lookup(two.server.address());
+    const auto shared = other.procedure<void()>("shared").on(from_other);
+    const auto own = other.procedure<void()>("own").on(from_other);
+    const auto call_both = [&] {
+        auto done = other.spawn([&] {
+            shared();
+            own();
+        });
+        two.net.run_until_idle();
+        done.get();
+    };
+    const peer there = two.there();
+    two.in_client([&] { two.client.procedure<void()>("shared").on(there)(); });
+    for (int round = 0; round < 3; ++round) {
+        call_both();
+        two.in_client([&] {
+            for (std::size_t i = 0; i < 2 * detail::limits::max_learned_names; ++i)
+                two.client
+                    .procedure<void()>(std::to_string(round * 10000) + "x" + std::to_string(i))
+                    .on(there)();
+        });
+    }
+    call_both();
+}
+
+TEST(define_any, peers_that_come_and_go_share_one_part_of_the_names) {
+    loop_pair two;
+    two.server.define_any([](const raw_call& call) { return raw_values{{}, call.values_as()}; });
+    const peer there = two.there();
+    const auto mine = two.client.procedure<void()>("mine").on(there);
+    two.in_client([&] { mine(); });
+    const std::size_t names = detail::limits::max_learned_names / 4;
+    for (std::size_t each = 0; each < 8; ++each) {
+        engine brief{two.net.port("brief" + std::to_string(each))};
+        const peer from_it = brief.lookup(two.server.address());
+        auto done = brief.spawn([&] {
+            for (std::size_t i = 0; i < names; ++i)
+                brief.procedure<void()>(std::to_string(each * names + i)).on(from_it)();
+        });
+        two.net.run_until_idle();
+        done.get();
+    }
+    two.in_client([&] { mine(); });
 }
 
 TEST(define_raw, gets_the_arguments_undecoded_and_answers_encoded) {

@@ -131,7 +131,10 @@ bool server::is_welcome(const peer_state& from, const served_procedure& what,
                                                   const parsed_message& request,
                                                   served_procedure* what) {
     const bool one_way = request.kind == message_kind::one_way;
-    if (what == nullptr && unknown_ != nullptr && !closed_) what = learn(request);
+    if (what == nullptr && unknown_ != nullptr && !closed_) what = learn(from, request);
+    if (what != nullptr && what->learned && request.named()) {
+        procedures_.share(*what, from.name);
+    }
     if (closed_) {
         refuse(from, id, request, {errc::unavailable}, {});
     } else if (what == nullptr) {
@@ -209,7 +212,7 @@ bool server::refuse_unknown() noexcept {
     return true;
 }
 
-served_procedure* server::learn(const parsed_message& request) {
+served_procedure* server::learn(const peer_state& from, const parsed_message& request) {
     if (!request.named() || is_library_procedure(request.name)) return nullptr;
     if (!procedures_.providers_of(request.procedure).empty()) return nullptr;
     if (procedures_.find(request.name) != nullptr) return nullptr;
@@ -222,7 +225,8 @@ served_procedure* server::learn(const parsed_message& request) {
     fresh->options.provider = request.provider;
     fresh->streams = unknown_streams_;
     fresh->run = std::make_unique<shared_handler>(unknown_);
-    return &procedures_.learn(std::move(fresh));
+    fresh->named_by = from.name;
+    return &procedures_.learn(std::move(fresh), peers_);
 }
 
 bool server::too_large(const parsed_message& request) const noexcept {
@@ -240,7 +244,10 @@ void server::refuse_unknown(peer_state& from, std::uint64_t id, const parsed_mes
                fmt::format("provider {} does not serve it at the peer; these do: {}",
                            request.provider, providers));
     } else if (!request.named()) {
-        refuse(from, id, request, {errc::not_found}, {});
+        refuse(from, id, request, {errc::not_found},
+               unknown_ == nullptr ? std::string_view()
+                                   : "the server no longer knows the name of this call, which "
+                                     "nobody defined there: call again, and the name is sent");
     } else if (other != nullptr) {
         refuse(from, id, request, {errc::mismatch},
                fmt::format("\"{}\" is {} at the server, but {} at the caller",

@@ -119,7 +119,7 @@ private:
     served_procedure* judge(peer_state& from, std::uint64_t id, const parsed_message& request,
                             served_procedure* what);
     /// Null: nobody serves it.
-    served_procedure* learn(const parsed_message& request);
+    served_procedure* learn(const peer_state& from, const parsed_message& request);
     void conclude_inline(invocation& call, waited_answer& answer) noexcept;
     bool too_large(const parsed_message& request) const noexcept;
     void refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request);
