@@ -299,6 +299,24 @@ TEST_F(owned, archive_that_is_no_message_refuses_it) {
 }
 
 class owned_on : public testing::TestWithParam<const char*> {};
+TEST(owned_behind_a_proxy, is_refused_with_a_sentence_and_freed) {
+    int freed = 0;
+    engine owner{"tcp://127.0.0.1:0"}, proxy{"tcp://127.0.0.1:0"}, client{"tcp://"};
+    const peer there = proxy.lookup(owner.address());
+    owner.define("give",
+                 [&](std::size_t bytes) { return expose_owned(owner, watched(bytes, freed)); });
+    proxy.define_any([&](const raw_call& call) { return call.forward(there); });
+    const auto give = client.procedure<bulk(std::size_t)>("give").on(proxy.address());
+    EXPECT_EQ(give(100).pull_all().size(), 100u) << "short ones carry their bytes";
+    const error why = thrown_by([&] { give(100'000); });
+    EXPECT_EQ(why.handler_code(), errc::unsupported) << why.what();
+    EXPECT_NE(std::string(why.what()).find("cannot pass through a call without types"),
+              std::string::npos)
+        << why.what();
+    owner.stop();
+    EXPECT_EQ(freed, 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(shm, owned_on, testing::ValuesIn(unless_thread_sanitizer({"shm://"})));
 INSTANTIATE_TEST_SUITE_P(tcp, owned_on, testing::Values("tcp://127.0.0.1:0"));
 

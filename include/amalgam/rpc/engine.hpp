@@ -273,8 +273,8 @@ public:
     /// Serves `name` with a function that gets the arguments undecoded, and returns the result
     /// encoded: for proxies and other languages. `signature`: as callers have it,
     /// "i32(i32,string)".
-    /// Failure: as define(); error{invalid} for an empty function; error{unsupported} for one that
-    ///          reads a stream.
+    /// Failure: as define(); error{invalid} for an empty function and a signature that is none;
+    ///          error{unsupported} for one that returns or reads a stream.
     void define_raw(detail::procedure_name name, std::string signature,
                     std::function<raw_values(const raw_call&)> function,
                     procedure_options options = {});
@@ -290,8 +290,9 @@ public:
     /// Calls that run finish. False: there was none, or the engine is stopped.
     bool undefine_any();
     /// Calls a procedure whose types only its handler knows; parks the ULT or thread.
-    /// Failure: throws what calls throw; error{invalid} for a signature that is none;
-    ///          error{unsupported} for one that returns or reads a stream.
+    /// Failure: throws what calls throw; error{invalid} for an invalid signature or encoding;
+    ///          error{unsupported} for a signature that returns or reads a stream, and for a
+    ///          result that lends memory: see raw_call.
     raw_values call_raw(const peer& there, std::string_view name, std::string signature,
                         const raw_values& arguments, const raw_call_options& how = {});
     /// Runs later calls of a procedure in another of the engine's pools; see pool(). Calls that run

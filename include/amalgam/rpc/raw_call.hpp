@@ -12,6 +12,12 @@
 
 namespace amalgam {
 
+namespace detail {
+struct origin;
+/// Throws error{unsupported} if the message being read lends memory.
+void refuse_loans(const origin* between);
+}  // namespace detail
+
 /// Arguments or a result as they travel, undecoded.
 ///
 /// Owner:   owns its bytes.
@@ -32,6 +38,10 @@ struct raw_values {
 
 /// A call as a handler sees it that knows no types: see engine::define_raw() and define_any().
 ///
+/// Memory does not pass through a raw handler, only bytes do: a bulk descriptor in arguments or in
+/// a result names the connection that it came by, so behind a proxy its transfers end `denied`.
+/// Short read-only ones carry their bytes, and pass. A result that lends memory (expose_owned()) is
+/// refused with `unsupported`.
 /// Owner:   the engine; lives until the handler returns, as do the views it gives out.
 /// Threads: the handler's.
 class raw_call {
@@ -84,6 +94,7 @@ struct codec<raw_values> {
         to.raw(values.bytes.data(), values.bytes.size());
     }
     static void load(archive_reader& from, raw_values& values) {
+        detail::refuse_loans(from.between());
         const const_bytes all = from.raw(from.remaining());
         values.bytes.assign(all.begin(), all.end());
         values.as = from.is_xdr() ? encoding::xdr : encoding::native;

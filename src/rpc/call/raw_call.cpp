@@ -7,6 +7,7 @@
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
+#include <amalgam/rpc/extension/origin.hpp>
 #include <amalgam/rpc/raw_call.hpp>
 
 #include "rpc/call/invocation.hpp"
@@ -32,10 +33,17 @@ bool raw_handler::invoke(archive_reader& arguments, archive_writer& result, cons
     return true;
 }
 
-raw_values call_raw(engine_core& core, const peer& there, std::string_view name,
-                    std::string signature, const raw_values& arguments,
-                    const raw_call_options& how) {
-    if (signature.find('(') == std::string::npos || signature.back() != ')') {
+void refuse_loans(const origin* between) {
+    if (between == nullptr || between->received == nullptr || between->received->empty()) return;
+    throw error(
+        errc::unsupported,
+        "it lends memory (a bulk descriptor that owns its memory), which cannot pass through "
+        "a call without types: let the caller ask the owner itself, or return the bytes");
+}
+
+void check_raw_signature(std::string_view name, std::string_view signature) {
+    const std::size_t open = signature.find('(');
+    if (open == std::string_view::npos || open == 0 || signature.back() != ')') {
         throw error(errc::invalid,
                     fmt::format("\"{}\" is not a signature, expected a result and arguments; "
                                 "example: \"i32(i32,string)\"",
@@ -43,14 +51,24 @@ raw_values call_raw(engine_core& core, const peer& there, std::string_view name,
     }
     if (signature.starts_with("stream<")) {
         throw error(errc::unsupported,
-                    fmt::format("\"{}\" returns a stream, which has no raw form: call it by its "
-                                "type",
+                    fmt::format("\"{}\" returns a stream, which has no raw form: use its type",
                                 printable_name(name)));
     }
     if (takes_stream(signature)) {
         throw error(errc::unsupported,
-                    fmt::format("\"{}\" reads a stream, which has no raw form: call it by its type",
+                    fmt::format("\"{}\" reads a stream, which has no raw form: use its type",
                                 printable_name(name)));
+    }
+}
+
+raw_values call_raw(engine_core& core, const peer& there, std::string_view name,
+                    std::string signature, const raw_values& arguments,
+                    const raw_call_options& how) {
+    check_raw_signature(name, signature);
+    if (arguments.as != encoding::native && arguments.as != encoding::xdr) {
+        throw error(errc::invalid,
+                    fmt::format("raw_values::as is {}, expected encoding::native or encoding::xdr",
+                                static_cast<unsigned>(arguments.as)));
     }
     call_target target;
     target.core = &core;

@@ -248,6 +248,32 @@ TEST(define_raw, an_answer_that_is_not_one_fails_its_call_only) {
     });
 }
 
+TEST(define_raw, a_signature_that_is_none_is_refused) {
+    loop_pair two;
+    const auto define = [&](std::string signature) {
+        return error_of([&] {
+            two.server.define_raw("f", std::move(signature),
+                                  [](const raw_call&) { return raw_values{}; });
+        });
+    };
+    for (const char* none : {"", "zzz", "()", "(i32)", "i32(", "i32)", "i32()x"})
+        EXPECT_EQ(define(none).code(), errc::invalid) << none;
+    EXPECT_EQ(define("stream<i32>()").code(), errc::unsupported);
+}
+
+TEST(call_raw, an_encoding_that_is_none_is_refused) {
+    loop_pair two;
+    raw_values values = raw_values::of(1, 2);
+    values.as = static_cast<encoding>(77);
+    const peer there = two.there();
+    two.in_client([&] {
+        const error why =
+            error_of([&] { two.client.call_raw(there, "sum", "i32(i32,i32)", values); });
+        EXPECT_EQ(why.code(), errc::invalid);
+        EXPECT_NE(std::string(why.what()).find("raw_values::as is 77"), std::string::npos);
+    });
+}
+
 TEST(call_raw, arguments_that_do_not_fit_are_refused_by_the_handler) {
     loop_pair two;
     two.server.define("f", [](const std::string& text) { return text.size(); });

@@ -36,6 +36,9 @@ private:
     std::shared_ptr<handler_base> same_;
 };
 
+/// Throws error{invalid} for a text that is no signature, error{unsupported} for that of a stream.
+void check_raw_signature(std::string_view name, std::string_view signature);
+
 /// See engine::call_raw().
 raw_values call_raw(engine_core& core, const peer& there, std::string_view name,
                     std::string signature, const raw_values& arguments,

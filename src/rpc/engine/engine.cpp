@@ -123,12 +123,7 @@ void engine::define_raw(detail::procedure_name name, std::string signature,
                         std::function<raw_values(const raw_call&)> function,
                         procedure_options options) {
     if (!function) throw error(errc::invalid, "define_raw() was given an empty function");
-    if (detail::takes_stream(signature)) {
-        throw error(errc::unsupported,
-                    fmt::format("\"{}\" reads a stream, which has no raw form: define it by its "
-                                "type",
-                                detail::printable_name(name.text())));
-    }
+    detail::check_raw_signature(name.text(), signature);
     add_handler(name, std::move(signature), options, detail::answer_form::result,
                 std::make_unique<detail::raw_handler>(std::move(function)));
 }
