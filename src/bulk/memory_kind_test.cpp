@@ -42,7 +42,7 @@ public:
 
     std::atomic<int> blocks{0};
     /// What an access throws, whoever makes it: other pieces of a transfer may still be in flight.
-    enum class trouble { none, a_sentence, a_number };
+    enum class trouble { none, a_sentence, a_number, no_memory, a_code };
     std::atomic<trouble> throws{trouble::none};
     std::atomic<bool> is_closed{false}, was_touched_when_closed{false};
 
@@ -51,6 +51,8 @@ private:
         if (is_closed) was_touched_when_closed = true;
         if (throws == trouble::a_sentence) throw std::runtime_error("the device is off");
         if (throws == trouble::a_number) throw 7;
+        if (throws == trouble::no_memory) throw std::bad_alloc();
+        if (throws == trouble::a_code) throw error(errc::overloaded, "the device is busy");
     }
 };
 
@@ -187,6 +189,8 @@ TEST_P(memory_kind_on, rights_ranges_and_closed_memory_are_refused) {
     EXPECT_EQ(far.try_pull(bytes).code(), errc::denied);
     EXPECT_EQ(thrown_by([&] { (void)serves.serve({}, access::read); }).code(), errc::invalid);
     EXPECT_EQ(thrown_by([&] { (void)serves.serve(block, access{9}); }).code(), errc::invalid);
+    const memory_view endless{&device, block.all().memory, 8, static_cast<std::size_t>(-4)};
+    EXPECT_EQ(thrown_by([&] { (void)serves.serve(endless, access::read); }).code(), errc::invalid);
     EXPECT_EQ(thrown_by([&] { memory_server again(owner); }).code(), errc::invalid);
     EXPECT_EQ(thrown_by([&] { memory_server none(other, {.buffers = 0}); }).code(), errc::invalid);
     EXPECT_EQ(thrown_by([&] { pull(far.part(0, 3), block); }).code(), errc::invalid);
@@ -202,6 +206,13 @@ TEST_P(memory_kind_on, what_the_kind_throws_ends_the_transfer) {
     EXPECT_NE(std::string(why.what()).find("the device is off"), std::string::npos);
     device.throws = inverted_kind::trouble::a_number;
     EXPECT_EQ(far.try_push(bytes).code(), errc::handler_failed);
+    device.throws = inverted_kind::trouble::no_memory;
+    EXPECT_EQ(far.try_pull(bytes).code(), errc::no_memory);
+    EXPECT_EQ(far.try_push(bytes).code(), errc::no_memory);
+    device.throws = inverted_kind::trouble::a_code;
+    const auto busy = far.try_pull(bytes);
+    EXPECT_EQ(busy.code(), errc::overloaded);
+    EXPECT_NE(busy.sentence().find("the device is busy"), std::string::npos);
     device.throws = inverted_kind::trouble::none;
     EXPECT_EQ(far.pull_all(), bytes);
 }
@@ -250,6 +261,34 @@ TEST_P(memory_kind_on, ends_with_its_time_limit_and_with_its_owner) {
     short_lived.reset();
     EXPECT_FALSE(pulls.wait().ok());
     EXPECT_FALSE(far.try_pull(got).ok());
+}
+
+TEST_P(memory_kind_on, what_is_in_flight_when_its_server_ends_is_denied) {
+    engine owns{one_more(GetParam())};
+    std::optional<memory_server> server(std::in_place, owns);
+    const served_memory shown = server->serve(block, access::read);
+    owns.procedure<void(bulk)>("hold").on(owns.lookup(other.address()))(shown);
+    const bulk far = there.held;
+    std::vector<std::byte> got(bytes.size());
+    std::vector<future<void>> all;
+    for (int i = 0; i < 10; ++i)
+        all.push_back(far.start_pull(got, {.chunk_bytes = 10'000}));
+    server.reset();
+    for (auto& each : all) {
+        const status what = each.wait();
+        EXPECT_TRUE(what.ok() || what == errc::denied) << name(what.code);
+    }
+    EXPECT_EQ(far.try_pull(got).code(), errc::denied);
+}
+
+TEST_P(memory_kind_on, after_stop_all_is_closed) {
+    const served_memory shown = serves.serve(block, access::read);
+    owner.stop();
+    std::vector<std::byte> got(bytes.size());
+    const bulk own = shown;
+    EXPECT_EQ(own.try_pull(got).code(), errc::closed);
+    EXPECT_EQ(own.start_pull(got).wait(), errc::closed);
+    EXPECT_EQ(thrown_by([&] { (void)serves.serve(block, access::read); }).code(), errc::closed);
 }
 
 TEST(memory_kind, blocks_return_to_their_kind) {

@@ -1,6 +1,7 @@
 #include "bulk/served_memory.hpp"
 
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <shared_mutex>
 #include <utility>
@@ -29,14 +30,21 @@ public:
     }
 };
 
-void check_kind(const memory_view& memory) {
-    if (memory.kind != nullptr) return;
+void check_view(const memory_view& memory) {
+    if (memory.kind == nullptr) {
+        throw error(errc::invalid,
+                    "the memory_view has no kind, expected one such as &amalgam::host_memory()");
+    }
+    if (memory.bytes <= std::numeric_limits<std::size_t>::max() - memory.offset) return;
     throw error(errc::invalid,
-                "the memory_view has no kind, expected one such as &amalgam::host_memory()");
+                fmt::format("the memory_view has {} bytes at offset {}, which is past "
+                            "the end of the address space; example: {{&kind, block, "
+                            "0, 4096}}",
+                            memory.bytes, memory.offset));
 }
 
 void check_same_size(const char* verb, const amalgam::bulk& far, const memory_view& here) {
-    check_kind(here);
+    check_view(here);
     if (far.bytes() == here.bytes) return;
     throw error(errc::invalid,
                 fmt::format("a {} between a bulk of {} bytes and {} bytes of {} memory, expected "
@@ -189,7 +197,8 @@ memory_server::~memory_server() {
 }
 
 served_memory memory_server::serve(const memory_view& memory, access rights) {
-    detail::check_kind(memory);
+    detail::check_view(memory);
+    detail::check_runs(where_.core());
     if (!detail::is_right(rights)) {
         throw error(
             errc::invalid,

@@ -119,6 +119,9 @@ using shared_side = std::shared_ptr<local_side>;
 /// The owner's own code, not that of a handler.
 [[noreturn]] void rethrow(const error& why) {
     const errc of_handler = why.handler_code();
+    if (why.code() == errc::not_found) {  // Its memory_server has ended.
+        throw error(errc::denied, "the memory is no longer served; request a new descriptor");
+    }
     throw error(of_handler == errc::ok ? why.code() : status{of_handler}, why.what());
 }
 
@@ -204,20 +207,33 @@ future<void> start(shared_side mine, mover move) {
     whom->told.on_abandon([](void* side) noexcept { static_cast<local_side*>(side)->give_back(); },
                           mine.get());
     future<void> later = whom->told.get_future();
-    pool& runs_in = pool_of(mine->core());
-    (void)spawn_coroutine(runs_in, tell(std::move(whom), move(std::move(mine))));
+    engine_core& core = mine->core();
+    try {
+        (void)spawn_coroutine(pool_of(core), tell(std::move(whom), move(std::move(mine))));
+    } catch (const error&) {
+        check_runs(core);  // The engine has stopped, and so have its streams.
+        throw;
+    }
     return later;
 }
 
 future<void> start(const std::shared_ptr<const bulk_source>& source, std::uint64_t offset,
                    std::vector<mutable_bytes> list, const bulk_options& how, mover move) {
-    result<bulk_route> way = route_of(*source);
-    if (way)
-        return start(std::make_shared<local_side>(source, way->there, offset, std::move(list), how),
-                     move);
+    failure why;
+    try {
+        result<bulk_route> way = route_of(*source);
+        if (way)
+            return start(
+                std::make_shared<local_side>(source, way->there, offset, std::move(list), how),
+                move);
+        why = way.why();
+    } catch (const error& stopped) {
+        if (stopped.code() != errc::closed) throw;
+        why = {stopped.code(), stopped.what()};
+    }
     promise<void> told;
     future<void> later = told.get_future();
-    told.set_failure(way.why());
+    told.set_failure(std::move(why));
     return later;
 }
 

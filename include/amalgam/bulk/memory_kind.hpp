@@ -20,7 +20,9 @@ class served_blocks;
 /// compressed store. Derive from it to move such memory in bulk. host_memory() is one, too.
 ///
 /// Threads: any member from any thread, several at once, on other ranges of a block or the same.
-/// Failure: members may throw; that ends the transfer, as `handler_failed` for a peer.
+/// Failure: members may throw; that ends the transfer. A peer gets the code of an amalgam::error
+///          (such as `no_memory`), `no_memory` for std::bad_alloc, `handler_failed` for anything
+///          else, and the text.
 class memory_kind {
 public:
     virtual ~memory_kind() = default;
@@ -94,7 +96,8 @@ public:
     }
     ~served_memory() { close(); }
 
-    /// On return no peer accesses the bytes; what peers have in flight ends with `denied`.
+    /// On return no peer accesses the bytes; what is in flight ends with `denied`, as does what
+    /// comes later.
     void close() noexcept;
 
     const bulk& descriptor() const noexcept { return bulk_; }
@@ -109,11 +112,13 @@ private:
 /// Lets peers move memory of any kind of this engine. Each piece is a call to the engine, whose
 /// handler reads or writes the memory: use expose() for memory that a pointer reaches.
 ///
-/// Owner:   the engine must outlive it. The destructor closes all it serves.
+/// Owner:   the engine must outlive it. The destructor closes all it serves, as
+///          served_memory::close().
 /// Threads: any. Destroy it only where the caller can wait.
 /// Failure: the constructor throws error{invalid} if the engine has one already, or for no buffers;
-///          error{closed} after stop(). serve() throws error{invalid} for a view without a kind and
-///          for invalid rights, std::bad_alloc.
+///          error{closed} after stop(). serve() throws error{invalid} for a view without a kind,
+///          one past the end of the address space and for invalid rights, error{closed} after
+///          stop(), std::bad_alloc.
 /// Cost:    one call for each MiB, four of a transfer in flight.
 class memory_server {
 public:

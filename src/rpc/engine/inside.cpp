@@ -48,6 +48,9 @@ pool& pool_of(engine_core& core) {
 void check_may_wait(const engine_core& core) {
     core.check_may_wait();
 }
+void check_runs(const engine_core& core) {
+    core.check_runs();
+}
 
 const remote_procedure& intern(engine_core& core, std::string_view name, std::string signature) {
     return core.procedures().intern(name, std::move(signature));
