@@ -1,5 +1,6 @@
 #pragma once
 
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 
@@ -18,16 +19,22 @@ public:
     archive_context() = default;
     template <typename T>
     archive_context(std::shared_ptr<T> object) noexcept
-        : type_(object == nullptr ? nullptr : &typeid(T)), object_(std::move(object)) {}
+        : type_(object == nullptr ? nullptr : &typeid(T)),
+          is_const_(std::is_const_v<T>),
+          object_(std::const_pointer_cast<std::remove_const_t<T>>(std::move(object))) {}
 
-    /// The object, if it is a `T`; else null. The type must be the one of the shared_ptr given.
+    /// The object, if it is a `T`; else null. The type must be the one of the shared_ptr given; of
+    /// a const object only `const T` is.
     template <typename T>
     T* get() const noexcept {
-        return type_ != nullptr && *type_ == typeid(T) ? static_cast<T*>(object_.get()) : nullptr;
+        const bool is_one = type_ != nullptr && *type_ == typeid(T);
+        if (!is_one || (is_const_ && !std::is_const_v<T>)) return nullptr;
+        return static_cast<T*>(object_.get());
     }
 
 private:
     const std::type_info* type_ = nullptr;
+    bool is_const_ = false;
     std::shared_ptr<void> object_;
 };
 

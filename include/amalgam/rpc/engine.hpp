@@ -125,7 +125,8 @@ struct engine_options {
     /// message is not run, and its caller gets `corrupt`. Peers without this option still verify
     /// and answer in kind.
     bool checksum = false;
-    /// An object that serialize() functions of this engine's calls see, as `archive.context<T>()`.
+    /// An object that serialize() functions of this engine's calls see, as `archive.context<T>()`;
+    /// a const one as `archive.context<const T>()`.
     archive_context context{};
     /// How long stop() waits for calls in flight in either direction, for posted messages to leave,
     /// and for peers to fetch arguments or results. At most 30 days.
@@ -135,8 +136,8 @@ struct engine_options {
     bool remote_stop = false;
     /// Whether peers may read which procedures there are: see describe.hpp.
     bool reflection = true;
-};
     keepalive_options keepalive{};  ///< Notices peers that hang. Off by default.
+};
 
 /// Where a handler runs.
 enum class handler : std::uint8_t {
@@ -297,7 +298,8 @@ public:
                         const raw_values& arguments, const raw_call_options& how = {});
     /// Runs later calls of a procedure in another of the engine's pools; see pool(). Calls that run
     /// stay where they are. An inline handler becomes a ULT.
-    /// Failure: throws error{not_found} for an unknown pool or procedure, error{closed}.
+    /// Failure: throws error{not_found} for an unknown pool or procedure, error{denied} for a name
+    ///          that starts with "amalgam.", error{closed}.
     void move_procedure(std::string_view name, std::string_view to_pool,
                         std::uint16_t provider = 0);
 
@@ -423,8 +425,10 @@ public:
     /// Waits until somebody has stopped the engine: another thread, a handler, or a peer by
     /// stop_remote(). Any number of ULTs and threads may wait. Returns at once if it is stopped.
     /// A handler that waits here is a call in flight, for which stop() waits up to `drain`.
-    /// Failure: throws error{invalid} for a caller that cannot wait, or inside a function of
-    ///          on_stopping() and on_stopped(); error{closed} in a child of fork().
+    /// Failure: throws error{invalid} for a caller that cannot wait, inside a function of
+    ///          on_stopping() and on_stopped(), and on the thread that calls progress(), which
+    ///          would stand still: go on calling it until stopped(); error{closed} in a child of
+    ///          fork().
     void wait_until_stopped();
     /// Whether that has happened.
     bool stopped() const noexcept;

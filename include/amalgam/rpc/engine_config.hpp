@@ -47,10 +47,11 @@ result<engine_config> load_engine_config(const std::string& path);
 ///      "move": [{"name": "sum", "to": "io"}, {"name": "shelf.put", "provider": 3, "to": "io"}],
 ///      "remove_pools": ["old"]}
 ///
-/// Failure: throws error{invalid} for a mistake in the text, with its place, and has changed
-/// nothing
-///          then; else what engine::add_pool(), move_procedure() and remove_pool() throw, and
-///          error{not_found} for a pool that was not added. What came before stays.
+/// Failure: throws error{invalid} for a mistake in the text, before any change; else what
+///          engine::add_pool(), move_procedure() and remove_pool() throw, and error{not_found} for
+///          a pool that was not added. The sentence begins with the place: "changes: move[1]: …".
+///          Then procedures are back where they were, and added pools are gone unless something
+///          runs there already; pools that were removed before do not come back.
 void change_engine(engine& running, std::string_view json, std::string_view origin = "changes");
 
 /// The config as JSON on one line, with every key; parse_engine_config() reads it back.

@@ -28,13 +28,20 @@ public:
 
 protected:
     procedure_options options(std::string_view about) const;
+    /// Remembers a name that was defined, so that the destructor undefines it.
     void add_name(std::string_view name);
 
 private:
     engine& where_;
     std::string pool_;
     procedure_options how_;
-    std::vector<std::string> names_;
+    struct defined_name {
+        std::string name;
+        std::uint64_t number;  ///< Of this definition: another one of the name is not ours.
+    };
+    bool undefine(const defined_name& which);
+
+    std::vector<defined_name> names_;
 };
 
 /// Calls a member function of an object that it keeps alive; the first parameter may be a
@@ -60,8 +67,8 @@ struct method_call<R(A...), Object, Method> {
 /// Peers can ask which identity a provider id has: see identity_of(). Several objects may serve the
 /// same names under different ids.
 /// Owner:   shares the object, as do its procedures: it lives until the last call to it has ended.
-///          The engine must outlive the provider. Destroying a provider undefines its procedures;
-///          calls that run finish.
+///          The engine must outlive the provider. Destroying a provider undefines its procedures,
+///          and no others of their names; calls that run finish.
 /// Threads: one at a time. The object's functions run as handlers do: by default all on one stream.
 /// Failure: the constructor throws error{invalid} for an id that has an identity already, an
 ///          identity of no or more than 255 bytes, and a null object; error{closed} after stop().
@@ -79,9 +86,9 @@ public:
                                                                     Method method,
                                                                     std::string_view about = {}) {
         using signature = typename detail::callable_signature<Method>::type;
-        add_name(name);
         where().define(name, detail::method_call<signature, T, Method>{object_, method},
                        options(about));
+        add_name(name);
     }
 
     T& object() const noexcept { return *object_; }

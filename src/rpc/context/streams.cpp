@@ -303,6 +303,11 @@ void engine_streams::add_pool(const pool_options& how, unsigned streams) {
     added_.push_back(group);
 }
 
+bool engine_streams::was_added(std::string_view name) {
+    const std::lock_guard hold(lock_);
+    return added(name) != nullptr;
+}
+
 bool engine_streams::remove_pool(std::string_view name) {
     {
         const std::lock_guard hold(lock_);
@@ -311,11 +316,17 @@ bool engine_streams::remove_pool(std::string_view name) {
         if (which == added_.end()) return false;
         // Two owners: both lists here.
         const bool defined = which->use_count() > 2;
-        if (defined || (*which)->work().ults() != 0 || !(*which)->work().empty()) {
-            throw error(errc::in_use,
-                        fmt::format("the pool \"{}\" cannot be removed: {}", printable_name(name),
-                                    defined ? "procedures are defined in it; undefine or move them"
-                                            : "something runs there; try again later"));
+        const bool runs = (*which)->work().ults() != 0 || !(*which)->work().empty();
+        if (defined || runs) {
+            // A call that runs keeps its procedure, undefined or not.
+            const char* const why =
+                !runs ? "procedures are defined in it; undefine or move them"
+                : defined
+                    ? "calls run there; try again when they have ended, and if procedures are "
+                      "defined in it, undefine or move them"
+                    : "something runs there; try again later";
+            throw error(errc::in_use, fmt::format("the pool \"{}\" cannot be removed: {}",
+                                                  printable_name(name), why));
         }
         added_.erase(which);
     }

@@ -62,6 +62,8 @@ public:
     /// See engine::add_pool() and remove_pool().
     void add_pool(const pool_options& how, unsigned streams);
     bool remove_pool(std::string_view name);
+    /// Whether there is a pool of that name that was added.
+    bool was_added(std::string_view name);
     /// Ends the streams of removed procedures, if nothing runs there any more. On one of the
     /// engine's own streams it leaves that to the next call from elsewhere.
     void reap() noexcept;

@@ -5,6 +5,7 @@
 
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/engine_config.hpp>
+#include <amalgam/tasks/event.hpp>
 
 #include "rpc/loop_pair.hpp"
 
@@ -55,6 +56,10 @@ TEST(change_engine, adds_pools_moves_procedures_and_removes_pools_by_json) {
 
 TEST(change_engine, a_mistake_is_told_with_its_place_and_nothing_is_changed) {
     engine server{"tcp://127.0.0.1:0"};
+    server.define("f", [] { return std::string(execution_stream::current()->name()); });
+    server.add_pool({.name = "busy"});
+    server.define("in busy", [] {}, {.in_pool = "busy"});
+    const auto f = server.procedure<std::string()>("f").on(server.lookup(server.address()));
     const std::pair<const char*, const char*> cases[] = {
         {R"({"pools": {}})", "pools is not known, expected one of: add_pools, move, remove_pools"},
         {R"({"add_pools": {"io": {"streams": 0}}})",
@@ -62,13 +67,50 @@ TEST(change_engine, a_mistake_is_told_with_its_place_and_nothing_is_changed) {
         {R"({"add_pools": {"io": {}}, "move": [{"name": "f"}]})",
          R"(move[0] is {"name":"f"}, expected a procedure's name and a pool; )"
          R"(example: {"name": "sum", "to": "io"})"},
+        {R"({"add_pools": {"io": {}, "amalgam": {}}})",
+         "changes: add_pools.amalgam: the pool \"amalgam\" cannot be added"},
+        {R"({"add_pools": {"io": {}}, "move": [{"name": "f", "to": "io"}, {"name": "g", "to": "io"}]})",
+         "changes: move[1]: this engine serves no procedure \"g\""},
+        {R"({"add_pools": {"io": {}}, "move": [{"name": "f", "to": "io"}],
+             "remove_pools": ["busy"]})",
+         "changes: remove_pools[0]: the pool \"busy\" cannot be removed"},
+        {R"({"add_pools": {"io": {}}, "remove_pools": ["none"]})",
+         "changes: remove_pools[0]: this engine has no added pool \"none\""},
         {R"({"remove_pools": ["none"]})", "this engine has no added pool \"none\" to remove"},
         {"{", "changes"}};
     for (const auto& [json, why] : cases) {
         const error wrong = error_of([&, &json = json] { change_engine(server, json); });
         EXPECT_NE(std::string(wrong.what()).find(why), std::string::npos) << wrong.what();
+        EXPECT_EQ(error_of([&] { server.pool("io"); }).code(), errc::not_found) << json;
+        EXPECT_EQ(f(), "amalgam") << json;
     }
-    EXPECT_EQ(error_of([&] { server.pool("io"); }).code(), errc::not_found);
+}
+
+TEST(added_pool, is_not_removed_while_a_call_of_an_undefined_procedure_runs_and_says_so) {
+    engine server{"tcp://127.0.0.1:0"};
+    server.add_pool({.name = "io"});
+    event begun, go_on;
+    server.define("wait",
+                  [&] {
+                      begun.set();
+                      go_on.wait();
+                  },
+                  {.in_pool = "io"});
+    auto call = server.procedure<void()>("wait").on(server.lookup(server.address())).start();
+    begun.wait();
+    EXPECT_TRUE(server.undefine("wait"));
+    const error why = error_of([&] { server.remove_pool("io"); });
+    EXPECT_EQ(why.code(), errc::in_use);
+    EXPECT_NE(std::string(why.what()).find("calls run there"), std::string::npos) << why.what();
+    go_on.set();
+    EXPECT_TRUE(call.wait().ok());
+}
+
+TEST(added_pool, reserved_procedures_are_not_moved) {
+    engine server{"tcp://127.0.0.1:0"};
+    server.add_pool({.name = "io"});
+    EXPECT_EQ(error_of([&] { server.move_procedure("amalgam.ping", "io"); }).code(), errc::denied);
+    EXPECT_TRUE(server.remove_pool("io"));
 }
 
 TEST(added_pool, is_removed_once_nothing_is_in_it) {

@@ -50,6 +50,10 @@ TEST(archive_context, serializers_see_the_object_of_their_engine) {
     });
     net.run_until_idle();
     done.get();
+    const archive_context fixed(std::shared_ptr<const names>{table});
+    EXPECT_EQ(fixed.get<const names>(), table.get());
+    EXPECT_EQ(fixed.get<names>(), nullptr);
+    EXPECT_EQ(archive_context(table).get<const names>(), table.get());
     body alone;
     archive_writer to(alone);
     EXPECT_EQ(to.context<names>(), nullptr);

@@ -1,13 +1,21 @@
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include <amalgam/core/detail/printable.hpp>
 #include <amalgam/rpc/engine_config.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 
 #include "core/json_reader.hpp"
 #include "rpc/engine/config_words.hpp"
+#include "rpc/engine/core.hpp"
 
 // Changes of a running engine, from JSON.
 
@@ -90,21 +98,136 @@ engine_changes read_changes(const json_reader& from) {
     return all;
 }
 
+/// Changes made so far. Unless kept, the destructor takes them back as far as possible.
+class steps {
+public:
+    explicit steps(engine& running) noexcept : running_(running) {}
+    steps(const steps&) = delete;
+    steps& operator=(const steps&) = delete;
+    ~steps() {
+        while (!kept_ && !places_.empty()) {
+            put_back(places_.back());
+            places_.pop_back();
+        }
+        while (!kept_ && !pools_.empty()) {
+            try {
+                running_.remove_pool(pools_.back());
+            } catch (const std::exception&) {
+                // Something began to run there meanwhile.
+            }
+            pools_.pop_back();
+        }
+    }
+    void keep() noexcept { kept_ = true; }
+
+    void add(const added_pool& what) {
+        pools_.reserve(pools_.size() + 1);
+        std::string name = what.how.name;
+        running_.add_pool(what.how, what.streams);
+        pools_.push_back(std::move(name));
+    }
+    void move(const moved_procedure& what) {
+        places_.reserve(places_.size() + 1);
+        place before{what.name, what.provider, 0, {}, false, {}, {}};
+        core().on_stream([&] {
+            const auto* const now = core().server().procedures().find(what.name, what.provider);
+            if (now == nullptr) return;
+            before.number = now->number;
+            before.options = now->options;
+            before.streams = now->streams;
+            before.had_streams = now->streams != nullptr;
+        });
+        running_.move_procedure(what.name, what.to, what.provider);
+        places_.push_back(std::move(before));
+    }
+    /// From here on pools that were added before may be removed.
+    void begin_removing() {
+        for (place& each : places_) {
+            if (each.streams != nullptr && core().streams().was_added(each.streams->name()))
+                each.of_added_pool = std::exchange(each.streams, nullptr);
+        }
+    }
+
+private:
+    struct place {
+        std::string name;
+        std::uint16_t provider;
+        std::uint64_t number;
+        procedure_options options;
+        bool had_streams;
+        std::shared_ptr<detail::stream_group> streams;
+        std::weak_ptr<detail::stream_group> of_added_pool;
+    };
+    detail::engine_core& core() noexcept { return running_.core(); }
+    void put_back(place& before) noexcept {
+        try {
+            if (before.streams == nullptr) before.streams = before.of_added_pool.lock();
+            const bool was_removed = before.streams == nullptr && before.had_streams;
+            if (was_removed) return;
+            core().on_stream([&] {
+                auto* const now = core().server().procedures().find(before.name, before.provider);
+                if (now == nullptr || now->number != before.number) return;
+                now->options = before.options;
+                now->streams = std::move(before.streams);
+            });
+        } catch (const std::exception&) {
+            // The engine has stopped.
+        }
+    }
+
+    engine& running_;
+    std::vector<std::string> pools_;
+    std::vector<place> places_;
+    bool kept_ = false;
+};
+
+/// Runs one step; an error says where in the text it stands.
+template <typename Step>
+void at(std::string_view origin, const std::string& where, Step step) {
+    try {
+        step();
+    } catch (const error& why) {
+        throw error(why.code(),
+                    fmt::format("{}: {}: {}", origin, detail::printable_name(where), why.what()));
+    }
+}
+
+/// The pools to remove that are not there now, and are not added before.
+void check_removed(engine& running, const engine_changes& changes, std::string_view origin) {
+    for (std::size_t i = 0; i < changes.removed.size(); ++i) {
+        const std::string& name = changes.removed[i];
+        const auto is_same = [&](const auto& each) { return each.how.name == name; };
+        const bool twice = std::count(changes.removed.begin(), changes.removed.end(), name) > 1;
+        const bool is_there = running.core().streams().was_added(name) ||
+                              std::any_of(changes.added.begin(), changes.added.end(), is_same);
+        if (is_there && !twice) continue;
+        throw error(errc::not_found,
+                    detail::printable_name(fmt::format(
+                        "{}: remove_pools[{}]: this engine has no added pool \"{}\" to remove{}",
+                        origin, i, name, twice ? " twice" : "")));
+    }
+}
+
 }  // namespace
 
 void change_engine(engine& running, std::string_view json, std::string_view origin) {
     const json_reader::json document = json_reader::parse(json, origin, changes_example);
     const engine_changes changes = read_changes(json_reader(document, "", origin));
+    detail::check_runs(running.core());
+    check_removed(running, changes, origin);
+    steps done(running);
     for (const added_pool& each : changes.added)
-        running.add_pool(each.how, each.streams);
-    for (const moved_procedure& each : changes.moved)
-        running.move_procedure(each.name, each.to, each.provider);
-    for (const std::string& each : changes.removed) {
-        if (!running.remove_pool(each))
-            throw error(errc::not_found,
-                        detail::printable_name(fmt::format(
-                            "{}: this engine has no added pool \"{}\" to remove", origin, each)));
+        at(origin, "add_pools." + each.how.name, [&] { done.add(each); });
+    for (std::size_t i = 0; i < changes.moved.size(); ++i)
+        at(origin, fmt::format("move[{}]", i), [&] { done.move(changes.moved[i]); });
+    done.begin_removing();
+    for (std::size_t i = 0; i < changes.removed.size(); ++i) {
+        at(origin, fmt::format("remove_pools[{}]", i), [&] {
+            if (running.remove_pool(changes.removed[i])) return;
+            throw error(errc::not_found, "somebody else has removed the pool");
+        });
     }
+    done.keep();
 }
 
 }  // namespace amalgam

@@ -144,6 +144,26 @@ TEST(object_provider, an_id_has_one_identity_at_a_time) {
     EXPECT_EQ(error_of([&] { make("rack", nullptr); }).code(), errc::invalid);
 }
 
+TEST(object_provider, undefines_only_what_it_has_defined) {
+    loop_pair two;
+    bool destroyed = false;
+    const peer there = two.there();
+    two.server.define("count", [] { return std::size_t{77}; }, {.provider = 3});
+    auto mine = std::make_unique<provider<shelf>>(
+        two.server, "shelf", std::make_shared<shelf>(destroyed), procedure_options{.provider = 3});
+    EXPECT_EQ(error_of([&] { mine->define("count", &shelf::count); }).code(), errc::invalid);
+    EXPECT_FALSE(mine->undefine("count"));
+    mine->define("books", &shelf::books);
+    EXPECT_TRUE(two.server.undefine("books", 3));
+    two.server.define("books", [] { return std::vector<std::string>{"mine"}; }, {.provider = 3});
+    mine.reset();
+    two.in_client([&] {
+        EXPECT_EQ(two.client.procedure<std::size_t()>("count").on(there, 3)(), 77u);
+        EXPECT_EQ(two.client.procedure<std::vector<std::string>()>("books").on(there, 3)(),
+                  std::vector<std::string>{"mine"});
+    });
+}
+
 TEST(object_provider, its_object_lives_until_the_last_call_has_ended) {
     loop_pair two;
     bool destroyed = false;

@@ -155,6 +155,7 @@ raw_values engine::call_raw(const peer& there, std::string_view name, std::strin
 
 void engine::move_procedure(std::string_view name, std::string_view to_pool,
                             std::uint16_t provider) {
+    (void)checked(name);
     procedure_options where{.in_pool = to_pool};
     if (to_pool.empty()) where.in = &pool();
     const std::shared_ptr<detail::stream_group> group = core_->streams().place(name, where);

@@ -186,6 +186,12 @@ TEST_P(engine_loop, the_loops_thread_is_refused_what_would_never_end) {
     loop_until(here, [&] { return inside.ready(); });
     EXPECT_EQ(inside.get(), 2);
     EXPECT_TRUE(here.undefine("f"));
+    const error stands = error_of([&] { here.wait_until_stopped(); });
+    EXPECT_EQ(stands.code(), errc::invalid);
+    EXPECT_NE(std::string(stands.what()).find("call progress() until stopped()"),
+              std::string::npos);
+    here.stop();
+    here.wait_until_stopped();  // Returns at once.
 }
 
 TEST_P(engine_loop, progress_is_refused_inside_itself_and_on_engines_with_a_thread) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -6,6 +7,7 @@
 #include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/rpc/provider.hpp>
 
+#include "rpc/engine/core.hpp"
 #include "rpc/limits.hpp"
 
 namespace amalgam {
@@ -46,8 +48,8 @@ provider_base::provider_base(engine& where, std::string_view identity, procedure
 
 provider_base::~provider_base() {
     try {
-        for (const std::string& each : names_)
-            where_.undefine(each, id());
+        for (const defined_name& each : names_)
+            undefine(each);
         where_.undefine(identity_name, id());
     } catch (const std::exception&) {
         // Out of memory, or a child of fork(): what is left says so to callers.
@@ -55,10 +57,29 @@ provider_base::~provider_base() {
 }
 
 bool provider_base::undefine(std::string_view name) {
-    const auto known = std::find(names_.begin(), names_.end(), name);
+    const auto known = std::find_if(names_.begin(), names_.end(),
+                                    [name](const auto& each) { return each.name == name; });
     if (known == names_.end()) return false;
-    const bool was = where_.undefine(name, id());
+    const bool was = undefine(*known);
     names_.erase(known);
+    return was;
+}
+
+/// False: somebody else undefined it before, and may have defined another since.
+bool provider_base::undefine(const defined_name& which) {
+    engine_core& core = where_.core();
+    bool was = false;
+    try {
+        core.on_stream([&] {
+            procedure_table& all = core.server().procedures();
+            const served_procedure* const now = all.find(which.name, id());
+            was = now != nullptr && now->number == which.number && all.remove(which.name, id());
+        });
+    } catch (const error& why) {
+        if (why.code() != errc::closed) throw;
+        return false;  // A stopped engine serves nothing.
+    }
+    core.streams().reap();
     return was;
 }
 
@@ -70,7 +91,18 @@ procedure_options provider_base::options(std::string_view about) const {
 }
 
 void provider_base::add_name(std::string_view name) {
-    if (std::find(names_.begin(), names_.end(), name) == names_.end()) names_.emplace_back(name);
+    engine_core& core = where_.core();
+    try {
+        std::erase_if(names_, [name](const auto& each) { return each.name == name; });
+        defined_name& added = names_.emplace_back(defined_name{std::string(name), 0});
+        core.on_stream([&] {
+            if (const auto* const now = core.server().procedures().find(name, id()))
+                added.number = now->number;
+        });
+    } catch (const std::bad_alloc&) {
+        where_.undefine(name, id());
+        throw;
+    }
 }
 
 }  // namespace detail

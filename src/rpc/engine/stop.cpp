@@ -240,6 +240,12 @@ void engine_core::wait_for_stop() {
                     "wait_until_stopped() would wait forever here: the engine goes on stopping "
                     "when this function returns; do not wait in on_stopping() or on_stopped()");
     }
+    if (is_stopped()) return;
+    if (streams_.driven_by_caller() && !this_task::in_ult() && on_owner()) {
+        throw error(errc::invalid,
+                    "wait_until_stopped() would wait forever on the thread that calls progress(), "
+                    "which the end of the engine needs: call progress() until stopped()");
+    }
     check_may_wait();
     const core_reference alive(*this);  // Whoever is released first may destroy the engine.
     stopped_.wait();
@@ -389,13 +395,13 @@ void engine_core::end_calls(bool wait) {
         on_stream([this] {
             caller_.refuse_new();
             server_.close();
+            if (keepalive_) keepalive_->close();
         });
         if (options_.drain > options_.drain.zero()) wait_until_quiet(options_.drain);
         on_stream([this] {
             caller_.close();
             transfers_.close();
         });
-            if (keepalive_) keepalive_->close();
         if (options_.drain > options_.drain.zero()) {
             wait_until_quiet(std::min(limits::last_messages_limit, options_.drain));
         }
@@ -426,20 +432,20 @@ void engine_core::stop_streams() {
 
 void engine_core::close_now() noexcept {
     server_.close();
+    if (keepalive_) keepalive_->close();
     caller_.close();
     transfers_.close();
     for (const auto& each : ports_)
         each->attach_driver(nullptr);
     for (port_link& each : links_)
         stream().remove_poller(each);
-    if (keepalive_) keepalive_->close();
+    if (keepalive_) stream().remove_poller(*keepalive_);
     outbox_.close();
     loans_.close();
     exposures_.close_all();
     port_watches_.clear();
     driver_port_ = nullptr;
     ports_.clear();
-    if (keepalive_) stream().remove_poller(*keepalive_);
     const std::size_t elsewhere =
         server_.running_outside([this](const pool& where) { return !streams_.has(where); });
     server_.cancel_streams();
