@@ -76,7 +76,7 @@ TEST(call_values, what_does_not_fit_is_refused_with_its_place_and_an_example) {
     EXPECT_EQ(refusal_of("i32(i32,string)", "[1, 2]"),
               "argument 2 has 2, expected string; example: \"text\"");
     EXPECT_EQ(refusal_of("i32(i32,string)", "[1]"),
-              "the arguments are 1 values, expected a JSON list of 2; example: '[1, \"text\"]'");
+              "the arguments are 1 value, expected a JSON list of 2; example: '[1, \"text\"]'");
     EXPECT_EQ(refusal_of("void(u8)", "[256]"), "argument 1 has 256, expected u8; example: 1");
     EXPECT_EQ(refusal_of("void(u8)", "[-1]"), "argument 1 has -1, expected u8; example: 1");
     EXPECT_EQ(refusal_of("void(i64)", "[9223372036854775808]"),
@@ -86,7 +86,16 @@ TEST(call_values, what_does_not_fit_is_refused_with_its_place_and_an_example) {
     EXPECT_EQ(refusal_of("void(vector<tuple<i32,bool>>)", "[[[1, 2]]]"),
               "argument 1 has 2, expected bool; example: true");
     EXPECT_EQ(refusal_of("void(array<i32,3>)", "[[1, 2]]"),
-              "argument 1 has [1,2], expected array<i32,3>; example: [1]");
+              "argument 1 has [1,2], expected array<i32,3>; example: [1, 1, 1]");
+    EXPECT_EQ(refusal_of("void(array<i32,9>)", "[1]"),
+              "argument 1 has 1, expected array<i32,9>; example: [1, 1, 1, 1, 1, 1, 1, 1, …]");
+    EXPECT_EQ(refusal_of("void(array<i32,0>)", "[1]"),
+              "argument 1 has 1, expected array<i32,0>; example: []");
+    EXPECT_EQ(refusal_of("void(i32,i32)", "[1]"),
+              "the arguments are 1 value, expected a JSON list of 2; example: '[1, 1]'");
+    EXPECT_EQ(refusal_of("void(f64)", "[1e400]"),
+              "the arguments are [1e400], which has a number past the range of f64, expected at "
+              "most 1.7976931348623157e308; example: '[1e300]'");
     EXPECT_EQ(refusal_of("void(app::matrix)", "[1]"),
               "\"app::matrix\" in void(app::matrix) has no JSON form: only numbers, bool, string, "
               "byte, vector, array, set, map, tuple, optional and variant have; call it from a "

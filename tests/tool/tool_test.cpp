@@ -187,16 +187,34 @@ TEST(tool_call, calls_with_json_by_the_signature_that_the_engine_tells) {
     EXPECT_EQ(ill.code, 1);
     EXPECT_TRUE(has(ill.output, "not serving: the disk is full")) << ill.output;
     for (const auto& [line, code, why] :
-         {std::tuple{" sum '[1]'", 2, "the arguments are 1 values, expected a JSON list of 2"},
+         {std::tuple{" sum '[1]'", 2, "the arguments are 1 value, expected a JSON list of 2"},
           {" sum '[1, 2]'", 2, "argument 2 has 2, expected vector<f64>; example: [1.5]"},
           {" sum '{'", 2, "expected a JSON list"},
           {" summ", 1, "serves no procedure \"summ\"; it has: sum, none, fail"},
           {" none", 1, "serves no procedure \"none\"; provider 2 does; add --provider 2"},
+          {" ''", 2, "is not a procedure's name"},
+          {" sum --health", 2, "--health excludes name"},
           {" fail", 1, "not yours"}}) {
         const auto got = amalgam_tool(call + line);
         EXPECT_EQ(got.code, code) << line << got.output;
         EXPECT_TRUE(has(got.output, why)) << got.output;
     }
+}
+
+TEST(tool_call, the_text_of_a_handler_cannot_drive_the_terminal) {
+    amalgam::engine server("tcp://127.0.0.1:0");
+    server.define("fail", [] { throw std::runtime_error("one\x1b[2J\ntwo"); });
+    const auto got = amalgam_tool("call " + server.address() + " fail");
+    EXPECT_EQ(got.code, 1);
+    EXPECT_TRUE(has(got.output, "one\\x1b[2J\\x0atwo")) << got.output;
+}
+
+TEST(tool_call, tells_how_many_names_it_leaves_out) {
+    amalgam::engine server("tcp://127.0.0.1:0");
+    for (int i = 0; i < 13; ++i)
+        server.define("f" + std::to_string(i), [] {});
+    const auto got = amalgam_tool("call " + server.address() + " g");
+    EXPECT_TRUE(has(got.output, "f9 …and 3 more")) << got.output;
 }
 
 TEST(tool_call, an_engine_that_does_not_describe_itself_is_told) {

@@ -56,6 +56,8 @@ std::string signature_of(engine& client, const peer& target, const call_options&
         else if (++others <= 10 && !names.starts_with("provider"))
             names += (names.empty() ? "it has: " : ", ") + shown(each.name);
     }
+    if (others > 10 && !names.starts_with("provider"))
+        names += fmt::format(" …and {} more", others - 10);
     throw error(
         errc::not_found,
         fmt::format("{} serves no procedure \"{}\"{}{}", shown(options.uri), shown(options.name),
@@ -94,7 +96,14 @@ void add_call(CLI::App& app) {
         "the procedures");
     command->footer("example: amalgam call tcp://127.0.0.1:7000 sum '[1, 2]'");
     command->add_option("uri", options->uri, "The engine's address")->required();
-    command->add_option("name", options->name, "The procedure");
+    CLI::Option* const name = command->add_option("name", options->name, "The procedure");
+    name->check(CLI::Validator(
+        [](const std::string& text) {
+            return text.empty() ? "\"\" is not a procedure's name; leave it out to list them; "
+                                  "example: sum"
+                                : std::string();
+        },
+        ""));
     command->add_option("arguments", options->arguments, "A JSON list with a value for each")
         ->capture_default_str();
     command->add_option("--provider", options->provider, "The provider's id")
@@ -103,9 +112,18 @@ void add_call(CLI::App& app) {
     command->add_option("--timeout", options->timeout_ms, "Milliseconds to wait for the answer")
         ->check(CLI::Range(1, 3600000))
         ->capture_default_str();
-    command->add_flag("--health", options->health,
-                      "Ask whether the engine serves; exit code 1 if it does not");
-    command->callback([options] { call(*options); });
+    command
+        ->add_flag("--health", options->health,
+                   "Ask whether the engine serves; exit code 1 if it does not")
+        ->excludes(name);
+    command->callback([options] {
+        try {
+            call(*options);
+        } catch (const error& why) {  // May be the text of the peer's handler.
+            constexpr std::size_t most = 8192;
+            throw error(why.code(), shown(why.what(), most));
+        }
+    });
 }
 
 }  // namespace amalgam::tool

@@ -1,5 +1,6 @@
 #include "call/json_values.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -61,14 +62,22 @@ std::string example_of(const value_type& type, unsigned depth = 0) {
     if (name == "f32" || name == "f64") return "1.5";
     if (name == "none" || name == "optional") return "null";
     if (type.of.empty() || depth > 2) return name == "vector" ? "[]" : "1";
+    if (name == "array" && type.elements == 0) return "[]";
     const std::string first = example_of(type.of.front(), depth + 1);
     if (is_map_of_text(type)) return "{\"key\": " + example_of(type.of.back(), depth + 1) + "}";
     if (name == "map") return "[[" + first + ", " + example_of(type.of.back(), depth + 1) + "]]";
     if (name == "variant") return "[0, " + first + "]";
-    if (name != "tuple") return "[" + first + "]";
     std::string all = first;
-    for (std::size_t i = 1; i < type.of.size() && i < 4; ++i)
-        all += ", " + example_of(type.of[i], depth + 1);
+    if (name == "array") {
+        constexpr std::size_t most = 8;
+        for (std::size_t i = 1; i < std::min(type.elements, most); ++i)
+            all += ", " + first;
+        if (type.elements > most) all += ", …";
+    }
+    if (name == "tuple") {
+        for (std::size_t i = 1; i < type.of.size() && i < 4; ++i)
+            all += ", " + example_of(type.of[i], depth + 1);
+    }
     return "[" + all + "]";
 }
 
@@ -83,7 +92,8 @@ public:
                 errc::invalid,
                 fmt::format("the arguments are {}, expected a JSON list of {}; example: "
                             "'[{}]'",
-                            arguments.is_array() ? fmt::format("{} values", arguments.size())
+                            arguments.is_array() ? fmt::format("{} value{}", arguments.size(),
+                                                               arguments.size() == 1 ? "" : "s")
                                                  : shown(to_text(arguments), 40),
                             signature.arguments.size(), shown(example)));
         }
@@ -308,6 +318,21 @@ private:
 
 }  // namespace
 
+namespace {
+
+/// Whether a parser gave up because of a number that no double holds.
+bool has_endless_number(std::string_view text) {
+    try {
+        return json::parse(text).is_discarded();
+    } catch (const json::out_of_range&) {
+        return true;
+    } catch (const json::exception&) {
+        return false;
+    }
+}
+
+}  // namespace
+
 json parse_arguments(std::string_view text) {
     unsigned depth = 0;
     const auto not_too_deep = [&depth](int at, json::parse_event_t, json&) {
@@ -315,6 +340,12 @@ json parse_arguments(std::string_view text) {
         return at <= static_cast<int>(max_depth);
     };
     json found = json::parse(text, not_too_deep, false);
+    if (found.is_discarded() && depth <= max_depth && has_endless_number(text)) {
+        throw error(errc::invalid,
+                    fmt::format("the arguments are {}, which has a number past the range of f64, "
+                                "expected at most 1.7976931348623157e308; example: '[1e300]'",
+                                shown(text, 60)));
+    }
     if (found.is_discarded() || !found.is_array() || depth > max_depth) {
         throw error(errc::invalid, fmt::format("the arguments are {}, expected a JSON list with a "
                                                "value for each; example: '[1, \"two\"]'",
