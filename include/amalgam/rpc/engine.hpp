@@ -68,7 +68,7 @@ struct endpoints {
 /// progress_by::own_stream, or yield.
 struct keepalive_options {
     std::chrono::milliseconds interval{0};     ///< 0: off.
-    std::chrono::milliseconds timeout{20000};  ///< At least 1 ms; rounded up to a few looks.
+    std::chrono::milliseconds timeout{20000};  ///< At least 1 ms.
 
     friend bool operator==(const keepalive_options&, const keepalive_options&) = default;
 };

@@ -110,11 +110,13 @@ void procedure_table::make_room_for_learned(known_peers& peers) {
     while (with_at_most(share + 1) <= kept)
         ++share;
     for (const auto& each : all_) {
+        if (all <= kept) break;
         if (!is_learned(each)) continue;
         std::size_t& left = names[owner(*each)];
         if (left <= share) continue;
         each->defined = false;
         --left;
+        --all;
     }
     fill();
     collect();
