@@ -51,7 +51,7 @@ private:
         if (is_closed) was_touched_when_closed = true;
         if (throws == trouble::a_sentence) throw std::runtime_error("the device is off");
         if (throws == trouble::a_number) throw 7;
-        if (throws == trouble::no_memory) throw std::bad_alloc();
+        if (throws == trouble::no_memory) throw error(errc::no_memory, "the device is full");
         if (throws == trouble::a_code) throw error(errc::overloaded, "the device is busy");
     }
 };

@@ -20,9 +20,8 @@ class served_blocks;
 /// compressed store. Derive from it to move such memory in bulk. host_memory() is one, too.
 ///
 /// Threads: any member from any thread, several at once, on other ranges of a block or the same.
-/// Failure: members may throw; that ends the transfer. A peer gets the code of an amalgam::error
-///          (such as `no_memory`), `no_memory` for std::bad_alloc, `handler_failed` for anything
-///          else, and the text.
+/// Failure: members may throw; that ends the transfer. A peer gets the text, and the code of an
+///          amalgam::error, such as `no_memory`; `handler_failed` for anything else.
 class memory_kind {
 public:
     virtual ~memory_kind() = default;
