@@ -1,48 +1,19 @@
 #include <atomic>
+#include <cmath>
 #include <cstring>
+#include <ctime>
+#include <limits>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "abt.h"
+#include "abt_testing.hpp"
 
 namespace {
 
-/// ABT_init() to ABT_finalize(), with as many more streams as asked for.
-class program {
-public:
-    explicit program(int more_streams = 0) : streams(static_cast<std::size_t>(more_streams)) {
-        EXPECT_EQ(ABT_init(0, nullptr), ABT_SUCCESS);
-        ABT_xstream primary;
-        EXPECT_EQ(ABT_self_get_xstream(&primary), ABT_SUCCESS);
-        EXPECT_EQ(ABT_xstream_get_main_pools(primary, 1, &pool), ABT_SUCCESS);
-        for (ABT_xstream& each : streams)
-            EXPECT_EQ(ABT_xstream_create(nullptr, &each), ABT_SUCCESS);
-    }
-    ~program() {
-        for (ABT_xstream& each : streams)
-            EXPECT_EQ(ABT_xstream_free(&each), ABT_SUCCESS);
-        EXPECT_EQ(ABT_finalize(), ABT_SUCCESS);
-    }
-    ABT_pool pool_of(std::size_t stream) const {
-        ABT_pool its = nullptr;
-        EXPECT_EQ(ABT_xstream_get_main_pools(streams[stream], 1, &its), ABT_SUCCESS);
-        return its;
-    }
-
-    ABT_pool pool = nullptr;  ///< the primary stream's
-    std::vector<ABT_xstream> streams;
-};
-
-/// A function for ULTs out of a lambda that captures nothing.
-template <typename Body>
-void run_and_free(ABT_pool pool, Body body, void* arg) {
-    ABT_thread made = nullptr;
-    ASSERT_EQ(ABT_thread_create(pool, body, arg, nullptr, &made), ABT_SUCCESS);
-    ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
-    EXPECT_EQ(made, nullptr);
-}
+using amalgam::argobots_testing::program;
+using amalgam::argobots_testing::run_and_free;
 
 TEST(argobots, calls_before_init_say_that_it_is_uninitialized) {
     ABT_thread self = nullptr;
@@ -301,6 +272,95 @@ TEST(argobots, a_wait_for_a_condition_ends_at_its_deadline_with_the_mutex_locked
     ASSERT_EQ(ABT_mutex_unlock(mutex), ABT_SUCCESS);
     ASSERT_EQ(ABT_cond_free(&cond), ABT_SUCCESS);
     ASSERT_EQ(ABT_mutex_free(&mutex), ABT_SUCCESS);
+}
+
+TEST(argobots, a_wait_until_the_end_of_time_ends_when_it_is_told) {
+    const program here(1);
+    struct shared {
+        ABT_mutex mutex = nullptr;
+        ABT_cond cond = nullptr;
+        ABT_eventual eventual = nullptr;
+        timespec until{};
+        int results[2] = {-1, -1};
+    } what;
+    ASSERT_EQ(ABT_mutex_create(&what.mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_cond_create(&what.cond), ABT_SUCCESS);
+    ASSERT_EQ(ABT_eventual_create(0, &what.eventual), ABT_SUCCESS);
+    const auto wait = [](void* arg) {
+        auto& mine = *static_cast<shared*>(arg);
+        ABT_mutex_lock(mine.mutex);
+        mine.results[0] = ABT_cond_timedwait(mine.cond, mine.mutex, &mine.until);
+        ABT_mutex_unlock(mine.mutex);
+        mine.results[1] = ABT_eventual_timedwait(mine.eventual, nullptr, &mine.until);
+    };
+    const auto let_wait_or_end = [](ABT_thread which) {
+        ABT_thread_state now = ABT_THREAD_STATE_READY;
+        while (now != ABT_THREAD_STATE_BLOCKED && now != ABT_THREAD_STATE_TERMINATED) {
+            ABT_thread_yield();
+            ABT_thread_get_state(which, &now);
+        }
+    };
+    for (const std::time_t seconds :
+         {std::numeric_limits<std::time_t>::max(), std::numeric_limits<std::time_t>::max() / 2,
+          std::time_t{20'000'000'000}, std::time_t{9'223'372'037}}) {
+        what.until = {seconds, 999'999'999};
+        ABT_thread made = nullptr;
+        // In the same stream: it waits once it is blocked.
+        ASSERT_EQ(ABT_thread_create(here.pool, wait, &what, nullptr, &made), ABT_SUCCESS);
+        let_wait_or_end(made);
+        ASSERT_EQ(ABT_cond_signal(what.cond), ABT_SUCCESS);
+        ABT_thread_yield();
+        let_wait_or_end(made);
+        ASSERT_EQ(ABT_eventual_set(what.eventual, nullptr, 0), ABT_SUCCESS);
+        ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+        EXPECT_EQ(what.results[0], ABT_SUCCESS) << seconds;
+        EXPECT_EQ(what.results[1], ABT_SUCCESS) << seconds;
+        ASSERT_EQ(ABT_eventual_reset(what.eventual), ABT_SUCCESS);
+    }
+    for (const std::time_t seconds : {std::numeric_limits<std::time_t>::min(), std::time_t{-1}}) {
+        what.until = {seconds, 0};
+        EXPECT_EQ(ABT_eventual_timedwait(what.eventual, nullptr, &what.until),
+                  ABT_ERR_COND_TIMEDOUT);
+    }
+    ABT_thread none = nullptr;
+    EXPECT_EQ(ABT_pool_pop_wait_thread(here.pool, &none, std::nan("")), ABT_SUCCESS);
+    EXPECT_EQ(none, nullptr);
+    ASSERT_EQ(ABT_eventual_free(&what.eventual), ABT_SUCCESS);
+    ASSERT_EQ(ABT_cond_free(&what.cond), ABT_SUCCESS);
+    ASSERT_EQ(ABT_mutex_free(&what.mutex), ABT_SUCCESS);
+}
+
+TEST(argobots, a_stack_that_no_memory_is_left_for_is_told_as_such) {
+    const program here;
+    ABT_thread_attr attr = nullptr;
+    ASSERT_EQ(ABT_thread_attr_create(&attr), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_attr_set_stacksize(attr, std::size_t{1} << 52), ABT_SUCCESS);
+    ABT_thread made = nullptr;
+    EXPECT_EQ(ABT_thread_create(
+                  here.pool, [](void*) {}, nullptr, attr, &made),
+              ABT_ERR_MEM);
+    EXPECT_EQ(made, nullptr);
+    ASSERT_EQ(ABT_thread_attr_free(&attr), ABT_SUCCESS);
+}
+
+TEST(argobots, a_stream_is_not_handed_to_who_is_queued_or_waits) {
+    const program here(1);
+    ABT_thread queued = nullptr;
+    ASSERT_EQ(ABT_thread_create(
+                  here.pool, [](void*) { ABT_self_suspend(); }, nullptr, nullptr, &queued),
+              ABT_SUCCESS);
+    EXPECT_EQ(ABT_self_suspend_to(queued), ABT_ERR_INV_THREAD);
+    EXPECT_EQ(ABT_self_yield_to(queued), ABT_ERR_INV_THREAD);
+    ABT_thread_yield();
+    EXPECT_EQ(ABT_self_suspend_to(queued), ABT_ERR_INV_THREAD) << "it is suspended";
+    ASSERT_EQ(ABT_thread_resume(queued), ABT_SUCCESS);
+    ABT_thread popped = nullptr;
+    ASSERT_EQ(ABT_pool_pop_thread(here.pool, &popped), ABT_SUCCESS);
+    EXPECT_EQ(popped, queued);
+    EXPECT_EQ(ABT_self_yield_to(popped), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&queued), ABT_SUCCESS);
+    EXPECT_EQ(ABT_thread_create_many(-1, nullptr, nullptr, nullptr, nullptr, nullptr),
+              ABT_ERR_INV_ARG);
 }
 
 TEST(argobots, a_stream_is_revived_after_join) {

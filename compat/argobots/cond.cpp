@@ -11,9 +11,10 @@ namespace amalgam::argobots {
 std::chrono::steady_clock::time_point deadline_at(const timespec& realtime) noexcept {
     timespec now{};
     ::clock_gettime(CLOCK_REALTIME, &now);
-    const auto left = std::chrono::seconds(realtime.tv_sec - now.tv_sec) +
-                      std::chrono::nanoseconds(realtime.tv_nsec - now.tv_nsec);
-    return detail::deadline_after(left);
+    // As double, in which no time overflows, and near ones are exact enough.
+    const double seconds = static_cast<double>(realtime.tv_sec) - static_cast<double>(now.tv_sec);
+    const double rest = static_cast<double>(realtime.tv_nsec) - static_cast<double>(now.tv_nsec);
+    return detail::deadline_after(std::chrono::duration<double>(seconds + rest * 1e-9));
 }
 
 namespace {

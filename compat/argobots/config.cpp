@@ -26,7 +26,7 @@ void settings::set(int key, int type, const void* from) {
         values_.erase(key);
         return;
     }
-    if (type < ABT_SCHED_CONFIG_INT || type > ABT_SCHED_CONFIG_PTR) throw int{ABT_ERR_INV_ARG};
+    if (type < ABT_SCHED_CONFIG_INT || type > ABT_SCHED_CONFIG_PTR) throw failure{ABT_ERR_INV_ARG};
     setting& what = values_[key];
     what.type = type;
     std::memcpy(&what.value, from, type == ABT_SCHED_CONFIG_INT ? sizeof(int) : sizeof(double));

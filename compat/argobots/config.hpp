@@ -17,7 +17,7 @@ struct setting {
 /// Settings by key.
 class settings {
 public:
-    /// From null: removes it. Throws an error number for an unknown type.
+    /// From null: removes it. Throws failure for an unknown type.
     void set(int key, int type, const void* from);
     const setting* find(int key) const noexcept;
     int int_or(int key, int otherwise) const noexcept;

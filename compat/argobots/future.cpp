@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "callback.hpp"
 #include "sync.hpp"
 
 using namespace amalgam::argobots;
@@ -55,7 +56,8 @@ int ABT_future_set(ABT_future future, void* value) {
     if (future->set >= future->values.size()) return ABT_ERR_FUTURE;
     future->values[future->set++] = value;
     if (future->set != future->values.size()) return ABT_SUCCESS;
-    if (future->on_ready != nullptr) future->on_ready(future->values.data());
+    if (future->on_ready != nullptr)
+        called("an exception escaped from a future's callback", [future] { future->on_ready(future->values.data()); });
     future->ready = true;
     future->changed.notify_all();
     return ABT_SUCCESS;

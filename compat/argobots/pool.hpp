@@ -32,7 +32,7 @@ struct ABT_pool_opaque : public amalgam::pool {
     /// Calls the user's own function for it, if there is one.
     virtual void print_threads(void* arg, void (*print)(void* arg, ABT_thread));
     virtual void print_units(void* arg, void (*print)(void* arg, ABT_unit));
-    /// Throws an error number.
+    /// Throws failure.
     virtual ABT_unit create_unit(thread& who) = 0;
     virtual void free_unit(ABT_unit unit) noexcept = 0;
     /// Whether nothing is in it and, if only one scheduler has it, no ULT will come back to it.

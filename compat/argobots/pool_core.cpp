@@ -59,7 +59,8 @@ amalgam::work_unit* ABT_pool_opaque::pop() noexcept {
 
 ABT_pool_opaque::thread* ABT_pool_opaque::take_wait(double seconds, ABT_pool_context why) {
     using namespace std::chrono;
-    const auto until = steady_clock::now() + duration<double>(seconds);
+    const auto until =
+        amalgam::detail::deadline_after(duration<double>(seconds), steady_clock::now());
     for (;;) {
         thread* const who = take(why);
         if (who != nullptr || steady_clock::now() >= until) return who;
@@ -129,7 +130,7 @@ void own_pool::put(thread& who, ABT_pool_context why) noexcept {
     detail::bell* sleeper = nullptr;
     {
         const locked hold(*this);
-        who.listed_in = this;
+        who.listed_in.store(this, std::memory_order_relaxed);
         if (kind == ABT_POOL_RANDWS && (why & fresh) != 0) {
             who.prev = nullptr;
             who.next = head_;
@@ -150,7 +151,7 @@ void own_pool::put(thread& who, ABT_pool_context why) noexcept {
 void own_pool::unlink(thread& who) noexcept {
     (who.prev == nullptr ? head_ : who.prev->next) = who.next;
     (who.next == nullptr ? tail_ : who.next->prev) = who.prev;
-    who.listed_in = nullptr;
+    who.listed_in.store(nullptr, std::memory_order_relaxed);
     size_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -165,7 +166,7 @@ own_pool::thread* own_pool::take(ABT_pool_context why) {
 
 bool own_pool::remove_thread(thread& who) {
     const locked hold(*this);
-    if (who.listed_in != this) return false;
+    if (who.listed_in.load(std::memory_order_relaxed) != this) return false;
     unlink(who);
     return true;
 }

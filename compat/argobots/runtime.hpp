@@ -8,6 +8,7 @@
 #include <new>
 #include <vector>
 
+#include <amalgam/core/status.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
 
 #include "xstream.hpp"
@@ -76,15 +77,17 @@ inline bool initialized() noexcept {
 /// Runs `body`, which returns an error number, and turns what it throws into one. Exit of a ULT,
 /// which is no std::exception, passes.
 template <typename Body>
-int guarded(Body&& body, int otherwise = ABT_ERR_OTHER) {
+int guarded(Body&& body) {
     try {
         return body();
     } catch (const std::bad_alloc&) {
         return ABT_ERR_MEM;
-    } catch (const int number) {
-        return number;
+    } catch (const failure& why) {
+        return why.number;
+    } catch (const error& why) {
+        return why.code() == errc::no_memory ? ABT_ERR_MEM : ABT_ERR_OTHER;
     } catch (const std::exception&) {
-        return otherwise;
+        return ABT_ERR_OTHER;
     }
 }
 

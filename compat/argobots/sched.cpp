@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "callback.hpp"
 #include "config.hpp"
 #include "runtime.hpp"
 
@@ -9,34 +10,63 @@ namespace amalgam::argobots {
 
 namespace {
 
-void give_pools(ABT_sched_opaque& sched, std::size_t number, const ABT_pool* given) {
-    for (std::size_t i = 0; i < number; ++i) {
-        ABT_pool pool = given == nullptr ? nullptr : given[i];
-        if (pool == nullptr) pool = new own_pool(ABT_POOL_FIFO, ABT_POOL_ACCESS_MPMC, true);
-        sched.pools.push_back(pool);
-        pool->schedulers.fetch_add(1);
+/// A scheduler that may still fail: then pools go back to their owners, and those made here end.
+class unfinished {
+public:
+    unfinished() : made_(std::make_unique<ABT_sched_opaque>()) {}
+    ~unfinished() {
+        if (made_ == nullptr) return;
+        for (ABT_pool each : made_->pools)
+            each->schedulers.fetch_sub(1);
+        for (ABT_pool each : own_)
+            delete each;
     }
-}
+    unfinished(const unfinished&) = delete;
+    unfinished& operator=(const unfinished&) = delete;
+
+    /// Null ones are made.
+    void give_pools(std::size_t number, const ABT_pool* given) {
+        own_.reserve(number);
+        made_->pools.reserve(number);
+        for (std::size_t i = 0; i < number; ++i) {
+            ABT_pool pool = given == nullptr ? nullptr : given[i];
+            if (pool == nullptr) {
+                pool = new own_pool(ABT_POOL_FIFO, ABT_POOL_ACCESS_MPMC, true);
+                own_.push_back(pool);
+            }
+            made_->pools.push_back(pool);
+            pool->schedulers.fetch_add(1);
+        }
+    }
+    ABT_sched_opaque* operator->() const noexcept { return made_.get(); }
+    ABT_sched get() const noexcept { return made_.get(); }
+    ABT_sched release() noexcept { return made_.release(); }
+
+private:
+    std::unique_ptr<ABT_sched_opaque> made_;
+    std::vector<ABT_pool> own_;
+};
 
 }  // namespace
 
 ABT_sched_opaque& create_sched(ABT_sched_predef kind, std::size_t pools, const ABT_pool* given,
                                ABT_sched_config config) {
     if (kind < ABT_SCHED_DEFAULT || kind > ABT_SCHED_BASIC_WAIT)
-        throw int{ABT_ERR_INV_SCHED_PREDEF};
-    auto made = std::make_unique<ABT_sched_opaque>();
+        throw failure{ABT_ERR_INV_SCHED_PREDEF};
+    unfinished made;
     made->kind = kind == ABT_SCHED_DEFAULT ? ABT_SCHED_BASIC : kind;
     made->automatic = true;
     if (config != nullptr)
         made->automatic = config->all.int_or(ABT_sched_config_automatic.idx, 1) != 0;
     constexpr std::size_t priorities = 3;
     if (pools == 0) pools = kind == ABT_SCHED_PRIO ? priorities : 1;
-    give_pools(*made, pools, given);
+    made.give_pools(pools, given);
     return *made.release();
 }
 
 void free_sched(ABT_sched_opaque& which) noexcept {
-    if (which.functions.free != nullptr) which.functions.free(&which);
+    if (which.functions.free != nullptr)
+        called("an exception escaped from free() of a scheduler", [&] { which.functions.free(&which); });
     for (ABT_pool each : which.pools) {
         if (each->schedulers.fetch_sub(1) == 1 && each->automatic) delete each;
     }
@@ -51,18 +81,16 @@ int ABT_sched_create(ABT_sched_def* def, int num_pools, ABT_pool* pools, ABT_sch
     if (!initialized()) return ABT_ERR_UNINITIALIZED;
     if (def == nullptr || def->run == nullptr || num_pools < 0) return ABT_ERR_INV_ARG;
     return guarded([=] {
-        auto made = std::make_unique<ABT_sched_opaque>();
+        unfinished made;
         made->functions = *def;
         if (config != nullptr)
             made->automatic = config->all.int_or(ABT_sched_config_automatic.idx, 0) != 0;
-        give_pools(*made, num_pools == 0 ? 1 : static_cast<std::size_t>(num_pools), pools);
-        if (def->init != nullptr) {
-            if (const int error = def->init(made.get(), config)) {
-                made->functions.free = nullptr;
-                free_sched(*made.release());
-                return error;
-            }
-        }
+        made.give_pools(num_pools == 0 ? 1 : static_cast<std::size_t>(num_pools), pools);
+        int error = ABT_SUCCESS;
+        if (def->init != nullptr &&
+            !called_in_ult("an exception escaped from init() of a scheduler", [&] { error = def->init(made.get(), config); }))
+            error = ABT_ERR_OTHER;
+        if (error != ABT_SUCCESS) return error;
         *newsched = made.release();
         return ABT_SUCCESS;
     });

@@ -33,7 +33,7 @@ struct ABT_sched_opaque {
 
 namespace amalgam::argobots {
 
-/// Throws std::bad_alloc or an error number. Null pools: made here.
+/// Throws std::bad_alloc or failure. Null pools: made here.
 ABT_sched_opaque& create_sched(ABT_sched_predef kind, std::size_t pools, const ABT_pool* given,
                                ABT_sched_config config);
 void free_sched(ABT_sched_opaque& which) noexcept;

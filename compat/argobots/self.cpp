@@ -41,10 +41,12 @@ ABT_xstream_opaque& stream_of(ABT_thread_opaque& who) noexcept {
     return *who.stream.load(std::memory_order_relaxed);
 }
 
-/// Checks `target`, which must be in no pool, and hands the stream over to it.
+/// Checks `target`, which must be ready and in no pool, and hands the stream over to it. Pools of
+/// the program's functions do not tell what is in them.
 int hand_over(ABT_thread_opaque& me, ABT_thread target) noexcept {
     if (target == nullptr || target == &me || target->is_primary()) return ABT_ERR_INV_THREAD;
-    if (target->state.load() == ABT_THREAD_STATE_TERMINATED) return ABT_ERR_INV_THREAD;
+    if (target->state.load() != ABT_THREAD_STATE_READY) return ABT_ERR_INV_THREAD;
+    if (target->listed_in.load(std::memory_order_relaxed) != nullptr) return ABT_ERR_INV_THREAD;
     stream_of(me).hand_over_to(*target);
     return ABT_SUCCESS;
 }

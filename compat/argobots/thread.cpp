@@ -1,3 +1,4 @@
+#include "callback.hpp"
 #include "runtime.hpp"
 #include "tool.hpp"
 
@@ -29,6 +30,7 @@ int revive(ABT_pool pool, void (*function)(void*), void* arg, ABT_thread_opaque&
     if (who.state.load() != ABT_THREAD_STATE_TERMINATED) return ABT_ERR_INV_THREAD;
     return guarded([&] {
         join_thread(who);
+        let_joiners_leave(who);
         associate(who, pool);
         who.function = function;
         who.arg = arg;
@@ -51,14 +53,18 @@ ABT_thread_opaque* waiting_self(int& error) {
     return error == ABT_SUCCESS ? who : nullptr;
 }
 
-int join(ABT_thread thread) {
+/// `to_free`: also waits until no other joiner looks at it any more.
+int join(ABT_thread thread, bool to_free = false) {
     if (!initialized()) return ABT_ERR_UNINITIALIZED;
-    if (thread == nullptr || thread == self() || thread->is_primary() || !thread->named)
+    if (thread == nullptr || thread == self() || thread->is_primary() || !thread->named ||
+        thread->kind == thread_kind::scheduler)
         return ABT_ERR_INV_THREAD;
     if (self() != nullptr && self()->is_tasklet()) return ABT_ERR_INV_THREAD;
-    return guarded([thread] {
-        if (thread->handle.joinable()) tell_tool(*thread, ABT_TOOL_EVENT_THREAD_JOIN);
+    return guarded([=] {
+        if (thread->joins.load() != join_stage::joined)
+            tell_tool(*thread, ABT_TOOL_EVENT_THREAD_JOIN);
         join_thread(*thread);
+        if (to_free) let_joiners_leave(*thread);
         return ABT_SUCCESS;
     });
 }
@@ -73,9 +79,19 @@ int migrate_to(ABT_thread thread, ABT_pool pool) {
     return ABT_SUCCESS;
 }
 
+/// Null: the user's function gave none.
 ABT_pool pool_for_migration(ABT_sched_opaque& sched) {
-    if (sched.functions.get_migr_pool != nullptr) return sched.functions.get_migr_pool(&sched);
-    return sched.pools.front();
+    if (sched.functions.get_migr_pool == nullptr) return sched.pools.front();
+    ABT_pool chosen = nullptr;
+    called_in_ult("an exception escaped from get_migr_pool() of a scheduler",
+                  [&] { chosen = sched.functions.get_migr_pool(&sched); });
+    return chosen;
+}
+
+int migrate_to_sched(ABT_thread thread, ABT_sched_opaque& sched) {
+    if (thread == nullptr) return ABT_ERR_INV_THREAD;
+    ABT_pool const pool = pool_for_migration(sched);
+    return pool == nullptr ? ABT_ERR_MIGRATION_TARGET : migrate_to(thread, pool);
 }
 
 }  // namespace
@@ -105,6 +121,7 @@ int ABT_thread_create_on_xstream(ABT_xstream xstream, void (*thread_func)(void*)
 
 int ABT_thread_create_many(int num_threads, ABT_pool* pool_list, void (**thread_func_list)(void*),
                            void** arg_list, ABT_thread_attr attr, ABT_thread* newthread_list) {
+    if (num_threads < 0) return ABT_ERR_INV_ARG;
     if (attr != nullptr && attr->stack != nullptr) return ABT_ERR_INV_THREAD_ATTR;
     for (int i = 0; i < num_threads; ++i) {
         void* const arg = arg_list == nullptr ? nullptr : arg_list[i];
@@ -134,7 +151,7 @@ int ABT_thread_revive_to(ABT_pool pool, void (*thread_func)(void*), void* arg, A
 }
 
 int ABT_thread_free(ABT_thread* thread) {
-    if (const int error = join(*thread)) return error;
+    if (const int error = join(*thread, true)) return error;
     free_thread(**thread);
     *thread = nullptr;
     return ABT_SUCCESS;
@@ -182,7 +199,7 @@ int ABT_thread_migrate_to_xstream(ABT_thread thread, ABT_xstream xstream) {
 
 int ABT_thread_migrate_to_sched(ABT_thread thread, ABT_sched sched) {
     if (sched == nullptr) return ABT_ERR_INV_SCHED;
-    return migrate_to(thread, pool_for_migration(*sched));
+    return migrate_to_sched(thread, *sched);
 }
 
 int ABT_thread_migrate_to_pool(ABT_thread thread, ABT_pool pool) {
@@ -197,7 +214,7 @@ int ABT_thread_migrate(ABT_thread thread) {
         for (std::size_t i = 0; i < streams.size(); ++i) {
             ABT_xstream_opaque& to = *streams[(begin + i) % streams.size()];
             if (&to == thread->stream.load() || to.ended()) continue;
-            const int error = migrate_to(thread, pool_for_migration(*to.main_sched));
+            const int error = migrate_to_sched(thread, *to.main_sched);
             if (error != ABT_ERR_MIGRATION_TARGET) return error;
         }
         return ABT_ERR_MIGRATION_NA;

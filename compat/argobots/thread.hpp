@@ -15,6 +15,19 @@ namespace amalgam::argobots {
 
 enum class thread_kind : std::uint8_t { primary, scheduler, ult, tasklet };
 
+/// How far the joining of a ULT is: see thread_join.cpp.
+enum class join_stage : std::uint8_t {
+    open,     ///< Nobody joins it yet.
+    joining,  ///< One caller joins it.
+    awaited,  ///< And others wait for that caller.
+    joined
+};
+
+/// Thrown to end a function of the interface with that error number; see guarded().
+struct failure {
+    int number;
+};
+
 struct key_value {
     std::uint64_t key;
     void (*destroy)(void*);
@@ -52,7 +65,9 @@ struct ABT_thread_opaque {
     std::atomic<ABT_xstream> runs_next_on{nullptr};  ///< When ready, by-passing its pool.
 
     amalgam::work_unit* work = nullptr;
-    amalgam::ult handle;  ///< Empty: unnamed, primary, or joined.
+    amalgam::ult handle;  ///< Empty: unnamed, primary, or joined. Of the one caller that joins.
+    std::atomic<amalgam::argobots::join_stage> joins{amalgam::argobots::join_stage::joined};
+    std::atomic<unsigned> others_joining{0};  ///< Who waits for the caller that joins.
     std::atomic<amalgam::waiter*> suspended{nullptr};
 
     std::atomic<ABT_pool> migrates_to{nullptr};
@@ -63,7 +78,7 @@ struct ABT_thread_opaque {
     // A pool of ours that holds it; with the pool's lock.
     ABT_thread_opaque* next = nullptr;
     ABT_thread_opaque* prev = nullptr;
-    ABT_pool listed_in = nullptr;
+    std::atomic<ABT_pool> listed_in{nullptr};
 
     bool is_tasklet() const noexcept { return kind == amalgam::argobots::thread_kind::tasklet; }
     bool is_primary() const noexcept { return kind == amalgam::argobots::thread_kind::primary; }
@@ -100,12 +115,14 @@ struct new_thread {
     ABT_xstream runs_next_on = nullptr;
     ABT_thread* made = nullptr;  ///< Set before it can run.
 };
-/// Throws std::bad_alloc, amalgam::error, or an error number of the pool.
+/// Throws std::bad_alloc, amalgam::error, or the failure of the pool.
 ABT_thread_opaque& create_thread(const new_thread& what);
 /// Runs its function, again or for the first time. It must not be running.
 void launch(ABT_thread_opaque& who);
-/// Waits for its end. Again: nothing.
+/// Waits for its end. Any number may call it at once. Again: nothing.
 void join_thread(ABT_thread_opaque& who);
+/// After join_thread(): waits until no other caller of it looks at `who` any more.
+void let_joiners_leave(ABT_thread_opaque& who);
 void free_thread(ABT_thread_opaque& who) noexcept;  ///< It has ended.
 /// Makes `pool` its pool. It must be in none.
 void associate(ABT_thread_opaque& who, ABT_pool pool);

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <utility>
 
-#include <amalgam/core/log.hpp>
 #include <amalgam/tasks/extension/closure.hpp>
 #include <amalgam/tasks/extension/exit_ult.hpp>
 #include <amalgam/tasks/extension/guest.hpp>
 
+#include "callback.hpp"
 #include "runtime.hpp"
 #include "tool.hpp"
 
@@ -22,7 +22,7 @@ void run_function(ABT_thread_opaque& who) noexcept {
         if (!who.canceled.load(std::memory_order_acquire)) who.function(who.arg);
     } catch (const detail::exit_ult&) {
     } catch (...) {
-        log(log_level::error, "argobots", "an exception escaped from a ULT's function");
+        log_escaped("an exception escaped from a ULT's function");
     }
 }
 
@@ -80,7 +80,10 @@ void launch(ABT_thread_opaque& who) {
     ::new (detail::closure_of(&core)) body{&who};
     detail::guest_of(core) = &who;
     who.work = &detail::unit_of(core);
-    if (joinable) who.handle = ult(core);
+    if (joinable) {
+        who.handle = ult(core);
+        who.joins.store(join_stage::open, std::memory_order_release);
+    }
     detail::start_ult(core);
 }
 
@@ -114,22 +117,13 @@ ABT_thread_opaque& create_thread(const new_thread& what) {
     return who;
 }
 
-void join_thread(ABT_thread_opaque& who) {
-    if (!who.handle.joinable()) return;
-    const blocked while_waiting;
-    try {
-        who.handle.join();
-    } catch (const std::exception& thrown) {
-        log(log_level::error, "argobots", "a ULT could not be joined", {{"what", thrown.what()}});
-    }
-}
-
 void destroy_values(ABT_thread_opaque& who) noexcept {
     // A destructor may set others.
     while (!who.values.empty()) {
         const key_value last = who.values.back();
         who.values.pop_back();
-        if (last.destroy != nullptr && last.value != nullptr) last.destroy(last.value);
+        if (last.destroy == nullptr || last.value == nullptr) continue;
+        called("an exception escaped from the destructor of a key", [&] { last.destroy(last.value); });
     }
 }
 
@@ -161,7 +155,10 @@ bool migrate_if_asked(ABT_thread_opaque& who) {
     } catch (...) {
         return false;  // no unit for it there
     }
-    if (who.attr.on_migration != nullptr) who.attr.on_migration(&who, who.attr.on_migration_arg);
+    if (who.attr.on_migration != nullptr) {
+        called("an exception escaped from a migration callback",
+               [&] { who.attr.on_migration(&who, who.attr.on_migration_arg); });
+    }
     target->add(who, ABT_POOL_CONTEXT_OP_THREAD_MIGRATE);
     return true;
 }

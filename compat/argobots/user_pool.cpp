@@ -1,6 +1,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "callback.hpp"
 #include "runtime.hpp"
 
 // Pools of the user's functions.
@@ -36,6 +37,14 @@ unit_table& units() {
     return all;
 }
 
+/// What the user's function returns; `otherwise` if it throws, which is logged.
+template <typename Result, typename Call>
+Result result_of(const char* message, Result otherwise, Call&& call) noexcept {
+    Result result = otherwise;
+    called(message, [&] { result = call(); });
+    return result;
+}
+
 struct visit_units {
     void (*visit)(void*, ABT_thread_opaque&);
     void* arg;
@@ -56,41 +65,47 @@ user_pool::user_pool(const ABT_pool_def& functions, bool automatically) noexcept
     : ABT_pool_opaque(functions.access, automatically), old_form_(true), old_(functions) {}
 
 int user_pool::init(ABT_pool_config config) {
-    int error = ABT_SUCCESS;
-    if (old_form_) {
-        if (old_.p_init != nullptr) error = old_.p_init(this, config);
-    } else if (now_.init != nullptr) {
-        error = now_.init(this, config);
-    }
+    const int error = result_of("an exception escaped from init() of a pool", ABT_ERR_OTHER, [&]() -> int {
+        if (old_form_) return old_.p_init == nullptr ? ABT_SUCCESS : old_.p_init(this, config);
+        return now_.init == nullptr ? ABT_SUCCESS : now_.init(this, config);
+    });
     began_ = error == ABT_SUCCESS;
     return error;
 }
 
 user_pool::~user_pool() {
-    if (began_) drop_left();
     if (!began_) return;
-    if (old_form_) {
-        if (old_.p_free != nullptr) old_.p_free(this);
-    } else if (now_.free != nullptr) {
-        now_.free(this);
-    }
+    drop_left();
+    called("an exception escaped from free() of a pool", [this] {
+        if (old_form_) {
+            if (old_.p_free != nullptr) old_.p_free(this);
+        } else if (now_.free != nullptr) {
+            now_.free(this);
+        }
+    });
 }
 
 user_pool::thread* user_pool::take(ABT_pool_context why) {
-    return old_form_ ? thread_of(old_.p_pop(this)) : now_.pop(this, why);
+    return result_of("an exception escaped from pop() of a pool", static_cast<thread*>(nullptr), [&] {
+        return old_form_ ? thread_of(old_.p_pop(this)) : now_.pop(this, why);
+    });
 }
 
 user_pool::thread* user_pool::take_wait(double seconds, ABT_pool_context why) {
-    if (old_form_ && old_.p_pop_timedwait != nullptr)
-        return thread_of(old_.p_pop_timedwait(this, ABT_get_wtime() + seconds));
-    if (!old_form_ && now_.pop_wait != nullptr) return now_.pop_wait(this, seconds, why);
-    return ABT_pool_opaque::take_wait(seconds, why);
+    const bool theirs = old_form_ ? old_.p_pop_timedwait != nullptr : now_.pop_wait != nullptr;
+    if (!theirs) return ABT_pool_opaque::take_wait(seconds, why);
+    thread* found = nullptr;
+    called_in_ult("an exception escaped from pop_wait() of a pool", [&] {
+        found = old_form_ ? thread_of(old_.p_pop_timedwait(this, ABT_get_wtime() + seconds))
+                          : now_.pop_wait(this, seconds, why);
+    });
+    return found;
 }
 
 std::size_t user_pool::take_many(thread** to, std::size_t most, ABT_pool_context why) {
     if (old_form_ || now_.pop_many == nullptr) return ABT_pool_opaque::take_many(to, most, why);
     std::size_t number = 0;
-    now_.pop_many(this, to, most, &number, why);
+    called("an exception escaped from pop_many() of a pool", [&] { now_.pop_many(this, to, most, &number, why); });
     return number;
 }
 
@@ -104,15 +119,20 @@ void user_pool::add_many(thread* const* which, std::size_t number, ABT_pool_cont
         units_of.push_back(which[i]->unit);
     }
     if (units_of.empty()) return;
-    now_.push_many(this, units_of.data(), units_of.size(), why);
+    const bool done = called("an exception escaped from push_many() of a pool", [&] {
+        now_.push_many(this, units_of.data(), units_of.size(), why);
+    });
     std::atomic_thread_fence(std::memory_order_seq_cst);
     notify();
+    if (!done) throw failure{ABT_ERR_OTHER};
 }
 
 bool user_pool::remove_thread(thread& who) {
     if (!old_form_ || old_.p_remove == nullptr) return false;
-    if (old_.u_is_in_pool != nullptr && old_.u_is_in_pool(who.unit) == ABT_FALSE) return false;
-    return old_.p_remove(this, who.unit) == ABT_SUCCESS;
+    return result_of("an exception escaped from remove() of a pool", false, [&] {
+        if (old_.u_is_in_pool != nullptr && old_.u_is_in_pool(who.unit) == ABT_FALSE) return false;
+        return old_.p_remove(this, who.unit) == ABT_SUCCESS;
+    });
 }
 
 void user_pool::for_each(void (*show)(void* arg, thread& who), void* arg) {
@@ -144,42 +164,51 @@ void user_pool::print_units(void* arg, void (*print)(void* arg, ABT_unit)) {
 }
 
 ABT_unit user_pool::create_unit(thread& who) {
-    ABT_unit const made =
-        old_form_ ? old_.u_create_from_thread(&who) : now_.create_unit(this, &who);
-    if (made == ABT_UNIT_NULL) throw int{ABT_ERR_OTHER};
+    ABT_unit const made = result_of("an exception escaped from create_unit() of a pool", ABT_UNIT_NULL, [&] {
+        return old_form_ ? old_.u_create_from_thread(&who) : now_.create_unit(this, &who);
+    });
+    if (made == ABT_UNIT_NULL) throw failure{ABT_ERR_OTHER};
     units().set(made, who);
     return made;
 }
 
 void user_pool::free_unit(ABT_unit unit) noexcept {
     units().erase(unit);
-    if (old_form_) {
-        old_.u_free(&unit);
-    } else {
-        now_.free_unit(this, unit);
-    }
+    called("an exception escaped from free_unit() of a pool", [&] {
+        if (old_form_) {
+            old_.u_free(&unit);
+        } else {
+            now_.free_unit(this, unit);
+        }
+    });
 }
 
 // The fences: see pool::empty(). A user's functions need not be ordered.
 bool user_pool::empty() const noexcept {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     auto* const me = const_cast<user_pool*>(this);
-    return old_form_ ? old_.p_get_size(me) == 0 : now_.is_empty(me) != ABT_FALSE;
+    return result_of("an exception escaped from is_empty() of a pool", true, [&] {
+        return old_form_ ? old_.p_get_size(me) == 0 : now_.is_empty(me) != ABT_FALSE;
+    });
 }
 
 std::size_t user_pool::size() const noexcept {
     auto* const me = const_cast<user_pool*>(this);
-    if (old_form_) return old_.p_get_size(me);
-    if (now_.get_size != nullptr) return now_.get_size(me);
-    return now_.is_empty(me) != ABT_FALSE ? 0 : 1;
+    return result_of("an exception escaped from get_size() of a pool", std::size_t{0}, [&]() -> std::size_t {
+        if (old_form_) return old_.p_get_size(me);
+        if (now_.get_size != nullptr) return now_.get_size(me);
+        return now_.is_empty(me) != ABT_FALSE ? 0 : 1;
+    });
 }
 
 void user_pool::put(thread& who, ABT_pool_context why) noexcept {
-    if (old_form_) {
-        old_.p_push(this, who.unit);
-    } else {
-        now_.push(this, who.unit, why);
-    }
+    called("an exception escaped from push() of a pool", [&] {
+        if (old_form_) {
+            old_.p_push(this, who.unit);
+        } else {
+            now_.push(this, who.unit, why);
+        }
+    });
     std::atomic_thread_fence(std::memory_order_seq_cst);
     notify();
 }

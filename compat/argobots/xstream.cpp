@@ -37,6 +37,7 @@ int create_xstream(ABT_sched sched, int rank, ABT_xstream* made) {
             used->main_of = stream.get();
             stream->start();
         } catch (...) {
+            stream->stream.reset();  // it may run, and looks at its scheduler
             runtime::get()->remove(*stream);
             if (used != nullptr) used->main_of = nullptr;
             if (used != nullptr && sched == nullptr) free_sched(*used);
@@ -64,7 +65,7 @@ int bind_xstream(ABT_xstream which, const cpu_set_t& cpus) {
 std::vector<int> affinity_of_thread(pthread_t which) {
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
-    if (::pthread_getaffinity_np(which, sizeof cpus, &cpus) != 0) throw int{ABT_ERR_CPUID};
+    if (::pthread_getaffinity_np(which, sizeof cpus, &cpus) != 0) throw failure{ABT_ERR_CPUID};
     std::vector<int> all;
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
         if (CPU_ISSET(cpu, &cpus)) all.push_back(cpu);

@@ -41,7 +41,8 @@ private:
 struct ABT_xstream_opaque {
     explicit ABT_xstream_opaque(bool is_primary) noexcept : primary(is_primary) {}
 
-    /// Starts it, or starts it again. Throws what execution_stream does.
+    /// Starts it, or starts it again. Throws what execution_stream does, and failure if
+    /// the system has no more threads.
     void start();
     /// Waits until its pools are done, then ends its thread.
     void join();

@@ -1,3 +1,4 @@
+#include <cerrno>
 #include <utility>
 
 #include <amalgam/tasks/ult.hpp>
@@ -64,7 +65,12 @@ void ABT_xstream_opaque::start() {
     amalgam::execution_stream_options options;
     options.name = primary ? "abt primary" : "abt " + std::to_string(rank.load());
     options.primary = primary;
-    stream = std::make_unique<amalgam::execution_stream>(make_order(), options);
+    try {
+        stream = std::make_unique<amalgam::execution_stream>(make_order(), options);
+    } catch (const amalgam::error& why) {
+        if (why.code().native == EAGAIN) throw failure{ABT_ERR_SYS};  // the system's limit
+        throw;
+    }
     if (primary) {
         thread_ = ::pthread_self();
         known_ = true;

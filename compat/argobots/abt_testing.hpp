@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/core/log.hpp>
+
+#include "abt.h"
+
+namespace amalgam::argobots_testing {
+
+/// ABT_init() to ABT_finalize(), with as many more streams as asked for.
+class program {
+public:
+    explicit program(int more_streams = 0) : streams(static_cast<std::size_t>(more_streams)) {
+        EXPECT_EQ(ABT_init(0, nullptr), ABT_SUCCESS);
+        ABT_xstream primary;
+        EXPECT_EQ(ABT_self_get_xstream(&primary), ABT_SUCCESS);
+        EXPECT_EQ(ABT_xstream_get_main_pools(primary, 1, &pool), ABT_SUCCESS);
+        for (ABT_xstream& each : streams)
+            EXPECT_EQ(ABT_xstream_create(nullptr, &each), ABT_SUCCESS);
+    }
+    ~program() {
+        for (ABT_xstream& each : streams)
+            EXPECT_EQ(ABT_xstream_free(&each), ABT_SUCCESS);
+        EXPECT_EQ(ABT_finalize(), ABT_SUCCESS);
+    }
+    ABT_pool pool_of(std::size_t stream) const {
+        ABT_pool its = nullptr;
+        EXPECT_EQ(ABT_xstream_get_main_pools(streams[stream], 1, &its), ABT_SUCCESS);
+        return its;
+    }
+
+    ABT_pool pool = nullptr;  ///< the primary stream's
+    std::vector<ABT_xstream> streams;
+};
+
+/// A function for ULTs out of a lambda that captures nothing.
+template <typename Body>
+void run_and_free(ABT_pool pool, Body body, void* arg) {
+    ABT_thread made = nullptr;
+    ASSERT_EQ(ABT_thread_create(pool, body, arg, nullptr, &made), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+    EXPECT_EQ(made, nullptr);
+}
+
+/// What is logged while it exists, a line each.
+class logged_lines {
+public:
+    logged_lines() {
+        default_logger().set_sink([this](const log_record& line) {
+            const std::lock_guard hold(busy_);
+            text_ += to_text(line) + '\n';
+        });
+    }
+    ~logged_lines() { default_logger().set_sink({}); }
+    logged_lines(const logged_lines&) = delete;
+    logged_lines& operator=(const logged_lines&) = delete;
+
+    bool have(const std::string& words) {
+        const std::lock_guard hold(busy_);
+        return text_.find(words) != std::string::npos;
+    }
+
+private:
+    std::mutex busy_;
+    std::string text_;
+};
+
+}  // namespace amalgam::argobots_testing

@@ -1,0 +1,168 @@
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "abt_testing.hpp"
+
+// Several callers join the same ULT.
+namespace amalgam::argobots_testing {
+namespace {
+
+ABT_thread_state state_of(ABT_thread which) {
+    ABT_thread_state now = ABT_THREAD_STATE_TERMINATED;
+    EXPECT_EQ(ABT_thread_get_state(which, &now), ABT_SUCCESS);
+    return now;
+}
+
+/// Yields until `which` waits.
+void let_wait(ABT_thread which) {
+    while (state_of(which) != ABT_THREAD_STATE_BLOCKED)
+    {
+        ABT_thread_yield();
+        std::this_thread::yield();
+    }
+}
+
+struct joiner {
+    ABT_thread of = nullptr;
+    ABT_thread ult = nullptr;
+    int result = -1;
+};
+
+void join_in_ult(ABT_pool pool, joiner& one) {
+    ASSERT_EQ(ABT_thread_create(
+                  pool,
+                  [](void* arg) {
+                      auto& mine = *static_cast<joiner*>(arg);
+                      mine.result = ABT_thread_join(mine.of);
+                  },
+                  &one, nullptr, &one.ult),
+              ABT_SUCCESS);
+}
+
+ABT_thread suspended_in(ABT_pool pool) {
+    ABT_thread made = nullptr;
+    EXPECT_EQ(ABT_thread_create(
+                  pool, [](void*) { ABT_self_suspend(); }, nullptr, nullptr, &made),
+              ABT_SUCCESS);
+    let_wait(made);
+    return made;
+}
+
+TEST(argobots_join, all_joiners_of_a_ult_wait_for_its_end) {
+    const program here(2);
+    for (int round = 0; round < 20; ++round) {
+        ABT_thread const target = suspended_in(here.pool);
+        joiner ults[4];
+        for (int i = 0; i < 4; ++i) {
+            ults[i].of = target;
+            join_in_ult(here.pool_of(static_cast<std::size_t>(i) % 2), ults[i]);
+        }
+        std::atomic<int> joined{0};
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 2; ++i)
+            threads.emplace_back([&] { joined += ABT_thread_join(target) == ABT_SUCCESS ? 1 : 0; });
+        for (const joiner& each : ults)
+            let_wait(each.ult);
+        EXPECT_EQ(joined, 0);
+        while (ABT_thread_resume(target) != ABT_SUCCESS)
+            ABT_thread_yield();
+        for (joiner& each : ults) {
+            ASSERT_EQ(ABT_thread_free(&each.ult), ABT_SUCCESS);
+            EXPECT_EQ(each.result, ABT_SUCCESS);
+        }
+        for (std::thread& each : threads)
+            each.join();
+        EXPECT_EQ(joined, 2);
+        ABT_thread gone = target;
+        ASSERT_EQ(ABT_thread_free(&gone), ABT_SUCCESS);
+    }
+}
+
+TEST(argobots_join, free_waits_for_those_who_join) {
+    const program here;
+    ABT_thread target = suspended_in(here.pool);
+    joiner ults[3];
+    for (joiner& each : ults) {
+        each.of = target;
+        join_in_ult(here.pool, each);
+        let_wait(each.ult);
+    }
+    ASSERT_EQ(ABT_thread_resume(target), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&target), ABT_SUCCESS);
+    for (joiner& each : ults) {
+        ASSERT_EQ(ABT_thread_free(&each.ult), ABT_SUCCESS);
+        EXPECT_EQ(each.result, ABT_SUCCESS);
+    }
+}
+
+TEST(argobots_join, who_joins_twice_or_a_list_that_others_join_gets_success) {
+    const program here(1);
+    ABT_thread both[2] = {suspended_in(here.pool), suspended_in(here.pool)};
+    ABT_thread twice[3] = {both[0], both[1], both[0]};
+    joiner other;
+    other.of = both[1];
+    join_in_ult(here.pool_of(0), other);
+    let_wait(other.ult);
+    ASSERT_EQ(ABT_thread_resume(both[0]), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_resume(both[1]), ABT_SUCCESS);
+    EXPECT_EQ(ABT_thread_join_many(3, twice), ABT_SUCCESS);
+    EXPECT_EQ(ABT_task_join(both[1]), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&other.ult), ABT_SUCCESS);
+    EXPECT_EQ(other.result, ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free_many(2, both), ABT_SUCCESS);
+}
+
+TEST(argobots_join, a_ult_is_revived_though_others_still_return_from_its_join) {
+    const program here;
+    ABT_thread target = suspended_in(here.pool);
+    joiner ults[2];
+    for (joiner& each : ults) {
+        each.of = target;
+        join_in_ult(here.pool, each);
+        let_wait(each.ult);
+    }
+    ASSERT_EQ(ABT_thread_resume(target), ABT_SUCCESS);
+    while (state_of(target) != ABT_THREAD_STATE_TERMINATED)
+        ABT_thread_yield();
+    int ran = 0;
+    ASSERT_EQ(ABT_thread_revive(
+                  here.pool, [](void* arg) { ++*static_cast<int*>(arg); }, &ran, &target),
+              ABT_SUCCESS);
+    for (joiner& each : ults)
+        ASSERT_EQ(ABT_thread_free(&each.ult), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&target), ABT_SUCCESS);
+    EXPECT_EQ(ran, 1);
+}
+
+TEST(argobots_join, the_ult_of_a_scheduler_is_not_to_be_joined) {
+    const program here;
+    static ABT_thread its = nullptr;
+    its = nullptr;
+    ABT_sched_def functions{};
+    functions.run = [](ABT_sched) {
+        ABT_self_get_thread(&its);
+        while (its != nullptr)
+            ABT_thread_yield();
+    };
+    ABT_sched sched = nullptr;
+    ABT_pool pool = nullptr;
+    ASSERT_EQ(ABT_pool_create_basic(ABT_POOL_FIFO, ABT_POOL_ACCESS_MPMC, ABT_TRUE, &pool),
+              ABT_SUCCESS);
+    ASSERT_EQ(ABT_sched_create(&functions, 1, &pool, nullptr, &sched), ABT_SUCCESS);
+    ASSERT_EQ(ABT_pool_add_sched(here.pool, sched), ABT_SUCCESS);
+    while (its == nullptr)
+        ABT_thread_yield();
+    EXPECT_EQ(ABT_thread_join(its), ABT_ERR_INV_THREAD);
+    ABT_thread same = its;
+    EXPECT_EQ(ABT_thread_free(&same), ABT_ERR_INV_THREAD);
+    its = nullptr;
+    for (int i = 0; i < 3; ++i)
+        ABT_thread_yield();
+    ASSERT_EQ(ABT_sched_free(&sched), ABT_SUCCESS);
+}
+
+}  // namespace
+}  // namespace amalgam::argobots_testing
