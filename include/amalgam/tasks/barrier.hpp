@@ -28,8 +28,8 @@ public:
     bool arrive_and_wait();
     /// Arrives and leaves the barrier for later rounds. Does not wait.
     void arrive_and_drop();
-    /// From now on `parties` arrive in each round. Throws error{invalid} for 0, and while anybody
-    /// waits.
+    /// From now on `parties` arrive in each round. Throws error{invalid} for 0, and in the middle
+    /// of a round: from its first arrival, also of a party that is then canceled, to its last.
     void resize(std::size_t parties);
     /// For coroutines: `co_await b.start_arrive();`, as arrive_and_wait().
     auto start_arrive() noexcept { return arrival(*this); }

@@ -28,7 +28,7 @@ inline constexpr std::chrono::nanoseconds always_spin = std::chrono::nanoseconds
 /// Options of a stream. Every field has a usable default.
 struct execution_stream_options {
     std::string name = "stream";  ///< Shown by the OS (first 15 characters) and in logs.
-    int cpu = -1;                 ///< Core to bind to; -1: any.
+    int cpu = -1;  ///< Core to bind to; -1: any. Not for driven streams, as `cpus`.
     std::chrono::nanoseconds spin = adaptive_spin;  ///< Polling time before an idle stream sleeps.
     /// Clock of the stream's timers; null: the steady clock. Must outlive the stream.
     const amalgam::clock* clock = nullptr;
@@ -84,6 +84,8 @@ public:
     /// Starts a stream that serves its own main_pool().
     explicit execution_stream(execution_stream_options options = {});
     /// Starts a stream that runs what `order` chooses; the first pool of `order` is main_pool().
+    /// Both throw error{invalid}, with a sentence, for options that exclude each other or name what
+    /// is not there, and for a null `order`.
     execution_stream(std::unique_ptr<scheduler> order, execution_stream_options options = {});
     ~execution_stream();
     execution_stream(const execution_stream&) = delete;

@@ -45,8 +45,8 @@ public:
 ///
 /// Owner:   the stream; valid until run() returns.
 /// Threads: that of run() only, outside of units.
-/// Failure: run(), check_events() and idle() throw error{invalid} when called from a ULT or another
-///          thread.
+/// Failure: run(), check_events() and idle() throw error{invalid} when called from a ULT, a tasklet,
+///          timer callback or poller, or another thread.
 class scheduler_loop {
 public:
     scheduler_loop(const scheduler_loop&) = delete;
@@ -64,7 +64,7 @@ public:
     /// yields. Units that it hands its stream to directly, such as a joiner, run meanwhile. If it
     /// is a posted scheduler, returns when that one is done. Pollers and timers are checked after
     /// each batch of calls. Throws error{invalid}, running nothing, for a unit that is still queued
-    /// in a pool.
+    /// in a pool, and for a ULT that is parked.
     void run(work_unit& unit);
 
     /// Runs due timers and pollers; returns how many had something to do. Call it now and then, or
@@ -78,14 +78,17 @@ public:
 
 private:
     friend class detail::stream_loop;
+    class below;
     scheduler_loop(detail::stream_loop& of, std::size_t most) noexcept;
     void check_caller() const;
+    std::size_t events() noexcept;
 
     detail::stream_loop& of_;
     const std::size_t depth_;  // of the scheduler in the stream's stack
     const std::size_t most_;
     std::size_t happened_ = 0;
     bool quiet_ = false;  // nothing happened since should_stop() was asked
+    bool busy_ = false;   // a unit, timer or poller runs in a call of this
 };
 
 }  // namespace amalgam

@@ -42,6 +42,9 @@ bool yield_to(ult& next);
 /// before and after a wait. Use ult_local for per-ULT data and last_error() to read errno afresh,
 /// or set ult_options::pinned to stay on one thread.
 void migrate(pool& where);
+inline void migrate(execution_stream& where) {
+    migrate(where.main_pool());
+}
 
 /// The same, to another stream, as ult::migrate().
 void migrate();
@@ -98,6 +101,7 @@ public:
     /// Moves it to pool `where`, from the next time it would run. Throws error{invalid} if no
     /// stream serves that pool, or if the ULT is pinned.
     void migrate(pool& where);
+    void migrate(execution_stream& where) { migrate(where.main_pool()); }
     /// The same, to the main pool of another stream than those that serve it now: the one with the
     /// fewest ULTs, of those that have a thread and are not about to stop. Throws error{invalid} if
     /// there is none.

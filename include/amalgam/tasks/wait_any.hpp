@@ -52,7 +52,7 @@ std::optional<std::size_t> wait_any_until(std::span<const any_future> futures,
                                           std::chrono::steady_clock::time_point deadline);
 
 /// Waits until all are ready. Failures among them are not thrown: get() does that.
-/// Failure: as wait_any(), but an empty list is ready.
+/// Failure: as wait_any(), but an empty list is ready, and a future may be listed twice.
 void wait_all(std::span<const any_future> futures);
 /// The same until `deadline`. False: it passed first.
 bool wait_all_until(std::span<const any_future> futures,

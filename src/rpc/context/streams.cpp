@@ -109,6 +109,7 @@ std::unique_ptr<execution_stream> engine_streams::make_stream(const stream_optio
         how.driven = by_caller_ || driven_by_ != nullptr;
         how.wakeable = by_caller_;
         how.clock = driven_by_;
+        if (how.driven) how.cpu = -1;  // the thread that drives it is not ours to bind
     }
     if (from.pools.empty()) return std::make_unique<execution_stream>(how);
     std::vector<pool*> pools;

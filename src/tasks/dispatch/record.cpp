@@ -155,7 +155,7 @@ ult_state ult_ref::state() const noexcept {
 }
 
 bool ult_ref::resume() const {
-    if (record_ == nullptr) detail::refuse_empty_handle("ult_ref", "resume");
+    if (record_ == nullptr) detail::refuse_empty_ref("resume");
     detail::wait_node* const found = record_->take_suspended();
     if (found == nullptr) return false;
     found->who.unpark();
@@ -163,24 +163,24 @@ bool ult_ref::resume() const {
 }
 
 void ult_ref::cancel() const {
-    if (record_ == nullptr) detail::refuse_empty_handle("ult_ref", "cancel");
+    if (record_ == nullptr) detail::refuse_empty_ref("cancel");
     record_->with_core([](detail::ult_core& core) {
         if (!core.is_finished() && core.home() != nullptr) detail::cancel_ult(core);
     });
 }
 
 void ult_ref::on_migrate(std::function<void()> tell) const {
-    if (record_ == nullptr) detail::refuse_empty_handle("ult_ref", "set its on_migrate()");
+    if (record_ == nullptr) detail::refuse_empty_ref("set its on_migrate()");
     record_->on_migrate(std::move(tell));
 }
 
 void ult_ref::migrate() const {
-    if (record_ == nullptr) detail::refuse_empty_handle("ult_ref", "migrate");
+    if (record_ == nullptr) detail::refuse_empty_ref("migrate");
     record_->with_core([](detail::ult_core& core) { detail::ask_to_move(core); });
 }
 
 void ult_ref::migrate(pool& where) const {
-    if (record_ == nullptr) detail::refuse_empty_handle("ult_ref", "migrate");
+    if (record_ == nullptr) detail::refuse_empty_ref("migrate");
     record_->with_core([&](detail::ult_core& core) { detail::ask_to_move(core, where); });
 }
 

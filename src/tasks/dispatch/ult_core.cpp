@@ -150,7 +150,18 @@ void ult_core::cancel_unbegun(const closure_type& body) {
 }
 
 void throw_canceled_unbegun(const char* what) {
-    throw error(errc::canceled, fmt::format("this {} was canceled before it started", what));
+    throw canceled_unbegun(errc::canceled,
+                           fmt::format("this {} was canceled before it started", what));
+}
+
+bool is_canceled_unbegun(const std::exception_ptr& what) noexcept {
+    try {
+        std::rethrow_exception(what);
+    } catch (const canceled_unbegun&) {
+        return true;
+    } catch (...) {
+        return false;
+    }
 }
 
 void ult_core::keep_thrown() noexcept {
@@ -182,9 +193,10 @@ void ult_core::run_unit(work_unit& self) noexcept {
 }
 
 void ult_core::log_lost_exception() noexcept {
+    const std::exception_ptr lost = std::exchange(failed, nullptr);
+    if (is_canceled_unbegun(lost)) return;
     log(log_level::error, "tasks", "an exception escaped from a detached ULT",
-        {{"ult", name[0] != '\0' ? name.data() : "unnamed"}, {"what", describe(failed)}});
-    failed = nullptr;
+        {{"ult", name[0] != '\0' ? name.data() : "unnamed"}, {"what", describe(lost)}});
 }
 
 void log_thrown(const char* what) noexcept {
@@ -193,9 +205,16 @@ void log_thrown(const char* what) noexcept {
 
 void refuse_empty_handle(std::string_view of, std::string_view act) {
     throw error(errc::invalid,
-                fmt::format("this {} handle is empty: it was joined, detached or moved from; {} "
-                            "once, and check joinable() when in doubt",
-                            of, act));
+                fmt::format("cannot {}: this {} is empty, as it was joined, detached, moved from "
+                            "or never given a {}; check joinable() before",
+                            act, of, of));
+}
+
+void refuse_empty_ref(std::string_view act) {
+    throw error(errc::invalid,
+                fmt::format("cannot {}: this ult_ref is empty and names no ULT; take it from "
+                            "ult::ref() or this_task::self(), and check it by `if (ref)`",
+                            act));
 }
 
 std::string describe(const std::exception_ptr& what) noexcept {
@@ -287,6 +306,13 @@ ult_core* ult_core::prepare_quickly(dispatcher& here, pool& where, const closure
 }
 
 static void check_borrowed(const ult_options& options, bool joinable) {
+    if (options.stack.data() == nullptr) {
+        throw error(errc::invalid,
+                    fmt::format("a ULT's stack is {} bytes at a null pointer, expected memory of "
+                                "the caller's, for example {{memory.data(), memory.size()}}, or no "
+                                ".stack for new memory",
+                                options.stack.size()));
+    }
     if (options.stack.size() < limits::min_borrowed_stack_bytes) {
         throw error(errc::invalid,
                     fmt::format("a ULT's stack in {} bytes of the caller's memory is too small, "
@@ -336,10 +362,11 @@ void check_revivable(ult_core* core, const pool& where) {
 }
 
 void restart_ult(ult_core& core, pool& where, const closure_type& type) noexcept {
-    if (core.failed) {
+    const std::exception_ptr lost = std::exchange(core.failed, nullptr);
+    if (lost != nullptr && !is_canceled_unbegun(lost)) {
         log(log_level::error, "tasks", "a ULT was revived without join() after an exception",
             {{"ult", core.name[0] != '\0' ? core.name.data() : "unnamed"},
-             {"what", describe(std::exchange(core.failed, nullptr))}});
+             {"what", describe(lost)}});
     }
     // A hold may exist that meant its life before.
     core.requests.fetch_and(ult_core::held | ult_core::pinned);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include <amalgam/core/status.hpp>
 #include <amalgam/tasks/extension/closure.hpp>
 #include <amalgam/tasks/extension/exit_ult.hpp>
 #include <amalgam/tasks/parking.hpp>
@@ -171,7 +172,16 @@ void refuse_to_join(const pool* home);
 
 // All throw error{invalid}.
 [[noreturn]] void refuse_pinned();
+/// `of`: the type of the handle; `act`: what was asked of it.
 [[noreturn]] void refuse_empty_handle(std::string_view of, std::string_view act);
+[[noreturn]] void refuse_empty_ref(std::string_view act);
+
+/// What join() throws for a unit that was canceled before it began. Where nobody joins it is not
+/// logged: it is what was asked for.
+struct canceled_unbegun final : error {
+    using error::error;
+};
+bool is_canceled_unbegun(const std::exception_ptr& what) noexcept;
 
 /// Logs the exception being handled.
 void log_thrown(const char* what) noexcept;
@@ -183,6 +193,7 @@ void join_or_detach(Handle& handle, const char* what) noexcept {
     if (!handle.joinable()) return;
     try {
         handle.join();
+    } catch (const canceled_unbegun&) {
     } catch (...) {
         log_thrown(what);
     }

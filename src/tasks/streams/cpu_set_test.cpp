@@ -1,3 +1,4 @@
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -6,7 +7,10 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/cpu_set.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/ult.hpp>
+
+#include "thrown.hpp"
 
 namespace amalgam {
 namespace {
@@ -107,6 +111,20 @@ TEST(execution_stream, cannot_be_bound_where_it_must_not_run) {
     EXPECT_TRUE(stream.cpus().empty());
     execution_stream driven(execution_stream_options{.driven = true});
     EXPECT_THROW(driven.set_cpus({0}), error);
+}
+
+TEST(execution_stream, options_are_refused_where_its_setters_would_refuse) {
+    using options = execution_stream_options;
+    const auto told = [](options how) {
+        return std::string(error_of([&] { execution_stream made(how); }).what());
+    };
+    EXPECT_NE(told({.cpu = 0, .driven = true}).find("no thread to bind"), std::string::npos);
+    EXPECT_NE(told({.driven = true, .cpus = cpu_set{0}}).find("no thread to bind"),
+              std::string::npos);
+    EXPECT_NE(told({.cpu = -5}).find(".cpu = -5, expected"), std::string::npos);
+    const error none = error_of([] { execution_stream made(std::unique_ptr<scheduler>{}); });
+    EXPECT_EQ(none.code(), errc::invalid);
+    EXPECT_NE(std::string(none.what()).find("scheduler is null"), std::string::npos);
 }
 
 }  // namespace

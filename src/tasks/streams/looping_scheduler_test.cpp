@@ -18,7 +18,10 @@
 #include <amalgam/tasks/looping_scheduler.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
 #include <amalgam/tasks/tasklet.hpp>
+#include <amalgam/tasks/timer.hpp>
 #include <amalgam/tasks/ult.hpp>
+
+#include "thrown.hpp"
 
 namespace amalgam {
 namespace {
@@ -212,6 +215,68 @@ TEST(looping_scheduler, cannot_run_a_unit_that_is_queued) {
     stream.run_ready();
     EXPECT_NE(why.find("still queued"), std::string::npos) << why;
     EXPECT_EQ(ran, 1);
+}
+
+TEST(looping_scheduler, cannot_run_a_ult_that_is_parked) {
+    shared_fifo_pool mine;
+    event go;
+    std::string why;
+    bool waits = false, ended = false;
+    const auto again = [&](loop_of&, scheduler_loop& loop) {
+        while (work_unit* const unit = mine.pop()) {
+            loop.run(*unit);
+            if (!std::exchange(waits, false)) continue;
+            const error refused = error_of([&] { loop.run(*unit); });
+            EXPECT_EQ(refused.code(), errc::invalid);
+            why = refused.what();
+            go.set();
+        }
+    };
+    execution_stream stream(std::make_unique<loop_of>(std::vector<pool*>{&mine}, again), driven);
+    post(mine, [&] {
+        waits = true;
+        go.wait();
+        ended = true;
+    });
+    stream.run_ready();
+    EXPECT_NE(why.find("is parked"), std::string::npos) << why;
+    EXPECT_TRUE(ended);
+}
+
+TEST(looping_scheduler, refuses_its_loop_to_tasklets_timers_and_pollers) {
+    shared_fifo_pool mine;
+    manual_clock time;
+    scheduler_loop* leaked = nullptr;
+    int refused = 0, ran = 0;
+    const auto leaks = [&](loop_of& self, scheduler_loop& loop) {
+        leaked = &loop;
+        loop_of::usual(self, loop);
+        leaked = nullptr;
+    };
+    execution_stream stream(std::make_unique<loop_of>(std::vector<pool*>{&mine}, leaks),
+                            {.clock = &time, .driven = true});
+    const auto misuse = [&] {
+        refused += code_of([&] { leaked->idle(); }) == errc::invalid;
+        refused += code_of([&] { leaked->check_events(); }) == errc::invalid;
+        if (work_unit* const other = mine.pop()) {
+            refused += code_of([&] { leaked->run(*other); }) == errc::invalid;
+            mine.push(*other);
+        }
+    };
+    post_tasklet(mine, misuse);
+    post_tasklet(mine, [&] { ++ran; });
+    stream.run_ready();
+    EXPECT_EQ(refused, 3);
+    EXPECT_EQ(ran, 1);
+    struct alarm : timer {
+        alarm(execution_stream& where, std::function<void()> what)
+            : timer(where, [](timer& self) noexcept { static_cast<alarm&>(self).act(); }),
+              act(std::move(what)) {}
+        std::function<void()> act;
+    } due(stream, misuse);
+    due.arm(time.now());
+    stream.run_ready();
+    EXPECT_EQ(refused, 5);
 }
 
 TEST(looping_scheduler, refuses_its_loop_to_ults_and_other_threads) {

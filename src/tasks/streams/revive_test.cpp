@@ -1,6 +1,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -15,6 +16,8 @@
 #include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/timer.hpp>
 #include <amalgam/tasks/ult.hpp>
+
+#include "thrown.hpp"
 
 namespace amalgam {
 namespace {
@@ -31,6 +34,8 @@ TEST(rank, is_the_lowest_free_one_and_unique) {
     for (const int wrong : {0, 7, -1, -2, 1'000'001})
         EXPECT_THROW(c.set_rank(wrong), error) << wrong;
     EXPECT_EQ(c.rank(), 1);
+    const std::string told = error_of([&] { c.set_rank(-1); }).what();
+    EXPECT_NE(told.find("cannot get rank -1, expected 0 to"), std::string::npos) << told;
     EXPECT_THROW(execution_stream(execution_stream_options{.rank = 7}), error);
     const execution_stream d(execution_stream_options{.driven = true, .rank = 5});
     EXPECT_EQ(d.rank(), 5);

@@ -3,6 +3,8 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/looping_scheduler.hpp>
 
+#include "tasks/dispatch/registry.hpp"
+#include "tasks/dispatch/ult_core.hpp"
 #include "tasks/limits.hpp"
 #include "tasks/streams/stream.hpp"
 
@@ -94,12 +96,25 @@ execution_stream& scheduler_loop::stream() const noexcept {
     return of_.runs_.of().owner();
 }
 
+/// While it lives, what runs is above run() on the loop's stack, or on another stack.
+class scheduler_loop::below {
+public:
+    explicit below(scheduler_loop& loop) noexcept : loop_(loop) { loop_.busy_ = true; }
+    ~below() { loop_.busy_ = false; }
+    below(const below&) = delete;
+    below& operator=(const below&) = delete;
+
+private:
+    scheduler_loop& loop_;
+};
+
 void scheduler_loop::check_caller() const {
-    if (detail::dispatcher::current() == &of_.runs_ && of_.runs_.running() == nullptr) return;
+    if (detail::dispatcher::current() == &of_.runs_ && of_.runs_.running() == nullptr && !busy_)
+        return;
     throw error(errc::invalid,
                 fmt::format("the scheduler_loop of stream '{}' was called from outside run(): use "
-                            "it only in the run() that it was given to, and not in ULTs or other "
-                            "threads",
+                            "it only in the run() that it was given to, and not in ULTs, "
+                            "tasklets, timer callbacks, pollers or other threads",
                             of_.options_.name));
 }
 
@@ -122,21 +137,34 @@ void scheduler_loop::run(work_unit& unit) {
                                 "it would run twice: pop() it, or take it out by remove()",
                                 of_.options_.name));
     }
+    if (detail::ult_core::is_ult(unit) &&
+        detail::ult_registry::is_parked(static_cast<detail::ult_core&>(unit))) {
+        throw error(errc::invalid,
+                    fmt::format("stream '{}' cannot run a ULT that is parked, as what it waits for "
+                                "has not come: run only what pop() gave, and each once",
+                                of_.options_.name));
+    }
+    const below mine(*this);
     quiet_ = false;
     ++happened_;
     of_.idle_rounds_ = 0;
     of_.run_unit(unit);
     of_.run_own_unit();
     if (of_.schedulers_.depth() > depth_) of_.run_those_above(depth_);
-    if (of_.runs_.work().budget() == 0) check_events();
+    if (of_.runs_.work().budget() == 0) events();
 }
 
-std::size_t scheduler_loop::check_events() {
-    check_caller();
+std::size_t scheduler_loop::events() noexcept {
     const std::size_t happened = of_.check_events();
     if (happened != 0) quiet_ = false;
     happened_ += happened;
     return happened;
+}
+
+std::size_t scheduler_loop::check_events() {
+    check_caller();
+    const below mine(*this);
+    return events();
 }
 
 void scheduler_loop::idle() {

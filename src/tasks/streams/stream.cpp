@@ -38,6 +38,13 @@ void check_primary(const execution_stream_options& options) {
     }
 }
 
+void refuse_null(const std::unique_ptr<scheduler>& order) {
+    if (order != nullptr) return;
+    throw error(errc::invalid,
+                "the new scheduler is null; example: "
+                "std::make_unique<priority_scheduler>(std::vector<pool*>{&mine})");
+}
+
 namespace {
 
 void check_wakeable(const execution_stream_options& options) {
@@ -48,7 +55,22 @@ void check_wakeable(const execution_stream_options& options) {
                             options.name));
 }
 
+[[noreturn]] void refuse_to_bind_driven(const std::string& stream) {
+    throw error(errc::invalid,
+                fmt::format("stream '{}' is driven and has no thread to bind: bind the thread that "
+                            "calls run_ready()",
+                            stream));
+}
+
 cpu_set wanted_cpus(const execution_stream_options& options) {
+    if (options.cpu < -1) {
+        throw error(errc::invalid,
+                    fmt::format("stream '{}' has .cpu = {}, expected the number of a core, or -1 "
+                                "for any",
+                                options.name, options.cpu));
+    }
+    if (options.driven && (options.cpu >= 0 || !options.cpus.empty()))
+        refuse_to_bind_driven(options.name);
     if (options.cpu < 0) return options.cpus;
     if (!options.cpus.empty()) {
         throw error(
@@ -182,11 +204,7 @@ std::size_t stream::run_ready(std::size_t most) {
 }
 
 void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
-    if (order == nullptr) {
-        throw error(errc::invalid,
-                    "the new scheduler is null; example: "
-                    "std::make_unique<priority_scheduler>(std::vector<pool*>{&mine})");
-    }
+    refuse_null(order);
     refuse_forked();
     // A run() that is on the loop's stack must return before its scheduler goes.
     if (current() == this && !schedulers_.runs_loop()) return schedulers_.replace(std::move(order));
@@ -209,7 +227,12 @@ void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
 
 void stream::set_rank(int to) {
     if (to == rank()) return;
-    if (to < 0) to = ranks::most + 1;  // refused: -1 is for options
+    if (to < 0) {
+        throw error(errc::invalid,
+                    fmt::format("stream '{}' cannot get rank {}, expected 0 to {}; the lowest that "
+                                "is free is given only by execution_stream_options::rank = -1",
+                                options_.name, to, ranks::most));
+    }
     rank_ = [&] {
         const int taken = ranks::take(to);
         ranks::give_back(rank());
@@ -232,12 +255,7 @@ cpu_set stream::cpus() const {
 
 void stream::set_cpus(const cpu_set& to) {
     refuse_forked();
-    if (options_.driven) {
-        throw error(errc::invalid,
-                    fmt::format("stream '{}' is driven and has no thread to bind: bind the thread "
-                                "that calls run_ready()",
-                                options_.name));
-    }
+    if (options_.driven) refuse_to_bind_driven(options_.name);
     cpu_set kept = to;
     const std::lock_guard hold(thread_lock_);
     const bool has_thread = primary_ != nullptr || thread_.joinable();

@@ -98,5 +98,6 @@ private:
 
 /// Throws error{invalid} if the calling thread cannot become a primary stream.
 void check_primary(const execution_stream_options& options);
+void refuse_null(const std::unique_ptr<scheduler>& order);
 
 }  // namespace amalgam::detail

@@ -1,5 +1,7 @@
 #include <mutex>
 
+#include <fmt/format.h>
+
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/barrier.hpp>
 
@@ -25,8 +27,10 @@ void barrier::resize(std::size_t parties) {
     const std::lock_guard hold(waiting_);
     if (missing_ != parties_) {
         throw error(errc::invalid,
-                    "a barrier is resized between rounds only, but parties wait in it: resize it "
-                    "when all have been released");
+                    fmt::format("a barrier is resized between rounds only, but {} of {} parties "
+                                "have arrived in this one (one that was canceled meanwhile counts, "
+                                "too): resize it once the others have arrived",
+                                parties_ - missing_, parties_));
     }
     parties_ = missing_ = parties;
 }

@@ -1,5 +1,6 @@
 #include <atomic>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include <amalgam/tasks/latch.hpp>
 
 #include "tasks/streams/stream_testing.hpp"
+#include "thrown.hpp"
 
 namespace amalgam {
 namespace {
@@ -164,6 +166,22 @@ TEST(latch, may_die_as_soon_as_wait_returned) {
             post(stream, [at = done.get()] { at->count_down(); });
         done->wait();
     }
+}
+
+TEST_F(barrier_in_turn, is_in_a_round_though_the_party_that_arrived_was_canceled) {
+    barrier meet(2);
+    ult gives_up = spawn(stream, [&] { meet.arrive_and_wait(); });
+    stream.run_ready();
+    gives_up.cancel();
+    stream.run_ready();
+    EXPECT_EQ(code_of([&] { gives_up.join(); }), errc::canceled);
+    const error refused = error_of([&] { meet.resize(3); });
+    EXPECT_EQ(refused.code(), errc::invalid);
+    EXPECT_NE(std::string(refused.what()).find("1 of 2 parties have arrived"), std::string::npos)
+        << refused.what();
+    meet.arrive_and_drop();
+    meet.resize(1);
+    meet.arrive_and_wait();
 }
 
 TEST_F(barrier_in_turn, is_resized_between_rounds_only) {

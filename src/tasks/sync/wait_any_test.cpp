@@ -1,3 +1,4 @@
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -83,6 +84,15 @@ TEST(wait_any, refuses_what_it_cannot_wait_for) {
     waits.join();
     EXPECT_EQ(in_tasklet.get(), errc::invalid);
     number.set_value(1);
+    EXPECT_EQ(a.get(), 1);
+}
+
+TEST(wait_all, takes_a_future_twice) {
+    promise<int> number;
+    future<int> a = number.get_future();
+    EXPECT_FALSE(wait_all_for(std::array<any_future, 2>{a, a}, std::chrono::nanoseconds(1)));
+    number.set_value(1);
+    wait_all(a, a);
     EXPECT_EQ(a.get(), 1);
 }
 

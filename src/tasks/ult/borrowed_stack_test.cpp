@@ -114,6 +114,11 @@ TEST_F(borrowed_stack, bad_use_is_refused_with_a_reason) {
               std::string::npos);
     EXPECT_NE(refusal([&] { post(stream, [] {}, {.stack = all}); }).find("use spawn()"),
               std::string::npos);
+    std::byte* const nothing = nullptr;
+    EXPECT_NE(refusal([&] {
+                  spawn(stream, [] {}, {.stack = std::span(nothing, 65536)});
+              }).find("at a null pointer"),
+              std::string::npos);
     EXPECT_EQ(stream.main_pool().ults(), 0u);
 }
 

@@ -47,6 +47,21 @@ TEST(migrate_to_any, a_handle_or_name_sends_its_ult_to_another_stream) {
     }
 }
 
+TEST(migrate_to_stream, is_by_its_main_pool) {
+    execution_stream here, there;
+    event go;
+    ult one = spawn(here, [&] {
+        go.wait();
+        this_task::yield();
+        EXPECT_EQ(execution_stream::current(), &there);
+        this_task::migrate(here);
+        EXPECT_EQ(execution_stream::current(), &here);
+    });
+    one.migrate(there);
+    go.set();
+    one.join();
+}
+
 TEST(migrate_to_any, takes_a_stream_that_does_not_serve_the_pool_and_has_a_thread) {
     shared_fifo_pool shared;
     execution_stream one(std::make_unique<basic_scheduler>(std::vector<pool*>{&shared}));

@@ -108,6 +108,33 @@ TEST_F(revival, an_exception_of_the_last_life_is_logged_and_not_the_next_ones) {
     EXPECT_NE(told.find("of a tasklet"), std::string::npos) << told;
 }
 
+TEST_F(revival, nothing_is_logged_of_what_was_canceled_before_it_began) {
+    std::string told;
+    default_logger().set_sink([&](const log_record& line) { told += to_text(line); });
+    ult ults[3];
+    tasklet tasklets[3];
+    for (int i = 0; i < 3; ++i) {
+        ults[i] = spawn(stream, [] {});
+        tasklets[i] = spawn_tasklet(stream, [] {});
+        ults[i].cancel();
+        tasklets[i].cancel();
+    }
+    ults[0].detach();
+    tasklets[0].detach();
+    stream.run_ready();
+    ults[1].detach();
+    tasklets[1].detach();
+    ults[2].revive(stream, [] {});
+    tasklets[2].revive(stream, [] {});
+    ults[2].cancel();
+    tasklets[2].cancel();
+    stream.run_ready();
+    ults[2] = {};
+    tasklets[2] = {};
+    default_logger().set_sink({});
+    EXPECT_EQ(told, "");
+}
+
 TEST_F(revival, one_that_exited_or_was_canceled_unbegun_or_has_a_large_body_can_be_revived) {
     ult exits = spawn(stream, [] { this_task::exit(); });
     ult unbegun = spawn(stream, [] {});

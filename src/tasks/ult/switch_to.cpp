@@ -22,7 +22,7 @@ ult_core& core_or_refuse(const ult& next, const char* act) {
 
 ult_record& record_or_refuse(const ult_ref& next, const char* act) {
     ult_record* const record = detail::record_of(next);
-    if (record == nullptr) detail::refuse_empty_handle("ult_ref", act);
+    if (record == nullptr) detail::refuse_empty_ref(act);
     return *record;
 }
 

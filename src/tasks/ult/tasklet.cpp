@@ -32,6 +32,7 @@ public:
         block_cache::free(&self, bytes, blocks_of(here));
     }
     void log_lost() noexcept {
+        if (is_canceled_unbegun(failed)) return;
         log(log_level::error, "tasks", "an exception escaped from a tasklet",
             {{"what", describe(failed)}});
     }
@@ -185,7 +186,7 @@ bool tasklet::join_until(std::chrono::steady_clock::time_point deadline) {
 }
 
 void tasklet::wait() {
-    if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "join");
+    if (core_ == nullptr) detail::refuse_empty_handle("tasklet", "wait for its end");
     if (core_->is_finished()) return;
     detail::refuse_to_join(core_->home());
     dispatcher* const here = dispatcher::current();

@@ -131,7 +131,7 @@ namespace {
 template <typename Act>
 void with_still(const ult_ref& of, Act act) {
     ult_record* const named = record_of(of);
-    if (named == nullptr) refuse_empty_handle("ult_ref", "use its ult_local values");
+    if (named == nullptr) refuse_empty_ref("use its ult_local values");
     bool ended = true;
     named->with_core([&](ult_core& core) {
         ult_core* const one = &core;
