@@ -114,6 +114,48 @@ TEST(argobots, a_tasklet_may_not_yield_or_suspend) {
     EXPECT_EQ(errors[1], ABT_ERR_INV_THREAD);
 }
 
+TEST(argobots, a_tasklet_parks_in_waits_for_objects_but_may_not_join) {
+    const program here(1);
+    struct shared {
+        ABT_thread other = nullptr;
+        ABT_eventual eventual = nullptr;
+        ABT_barrier barrier = nullptr;
+        ABT_mutex mutex = nullptr;
+        int results[4] = {-1, -1, -1, -1};
+    } what;
+    ASSERT_EQ(ABT_eventual_create(0, &what.eventual), ABT_SUCCESS);
+    ASSERT_EQ(ABT_barrier_create(2, &what.barrier), ABT_SUCCESS);
+    ASSERT_EQ(ABT_mutex_create(&what.mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_mutex_lock(what.mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_create(
+                  here.pool, [](void*) {}, nullptr, nullptr, &what.other),
+              ABT_SUCCESS);
+    ABT_task made = nullptr;
+    ASSERT_EQ(ABT_task_create(
+                  here.pool_of(0),
+                  [](void* arg) {
+                      auto& mine = *static_cast<shared*>(arg);
+                      mine.results[0] = ABT_thread_join(mine.other);
+                      mine.results[1] = ABT_eventual_wait(mine.eventual, nullptr);
+                      mine.results[2] = ABT_barrier_wait(mine.barrier);
+                      mine.results[3] = ABT_mutex_lock(mine.mutex);
+                      ABT_mutex_unlock(mine.mutex);
+                  },
+                  &what, &made),
+              ABT_SUCCESS);
+    ASSERT_EQ(ABT_eventual_set(what.eventual, nullptr, 0), ABT_SUCCESS);
+    ASSERT_EQ(ABT_barrier_wait(what.barrier), ABT_SUCCESS);
+    ASSERT_EQ(ABT_mutex_unlock(what.mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_task_free(&made), ABT_SUCCESS);
+    EXPECT_EQ(what.results[0], ABT_ERR_INV_THREAD);
+    for (int i = 1; i < 4; ++i)
+        EXPECT_EQ(what.results[i], ABT_SUCCESS) << i;
+    ASSERT_EQ(ABT_thread_free(&what.other), ABT_SUCCESS);
+    ASSERT_EQ(ABT_mutex_free(&what.mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_barrier_free(&what.barrier), ABT_SUCCESS);
+    ASSERT_EQ(ABT_eventual_free(&what.eventual), ABT_SUCCESS);
+}
+
 TEST(argobots, a_suspended_ult_is_blocked_until_resumed) {
     const program here(1);
     ABT_thread made = nullptr;

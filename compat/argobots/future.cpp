@@ -57,7 +57,8 @@ int ABT_future_set(ABT_future future, void* value) {
     future->values[future->set++] = value;
     if (future->set != future->values.size()) return ABT_SUCCESS;
     if (future->on_ready != nullptr)
-        called("an exception escaped from a future's callback", [future] { future->on_ready(future->values.data()); });
+        called("an exception escaped from a future's callback",
+               [future] { future->on_ready(future->values.data()); });
     future->ready = true;
     future->changed.notify_all();
     return ABT_SUCCESS;

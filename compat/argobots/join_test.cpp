@@ -18,8 +18,7 @@ ABT_thread_state state_of(ABT_thread which) {
 
 /// Yields until `which` waits.
 void let_wait(ABT_thread which) {
-    while (state_of(which) != ABT_THREAD_STATE_BLOCKED)
-    {
+    while (state_of(which) != ABT_THREAD_STATE_BLOCKED) {
         ABT_thread_yield();
         std::this_thread::yield();
     }

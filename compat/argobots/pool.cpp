@@ -152,8 +152,8 @@ int ABT_pool_pop_wait_thread_ex(ABT_pool pool, ABT_thread* thread, double time_s
 
 int ABT_pool_print_all_threads(ABT_pool pool, void* arg, void (*print_fn)(void* arg, ABT_thread)) {
     if (pool == nullptr) return ABT_ERR_INV_POOL;
-    const bool done =
-        called_in_ult("an exception escaped from a function that prints", [=] { pool->print_threads(arg, print_fn); });
+    const bool done = called_in_ult("an exception escaped from a function that prints",
+                                    [=] { pool->print_threads(arg, print_fn); });
     return done ? ABT_SUCCESS : ABT_ERR_OTHER;
 }
 
@@ -227,7 +227,7 @@ int ABT_pool_push(ABT_pool pool, ABT_unit unit) {
 
 int ABT_pool_print_all(ABT_pool pool, void* arg, void (*print_fn)(void* arg, ABT_unit)) {
     if (pool == nullptr) return ABT_ERR_INV_POOL;
-    const bool done =
-        called_in_ult("an exception escaped from a function that prints", [=] { pool->print_units(arg, print_fn); });
+    const bool done = called_in_ult("an exception escaped from a function that prints",
+                                    [=] { pool->print_units(arg, print_fn); });
     return done ? ABT_SUCCESS : ABT_ERR_OTHER;
 }

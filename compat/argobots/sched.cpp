@@ -66,7 +66,8 @@ ABT_sched_opaque& create_sched(ABT_sched_predef kind, std::size_t pools, const A
 
 void free_sched(ABT_sched_opaque& which) noexcept {
     if (which.functions.free != nullptr)
-        called("an exception escaped from free() of a scheduler", [&] { which.functions.free(&which); });
+        called("an exception escaped from free() of a scheduler",
+               [&] { which.functions.free(&which); });
     for (ABT_pool each : which.pools) {
         if (each->schedulers.fetch_sub(1) == 1 && each->automatic) delete each;
     }
@@ -88,7 +89,8 @@ int ABT_sched_create(ABT_sched_def* def, int num_pools, ABT_pool* pools, ABT_sch
         made.give_pools(num_pools == 0 ? 1 : static_cast<std::size_t>(num_pools), pools);
         int error = ABT_SUCCESS;
         if (def->init != nullptr &&
-            !called_in_ult("an exception escaped from init() of a scheduler", [&] { error = def->init(made.get(), config); }))
+            !called_in_ult("an exception escaped from init() of a scheduler",
+                           [&] { error = def->init(made.get(), config); }))
             error = ABT_ERR_OTHER;
         if (error != ABT_SUCCESS) return error;
         *newsched = made.release();

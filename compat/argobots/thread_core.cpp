@@ -123,7 +123,8 @@ void destroy_values(ABT_thread_opaque& who) noexcept {
         const key_value last = who.values.back();
         who.values.pop_back();
         if (last.destroy == nullptr || last.value == nullptr) continue;
-        called("an exception escaped from the destructor of a key", [&] { last.destroy(last.value); });
+        called("an exception escaped from the destructor of a key",
+               [&] { last.destroy(last.value); });
     }
 }
 

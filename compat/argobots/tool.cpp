@@ -30,9 +30,8 @@ void tell_tool_slowly(ABT_thread_opaque& who, std::uint64_t event) noexcept {
     if (told == nullptr) return;
     ABT_tool_context_opaque context{&who, self(), who.pool.load()};
     ABT_xstream const stream = context.caller == nullptr ? nullptr : context.caller->stream.load();
-    called("an exception escaped from a tool's callback", [&] {
-        told(&who, stream, event, &context, tool_arg.load(std::memory_order_relaxed));
-    });
+    called("an exception escaped from a tool's callback",
+           [&] { told(&who, stream, event, &context, tool_arg.load(std::memory_order_relaxed)); });
 }
 
 }  // namespace amalgam::argobots

@@ -65,10 +65,11 @@ user_pool::user_pool(const ABT_pool_def& functions, bool automatically) noexcept
     : ABT_pool_opaque(functions.access, automatically), old_form_(true), old_(functions) {}
 
 int user_pool::init(ABT_pool_config config) {
-    const int error = result_of("an exception escaped from init() of a pool", ABT_ERR_OTHER, [&]() -> int {
-        if (old_form_) return old_.p_init == nullptr ? ABT_SUCCESS : old_.p_init(this, config);
-        return now_.init == nullptr ? ABT_SUCCESS : now_.init(this, config);
-    });
+    const int error =
+        result_of("an exception escaped from init() of a pool", ABT_ERR_OTHER, [&]() -> int {
+            if (old_form_) return old_.p_init == nullptr ? ABT_SUCCESS : old_.p_init(this, config);
+            return now_.init == nullptr ? ABT_SUCCESS : now_.init(this, config);
+        });
     began_ = error == ABT_SUCCESS;
     return error;
 }
@@ -86,9 +87,8 @@ user_pool::~user_pool() {
 }
 
 user_pool::thread* user_pool::take(ABT_pool_context why) {
-    return result_of("an exception escaped from pop() of a pool", static_cast<thread*>(nullptr), [&] {
-        return old_form_ ? thread_of(old_.p_pop(this)) : now_.pop(this, why);
-    });
+    return result_of("an exception escaped from pop() of a pool", static_cast<thread*>(nullptr),
+                     [&] { return old_form_ ? thread_of(old_.p_pop(this)) : now_.pop(this, why); });
 }
 
 user_pool::thread* user_pool::take_wait(double seconds, ABT_pool_context why) {
@@ -105,7 +105,8 @@ user_pool::thread* user_pool::take_wait(double seconds, ABT_pool_context why) {
 std::size_t user_pool::take_many(thread** to, std::size_t most, ABT_pool_context why) {
     if (old_form_ || now_.pop_many == nullptr) return ABT_pool_opaque::take_many(to, most, why);
     std::size_t number = 0;
-    called("an exception escaped from pop_many() of a pool", [&] { now_.pop_many(this, to, most, &number, why); });
+    called("an exception escaped from pop_many() of a pool",
+           [&] { now_.pop_many(this, to, most, &number, why); });
     return number;
 }
 
@@ -119,9 +120,8 @@ void user_pool::add_many(thread* const* which, std::size_t number, ABT_pool_cont
         units_of.push_back(which[i]->unit);
     }
     if (units_of.empty()) return;
-    const bool done = called("an exception escaped from push_many() of a pool", [&] {
-        now_.push_many(this, units_of.data(), units_of.size(), why);
-    });
+    const bool done = called("an exception escaped from push_many() of a pool",
+                             [&] { now_.push_many(this, units_of.data(), units_of.size(), why); });
     std::atomic_thread_fence(std::memory_order_seq_cst);
     notify();
     if (!done) throw failure{ABT_ERR_OTHER};
@@ -164,9 +164,9 @@ void user_pool::print_units(void* arg, void (*print)(void* arg, ABT_unit)) {
 }
 
 ABT_unit user_pool::create_unit(thread& who) {
-    ABT_unit const made = result_of("an exception escaped from create_unit() of a pool", ABT_UNIT_NULL, [&] {
-        return old_form_ ? old_.u_create_from_thread(&who) : now_.create_unit(this, &who);
-    });
+    ABT_unit const made = result_of(
+        "an exception escaped from create_unit() of a pool", ABT_UNIT_NULL,
+        [&] { return old_form_ ? old_.u_create_from_thread(&who) : now_.create_unit(this, &who); });
     if (made == ABT_UNIT_NULL) throw failure{ABT_ERR_OTHER};
     units().set(made, who);
     return made;
@@ -194,11 +194,12 @@ bool user_pool::empty() const noexcept {
 
 std::size_t user_pool::size() const noexcept {
     auto* const me = const_cast<user_pool*>(this);
-    return result_of("an exception escaped from get_size() of a pool", std::size_t{0}, [&]() -> std::size_t {
-        if (old_form_) return old_.p_get_size(me);
-        if (now_.get_size != nullptr) return now_.get_size(me);
-        return now_.is_empty(me) != ABT_FALSE ? 0 : 1;
-    });
+    return result_of("an exception escaped from get_size() of a pool", std::size_t{0},
+                     [&]() -> std::size_t {
+                         if (old_form_) return old_.p_get_size(me);
+                         if (now_.get_size != nullptr) return now_.get_size(me);
+                         return now_.is_empty(me) != ABT_FALSE ? 0 : 1;
+                     });
 }
 
 void user_pool::put(thread& who, ABT_pool_context why) noexcept {

@@ -10,7 +10,9 @@ extern "C" {
 #endif
 
 /* ULTs. With `newthread` null they are freed when they end; otherwise by ABT_thread_free(), which
- * joins. Their stacks are of 256 KiB of address space unless an attribute says otherwise. */
+ * joins. Any number of callers may join one at once; free and revive wait until they have returned.
+ * Stacks are of 256 KiB of address space unless an attribute says otherwise. No memory is
+ * ABT_ERR_MEM. */
 int ABT_thread_create(ABT_pool pool, void (*thread_func)(void*), void* arg, ABT_thread_attr attr,
                       ABT_thread* newthread);
 int ABT_thread_create_to(ABT_pool pool, void (*thread_func)(void*), void* arg, ABT_thread_attr attr,
@@ -70,7 +72,8 @@ int ABT_thread_attr_set_callback(ABT_thread_attr attr,
                                  void (*cb_func)(ABT_thread thread, void* cb_arg), void* cb_arg);
 int ABT_thread_attr_set_migratable(ABT_thread_attr attr, ABT_bool is_migratable);
 
-/* Tasklets. Here they are ULTs that are not let wait. */
+/* Tasklets. Here they are ULTs: yield, suspend and join are ABT_ERR_INV_THREAD, but to wait for a
+ * mutex or another object parks them. */
 int ABT_task_create(ABT_pool pool, void (*task_func)(void*), void* arg, ABT_task* newtask);
 int ABT_task_create_on_xstream(ABT_xstream xstream, void (*task_func)(void*), void* arg,
                                ABT_task* newtask);

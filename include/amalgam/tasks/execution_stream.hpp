@@ -28,7 +28,7 @@ inline constexpr std::chrono::nanoseconds always_spin = std::chrono::nanoseconds
 /// Options of a stream. Every field has a usable default.
 struct execution_stream_options {
     std::string name = "stream";  ///< Shown by the OS (first 15 characters) and in logs.
-    int cpu = -1;  ///< Core to bind to; -1: any. Not for driven streams, as `cpus`.
+    int cpu = -1;                 ///< Core to bind to; -1: any. Not for driven streams, as `cpus`.
     std::chrono::nanoseconds spin = adaptive_spin;  ///< Polling time before an idle stream sleeps.
     /// Clock of the stream's timers; null: the steady clock. Must outlive the stream.
     const amalgam::clock* clock = nullptr;

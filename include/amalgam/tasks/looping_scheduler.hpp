@@ -45,7 +45,8 @@ public:
 ///
 /// Owner:   the stream; valid until run() returns.
 /// Threads: that of run() only, outside of units.
-/// Failure: run(), check_events() and idle() throw error{invalid} when called from a ULT, a tasklet,
+/// Failure: run(), check_events() and idle() throw error{invalid} when called from a ULT, a
+/// tasklet,
 ///          timer callback or poller, or another thread.
 class scheduler_loop {
 public:

@@ -8,6 +8,7 @@
 
 namespace amalgam {
 
+class execution_stream;
 class pool;
 class ult;
 class ult_ref;
@@ -67,6 +68,7 @@ public:
     void cancel() const;
     /// As ult::migrate().
     void migrate(pool& where) const;
+    void migrate(execution_stream& where) const;
     void migrate() const;
     /// As ult::on_migrate().
     void on_migrate(std::function<void()> tell) const;

@@ -18,8 +18,8 @@ execution_stream::execution_stream(execution_stream_options options)
 
 execution_stream::execution_stream(std::unique_ptr<scheduler> order,
                                    execution_stream_options options)
-    : impl_(std::make_unique<detail::stream>(*this, not_null(std::move(order)), std::move(options))) {
-}
+    : impl_(std::make_unique<detail::stream>(*this, not_null(std::move(order)),
+                                             std::move(options))) {}
 
 execution_stream::~execution_stream() {
     // Belongs to the parent of a fork: this process must not end its thread or descriptors.

@@ -248,9 +248,8 @@ TEST_F(handle_on_a_driven_stream, bad_use_of_a_handle_or_name_is_refused) {
     EXPECT_NE(std::string(error_of([&] { empty.id(); }).what())
                   .find("cannot ask for its id: this ult is empty"),
               std::string::npos);
-    EXPECT_NE(
-        std::string(error_of([&] { nobody.cancel(); }).what()).find("this ult_ref is empty"),
-        std::string::npos);
+    EXPECT_NE(std::string(error_of([&] { nobody.cancel(); }).what()).find("this ult_ref is empty"),
+              std::string::npos);
     EXPECT_EQ(code_of([] { this_task::self(); }), errc::invalid);
     EXPECT_EQ(code_of([] { this_task::suspend(); }), errc::invalid);
     errc in_tasklet{}, self_join{};

@@ -80,6 +80,10 @@ void ult::on_migrate(std::function<void()> tell) {
     detail::ult_record::of(*core_).on_migrate(std::move(tell));
 }
 
+void ult_ref::migrate(execution_stream& where) const {
+    migrate(where.main_pool());
+}
+
 namespace this_task {
 
 void migrate(pool& where) {

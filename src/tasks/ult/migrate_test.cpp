@@ -57,9 +57,11 @@ TEST(migrate_to_stream, is_by_its_main_pool) {
         this_task::migrate(here);
         EXPECT_EQ(execution_stream::current(), &here);
     });
+    one.ref().migrate(there);
     one.migrate(there);
     go.set();
     one.join();
+    EXPECT_EQ(code_of([&] { ult_ref().migrate(there); }), errc::invalid);
 }
 
 TEST(migrate_to_any, takes_a_stream_that_does_not_serve_the_pool_and_has_a_thread) {
