@@ -29,8 +29,7 @@ int revive(ABT_pool pool, void (*function)(void*), void* arg, ABT_thread_opaque&
            ABT_xstream runs_next_on) {
     if (who.state.load() != ABT_THREAD_STATE_TERMINATED) return ABT_ERR_INV_THREAD;
     return guarded([&] {
-        join_thread(who);
-        let_joiners_leave(who);
+        join_last(who);
         associate(who, pool);
         who.function = function;
         who.arg = arg;
@@ -53,7 +52,6 @@ ABT_thread_opaque* waiting_self(int& error) {
     return error == ABT_SUCCESS ? who : nullptr;
 }
 
-/// `to_free`: also waits until no other joiner looks at it any more.
 int join(ABT_thread thread, bool to_free = false) {
     if (!initialized()) return ABT_ERR_UNINITIALIZED;
     if (thread == nullptr || thread == self() || thread->is_primary() || !thread->named ||
@@ -63,8 +61,7 @@ int join(ABT_thread thread, bool to_free = false) {
     return guarded([=] {
         if (thread->joins.load() != join_stage::joined)
             tell_tool(*thread, ABT_TOOL_EVENT_THREAD_JOIN);
-        join_thread(*thread);
-        if (to_free) let_joiners_leave(*thread);
+        to_free ? join_last(*thread) : join_thread(*thread);
         return ABT_SUCCESS;
     });
 }

@@ -121,8 +121,9 @@ ABT_thread_opaque& create_thread(const new_thread& what);
 void launch(ABT_thread_opaque& who);
 /// Waits for its end. Any number may call it at once. Again: nothing.
 void join_thread(ABT_thread_opaque& who);
-/// After join_thread(): waits until no other caller of it looks at `who` any more.
-void let_joiners_leave(ABT_thread_opaque& who);
+/// The same before it is freed or revived, when nobody else begins to join it; waits until those
+/// who did have left, too.
+void join_last(ABT_thread_opaque& who);
 void free_thread(ABT_thread_opaque& who) noexcept;  ///< It has ended.
 /// Makes `pool` its pool. It must be in none.
 void associate(ABT_thread_opaque& who, ABT_pool pool);

@@ -82,9 +82,16 @@ void join_thread(ABT_thread_opaque& who) {
     }
 }
 
-void let_joiners_leave(ABT_thread_opaque& who) {
-    if (who.others_joining.load(std::memory_order_relaxed) == 0) [[likely]]
+// Of those that began before, any number may still be here; nobody begins to join it now, so an
+// open one needs no claim.
+void join_last(ABT_thread_opaque& who) {
+    if (who.joins.load(std::memory_order_acquire) == join_stage::open) [[likely]] {
+        const blocked while_waiting;
+        if (join_first(who)) who.joins.store(join_stage::joined, std::memory_order_relaxed);
         return;
+    }
+    join_thread(who);
+    if (who.others_joining.load(std::memory_order_relaxed) == 0) return;
     std::unique_lock hold(place().busy);
     while (who.others_joining.load(std::memory_order_relaxed) != 0)
         place().changed.wait(hold);
