@@ -7,6 +7,9 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "abt_testing.hpp"
 
@@ -383,6 +386,32 @@ TEST(argobots, a_stack_that_no_memory_is_left_for_is_told_as_such) {
               ABT_ERR_MEM);
     EXPECT_EQ(made, nullptr);
     ASSERT_EQ(ABT_thread_attr_free(&attr), ABT_SUCCESS);
+}
+
+/// In a child without the right to more threads: 0 if a stream is refused as it should be.
+[[noreturn]] void create_without_threads() {
+    constexpr uid_t nobody = 65534;  // the limit does not hold for root
+    const rlimit none{0, 0};
+    if ((::geteuid() == 0 && ::setuid(nobody) != 0) || ::setrlimit(RLIMIT_NPROC, &none) != 0)
+        ::_exit(77);
+    ABT_xstream stream = nullptr;
+    int wrong = ABT_init(0, nullptr) == ABT_SUCCESS ? 0 : 1;
+    for (int i = 0; i < 2; ++i) {
+        if (ABT_xstream_create(nullptr, &stream) != ABT_ERR_SYS || stream != nullptr) wrong |= 2;
+    }
+    if (ABT_finalize() != ABT_SUCCESS) wrong |= 4;
+    ::_exit(wrong);
+}
+
+TEST(argobots, a_stream_that_the_system_has_no_thread_for_is_told_as_such) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) create_without_threads();
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "this user cannot give up its threads";
+    EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(argobots, a_stream_is_not_handed_to_who_is_queued_or_waits) {

@@ -1,8 +1,7 @@
 #include <amalgam/core/log.hpp>
-#include <amalgam/tasks/condition_variable.hpp>
-#include <amalgam/tasks/mutex.hpp>
 
 #include "runtime.hpp"
+#include "sync.hpp"
 
 // Joining, by any number of callers at once, while a ULT of Amalgam has one: the first joins, the
 // others wait for it. What they wait with is one for all ULTs, since few have a second joiner.
@@ -38,6 +37,7 @@ private:
 };
 
 bool join_first(ABT_thread_opaque& who) {
+    const blocked while_waiting;
     try {
         who.handle.join();
         return true;
@@ -50,13 +50,13 @@ bool join_first(ABT_thread_opaque& who) {
 /// The last that its caller does with `who`, which another joiner may free now.
 void tell_others(ABT_thread_opaque& who, join_stage now) {
     if (who.joins.exchange(now, std::memory_order_acq_rel) != join_stage::awaited) return;
-    const std::lock_guard hold(place().busy);
+    const locked_by_caller hold(place().busy);
     place().changed.notify_all();
 }
 
 /// Waits while another caller joins; what that came to.
 join_stage wait_for_first(ABT_thread_opaque& who) {
-    std::unique_lock hold(place().busy);
+    locked_by_caller hold(place().busy);
     const counted in(who);
     for (;;) {
         join_stage seen = who.joins.load(std::memory_order_acquire);
@@ -64,7 +64,7 @@ join_stage wait_for_first(ABT_thread_opaque& who) {
             !who.joins.compare_exchange_strong(seen, join_stage::awaited))
             continue;
         if (seen != join_stage::joining && seen != join_stage::awaited) return seen;
-        place().changed.wait(hold);
+        hold.wait(place().changed);
     }
 }
 
@@ -73,7 +73,6 @@ join_stage wait_for_first(ABT_thread_opaque& who) {
 void join_thread(ABT_thread_opaque& who) {
     join_stage seen = who.joins.load(std::memory_order_acquire);
     if (seen == join_stage::joined) return;
-    const blocked while_waiting;
     for (seen = join_stage::open; seen != join_stage::joined; seen = wait_for_first(who)) {
         join_stage before = join_stage::open;
         if (!who.joins.compare_exchange_strong(before, join_stage::joining)) continue;
@@ -86,15 +85,14 @@ void join_thread(ABT_thread_opaque& who) {
 // open one needs no claim.
 void join_last(ABT_thread_opaque& who) {
     if (who.joins.load(std::memory_order_acquire) == join_stage::open) [[likely]] {
-        const blocked while_waiting;
         if (join_first(who)) who.joins.store(join_stage::joined, std::memory_order_relaxed);
         return;
     }
     join_thread(who);
     if (who.others_joining.load(std::memory_order_relaxed) == 0) return;
-    std::unique_lock hold(place().busy);
+    locked_by_caller hold(place().busy);
     while (who.others_joining.load(std::memory_order_relaxed) != 0)
-        place().changed.wait(hold);
+        hold.wait(place().changed);
 }
 
 }  // namespace amalgam::argobots
