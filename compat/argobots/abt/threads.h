@@ -10,8 +10,8 @@ extern "C" {
 #endif
 
 /* ULTs. With `newthread` null they are freed when they end; otherwise by ABT_thread_free(), which
- * joins. Any number of callers may join one at once; free and revive wait for those who wait already.
- * Stacks are of 256 KiB of address space unless an attribute says otherwise. No memory is
+ * joins. Any number of callers may join one at once; free and revive wait for those who wait
+ * already. Stacks are of 256 KiB of address space unless an attribute says otherwise. No memory is
  * ABT_ERR_MEM. */
 int ABT_thread_create(ABT_pool pool, void (*thread_func)(void*), void* arg, ABT_thread_attr attr,
                       ABT_thread* newthread);
