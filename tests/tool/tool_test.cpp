@@ -193,7 +193,7 @@ TEST(tool_call, calls_with_json_by_the_signature_that_the_engine_tells) {
           {" summ", 1, "serves no procedure \"summ\"; it has: sum, none, fail"},
           {" none", 1, "serves no procedure \"none\"; provider 2 does; add --provider 2"},
           {" ''", 2, "is not a procedure's name"},
-          {" sum --health", 2, "--health excludes name"},
+          {" sum --health", 2, "name excludes --health"},
           {" fail", 1, "not yours"}}) {
         const auto got = amalgam_tool(call + line);
         EXPECT_EQ(got.code, code) << line << got.output;
