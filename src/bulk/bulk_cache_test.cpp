@@ -38,7 +38,7 @@ TEST_F(bulk_cache_here, trim_frees_what_is_idle_and_nothing_else) {
 TEST_F(bulk_cache_here, after_the_end_of_its_engine_nothing_new_is_taken) {
     const bulk_buffer before = cache.take(5000);
     here.stop();
-    EXPECT_EQ(thrown_by([&] { (void)cache.take(100'000); }).code(), errc::closed);
+    EXPECT_EQ(error_of([&] { (void)cache.take(100'000); }).code(), errc::closed);
     EXPECT_FALSE(cache.try_take(100'000));
     EXPECT_EQ(before.size(), 5000u);
 }

@@ -82,7 +82,7 @@ TEST(bulk_ends, on_progress_in_a_ult_may_stop_or_destroy_another_engine_without_
         next.get();
         if (other) {
             other->stop();  // Returns when everything started inside has ended.
-            EXPECT_EQ(thrown_by([&] { other->run([] {}); }).code(), errc::closed);
+            EXPECT_EQ(error_of([&] { other->run([] {}); }).code(), errc::closed);
         }
     }
 }

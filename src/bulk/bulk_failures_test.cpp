@@ -62,14 +62,14 @@ TEST(bulk_failures, memory_that_cannot_be_accessed_is_said_to_be_here_or_at_the_
         const auto held = [&] { return server.run([&] { return there.held; }); };
         hold(good);
         const bulk of_good = held();
-        const error here = thrown_by([&] { of_good.pull(fixed.bytes()); });
+        const error here = error_of([&] { of_good.pull(fixed.bytes()); });
         EXPECT_EQ(here.code(), errc::invalid);
         EXPECT_TRUE(std::string(here.what()).find("the local memory") != std::string::npos)
             << here.what();
         const exposed bad = expose(client, fixed.bytes(), access::read_write);
         hold(bad);
         const bulk of_bad = held();
-        const error at_peer = thrown_by([&] { of_bad.push(memory); });
+        const error at_peer = error_of([&] { of_bad.push(memory); });
         EXPECT_EQ(at_peer.code(), errc::invalid);
         EXPECT_TRUE(std::string(at_peer.what()).find("the peer's memory") != std::string::npos)
             << at_peer.what();
@@ -261,7 +261,7 @@ TEST(bulk_failures, end_of_either_engine_ends_it) {
     EXPECT_EQ(t.far().start_pull(t.mine).wait(), errc::closed);
     t.client.stop();
     EXPECT_EQ(t.shown.descriptor().start_pull(t.mine).wait(), errc::closed);
-    EXPECT_EQ(thrown_by([&] { const auto late = expose(t.client, t.memory, access::read); }).code(),
+    EXPECT_EQ(error_of([&] { const auto late = expose(t.client, t.memory, access::read); }).code(),
               errc::closed);
 }
 
@@ -286,7 +286,7 @@ TEST(bulk_failures, descriptors_and_what_is_exposed_may_outlive_their_engines) {
 
 TEST(bulk_failures, blocking_where_time_stands_still_is_refused) {
     in_virtual_time t;
-    EXPECT_EQ(thrown_by([&] { t.far().pull(t.mine); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { t.far().pull(t.mine); }).code(), errc::invalid);
     EXPECT_EQ(t.far().try_push(t.mine).code(), errc::invalid);
 }
 
@@ -318,7 +318,7 @@ TEST(bulk_failures, descriptor_without_an_engine_says_how_to_send_it) {
     reader(got);
     EXPECT_TRUE(reader.ok());
     EXPECT_EQ(got.bytes(), t.memory.size());
-    const error why = thrown_by([&] { got.start_pull(t.mine).get(); });
+    const error why = error_of([&] { got.start_pull(t.mine).get(); });
     EXPECT_EQ(why.code(), errc::invalid);
     EXPECT_NE(std::string(why.what()).find("argument or result"), std::string::npos);
 }

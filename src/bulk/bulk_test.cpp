@@ -165,15 +165,15 @@ TEST_P(bulk_on, refusals_say_what_was_wrong_and_move_nothing) {
     EXPECT_EQ(bulk().try_pull(mine).code(), errc::invalid);
     EXPECT_TRUE(bulk().try_pull(std::span(mine).first(0)).ok());
     EXPECT_EQ(memory, pattern(5000));
-    EXPECT_EQ(thrown_by([&] { writable.part(4000, 1001); }).code(), errc::invalid);
-    EXPECT_EQ(thrown_by([&] { readable.descriptor().pull_all<std::array<char, 7>>(); }).code(),
+    EXPECT_EQ(error_of([&] { writable.part(4000, 1001); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { readable.descriptor().pull_all<std::array<char, 7>>(); }).code(),
               errc::invalid);
 }
 
 TEST_P(bulk_on, rights_there_are_none_of_are_not_given) {
     std::vector<std::byte> memory(5000);
     for (const int rights : {0, 4, 7})
-        EXPECT_EQ(thrown_by([&] { (void)expose(client, memory, access(rights)); }).code(),
+        EXPECT_EQ(error_of([&] { (void)expose(client, memory, access(rights)); }).code(),
                   errc::invalid);
 }
 
@@ -211,7 +211,7 @@ TEST_P(bulk_on, memory_that_is_not_exposed_any_more_is_denied) {
     // The descriptor of the closing side knows that it is closed.
     const bulk copy = shown;
     EXPECT_EQ(copy.try_pull(mine).code(), errc::denied);
-    EXPECT_EQ(thrown_by([&] { sent(copy); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { sent(copy); }).code(), errc::invalid);
 }
 
 TEST_P(bulk_on, short_read_only_memory_rides_inside) {
@@ -390,7 +390,7 @@ TEST(bulk, one_that_does_not_listen_is_reached_by_whom_it_called_and_by_nobody_e
     client.procedure<void(bulk)>("hold").on(server.address())(shown);
     EXPECT_EQ(there.held.pull_all(), memory);
     const error why =
-        thrown_by([&] { server.procedure<void(bulk)>("hold").on(third.address())(there.held); });
+        error_of([&] { server.procedure<void(bulk)>("hold").on(third.address())(there.held); });
     EXPECT_EQ(why.code(), errc::invalid);
     EXPECT_NE(std::string(why.what()).find("does not listen"), std::string::npos);
 }

@@ -13,6 +13,7 @@
 #include <amalgam/rpc/engine.hpp>
 
 #include "conformance/random_segments.hpp"
+#include "thrown.hpp"
 
 namespace amalgam {
 
@@ -41,17 +42,5 @@ struct holder {
     }
     bulk held;
 };
-
-/// The error thrown by `work()`.
-template <typename Work>
-error thrown_by(Work work) {
-    try {
-        work();
-    } catch (const error& why) {
-        return why;
-    }
-    ADD_FAILURE() << "nothing was thrown";
-    return error(errc::ok, "");
-}
 
 }  // namespace amalgam

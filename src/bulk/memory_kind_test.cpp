@@ -187,21 +187,21 @@ TEST_P(memory_kind_on, rights_ranges_and_closed_memory_are_refused) {
               errc::invalid);
     reads.close();
     EXPECT_EQ(far.try_pull(bytes).code(), errc::denied);
-    EXPECT_EQ(thrown_by([&] { (void)serves.serve({}, access::read); }).code(), errc::invalid);
-    EXPECT_EQ(thrown_by([&] { (void)serves.serve(block, access{9}); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { (void)serves.serve({}, access::read); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { (void)serves.serve(block, access{9}); }).code(), errc::invalid);
     const memory_view endless{&device, block.all().memory, 8, static_cast<std::size_t>(-4)};
-    EXPECT_EQ(thrown_by([&] { (void)serves.serve(endless, access::read); }).code(), errc::invalid);
-    EXPECT_EQ(thrown_by([&] { memory_server again(owner); }).code(), errc::invalid);
-    EXPECT_EQ(thrown_by([&] { memory_server none(other, {.buffers = 0}); }).code(), errc::invalid);
-    EXPECT_EQ(thrown_by([&] { pull(far.part(0, 3), block); }).code(), errc::invalid);
-    EXPECT_EQ(thrown_by([&] { push(far, {}); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { (void)serves.serve(endless, access::read); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { memory_server again(owner); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { memory_server none(other, {.buffers = 0}); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { pull(far.part(0, 3), block); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { push(far, {}); }).code(), errc::invalid);
 }
 
 TEST_P(memory_kind_on, what_the_kind_throws_ends_the_transfer) {
     const served_memory shown = serves.serve(block, access::read_write);
     const bulk far = sent(shown);
     device.throws = inverted_kind::trouble::a_sentence;
-    const auto why = thrown_by([&] { far.pull_all(); });
+    const auto why = error_of([&] { far.pull_all(); });
     EXPECT_EQ(why.code(), errc::handler_failed);
     EXPECT_NE(std::string(why.what()).find("the device is off"), std::string::npos);
     device.throws = inverted_kind::trouble::a_number;
@@ -288,7 +288,7 @@ TEST_P(memory_kind_on, after_stop_all_is_closed) {
     const bulk own = shown;
     EXPECT_EQ(own.try_pull(got).code(), errc::closed);
     EXPECT_EQ(own.start_pull(got).wait(), errc::closed);
-    EXPECT_EQ(thrown_by([&] { (void)serves.serve(block, access::read); }).code(), errc::closed);
+    EXPECT_EQ(error_of([&] { (void)serves.serve(block, access::read); }).code(), errc::closed);
 }
 
 TEST(memory_kind, blocks_return_to_their_kind) {

@@ -104,10 +104,10 @@ TEST_F(owned, one_that_is_shared_and_const_can_be_read_only) {
     net.run_until_idle();
     EXPECT_TRUE(pull.wait().ok());
     EXPECT_EQ(into, *shared);
-    EXPECT_EQ(thrown_by([&] { (void)expose_owned(*client, shared, access::read_write); }).code(),
+    EXPECT_EQ(error_of([&] { (void)expose_owned(*client, shared, access::read_write); }).code(),
               errc::invalid);
     const std::shared_ptr<std::vector<int>> null;
-    EXPECT_EQ(thrown_by([&] { (void)expose_owned(*client, null); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { (void)expose_owned(*client, null); }).code(), errc::invalid);
 }
 
 /// A network with small links, so that messages queue at the port or in the engine.
@@ -295,7 +295,7 @@ TEST_F(owned, archive_that_is_no_message_refuses_it) {
     body bytes;
     archive_writer writer(bytes);
     const bulk mine = made();
-    EXPECT_EQ(thrown_by([&] { writer(mine); }).code(), errc::unsupported);
+    EXPECT_EQ(error_of([&] { writer(mine); }).code(), errc::unsupported);
 }
 
 class owned_on : public testing::TestWithParam<const char*> {};
@@ -308,7 +308,7 @@ TEST(owned_behind_a_proxy, is_refused_with_a_sentence_and_freed) {
     proxy.define_any([&](const raw_call& call) { return call.forward(there); });
     const auto give = client.procedure<bulk(std::size_t)>("give").on(proxy.address());
     EXPECT_EQ(give(100).pull_all().size(), 100u) << "short ones carry their bytes";
-    const error why = thrown_by([&] { give(100'000); });
+    const error why = error_of([&] { give(100'000); });
     EXPECT_EQ(why.handler_code(), errc::unsupported) << why.what();
     EXPECT_NE(std::string(why.what()).find("cannot pass through a call without types"),
               std::string::npos)

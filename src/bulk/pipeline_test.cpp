@@ -108,11 +108,11 @@ TEST_P(pipelined, what_the_work_throws_cancels_what_flies_and_surfaces) {
                  std::out_of_range);
     EXPECT_EQ(chunks, 20);
     shown.close();
-    EXPECT_EQ(thrown_by([&] { far.pull_pipelined(1000, 8, [](const_bytes) {}); }).code(),
+    EXPECT_EQ(error_of([&] { far.pull_pipelined(1000, 8, [](const_bytes) {}); }).code(),
               errc::denied);
-    EXPECT_EQ(thrown_by([&] { far.push_pipelined(1000, 8, [](mutable_bytes) {}); }).code(),
+    EXPECT_EQ(error_of([&] { far.push_pipelined(1000, 8, [](mutable_bytes) {}); }).code(),
               errc::denied);
-    EXPECT_EQ(thrown_by([&] { far.push_pipelined(0, 8, [](mutable_bytes) {}); }).code(),
+    EXPECT_EQ(error_of([&] { far.push_pipelined(0, 8, [](mutable_bytes) {}); }).code(),
               errc::invalid);
 }
 
@@ -133,7 +133,7 @@ TEST(pipelined_in_virtual_time, deadline_counts_for_all_of_it_and_at_most_depth_
     // A round trip takes 2 ms, and moves four chunks.
     EXPECT_EQ(chunks, 16u);
     EXPECT_EQ(
-        thrown_by([&] { shown.descriptor().pull_pipelined(10, 1, [](const_bytes) {}); }).code(),
+        error_of([&] { shown.descriptor().pull_pipelined(10, 1, [](const_bytes) {}); }).code(),
         errc::invalid);
 }
 
@@ -176,7 +176,7 @@ TEST_P(cached, limit_is_kept_and_idle_memory_makes_room) {
     EXPECT_EQ(small.capacity(), 4096u);
     { const bulk_buffer large = cache.take(32 << 10); }
     EXPECT_FALSE(cache.try_take(64 << 10));
-    EXPECT_EQ(thrown_by([&] { cache.take((64 << 10) + 1); }).code(), errc::no_memory);
+    EXPECT_EQ(error_of([&] { cache.take((64 << 10) + 1); }).code(), errc::no_memory);
     small = bulk_buffer();
     const bulk_buffer all = cache.take(64 << 10);
     EXPECT_TRUE(all);
@@ -224,7 +224,7 @@ TEST_P(cached, exposed_as_its_own_a_buffer_returns_when_the_last_descriptor_is_g
     while (cache.counts().bytes_in_use != 0)  // The stream must first end the peers' access.
         std::this_thread::yield();
     engine other{one_more(GetParam())};
-    EXPECT_EQ(thrown_by([&] { expose_owned(other, cache.take(10)); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { expose_owned(other, cache.take(10)); }).code(), errc::invalid);
 }
 
 TEST(bulk_cache, a_buffer_that_could_not_be_made_is_not_counted) {

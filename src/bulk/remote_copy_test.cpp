@@ -93,9 +93,9 @@ TEST_P(remote_copy_on, bytes_inside_their_descriptor_are_pushed_from_here) {
 TEST_P(remote_copy_on, rights_are_those_of_the_descriptors) {
     const copy_service serves(b);
     const exposed read_only = expose(b, copied, access::read);
-    EXPECT_EQ(thrown_by([&] { copy(asks, source(), held(b, read_only)); }).code(), errc::denied);
+    EXPECT_EQ(error_of([&] { copy(asks, source(), held(b, read_only)); }).code(), errc::denied);
     const exposed write_only = expose(a, memory, access::write);
-    EXPECT_EQ(thrown_by([&] { copy(asks, held(a, write_only), target()); }).code(), errc::denied);
+    EXPECT_EQ(error_of([&] { copy(asks, held(a, write_only), target()); }).code(), errc::denied);
     EXPECT_EQ(copied, std::vector<std::byte>(copied.size()));
 }
 
@@ -103,21 +103,21 @@ TEST_P(remote_copy_on, memory_that_is_exposed_no_more_ends_it_as_denied) {
     const copy_service serves(b);
     const bulk from = source(), to = target();
     shown_target.close();
-    EXPECT_EQ(thrown_by([&] { copy(asks, from, to); }).code(), errc::denied);
+    EXPECT_EQ(error_of([&] { copy(asks, from, to); }).code(), errc::denied);
 }
 
 TEST_P(remote_copy_on, wrong_requests_are_refused_with_a_sentence) {
     const bulk from = source(), to = target();
-    EXPECT_STREQ(thrown_by([&] { copy(asks, from.part(0, 3), to); }).what(),
+    EXPECT_STREQ(error_of([&] { copy(asks, from.part(0, 3), to); }).what(),
                  "a copy from 3 bytes to 5000001, expected the same number; bulk::part() makes a "
                  "part of either");
-    EXPECT_EQ(thrown_by([&] { copy(asks, from, bulk()); }).code(), errc::invalid);
-    EXPECT_EQ(thrown_by([&] { copy(asks, bulk(), to); }).code(), errc::invalid);
-    EXPECT_EQ(thrown_by([&] { copy(asks, from, to, {.depth = 0}); }).code(), errc::invalid);
-    EXPECT_EQ(thrown_by([&] { copy_service(b, {.max_copies = 0}); }).code(), errc::invalid);
-    EXPECT_EQ(thrown_by([&] { copy_service(b, {.chunk_bytes = 0}); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { copy(asks, from, bulk()); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { copy(asks, bulk(), to); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { copy(asks, from, to, {.depth = 0}); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { copy_service(b, {.max_copies = 0}); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { copy_service(b, {.chunk_bytes = 0}); }).code(), errc::invalid);
     const copy_service serves(b);
-    EXPECT_EQ(thrown_by([&] { copy_service again(b); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { copy_service again(b); }).code(), errc::invalid);
 }
 
 TEST_P(remote_copy_on, an_engine_is_not_made_to_copy_between_two_others) {
@@ -135,7 +135,7 @@ TEST_P(remote_copy_on, an_engine_is_not_made_to_copy_between_two_others) {
 TEST_P(remote_copy_on, ends_with_its_time_limit) {
     const copy_service serves(b);
     const auto why =
-        thrown_by([&] { copy(asks, source(), target(), {.within = std::chrono::nanoseconds(1)}); });
+        error_of([&] { copy(asks, source(), target(), {.within = std::chrono::nanoseconds(1)}); });
     EXPECT_EQ(why.code(), errc::timed_out);
 }
 
@@ -162,8 +162,7 @@ TEST_P(remote_copy_on, ends_when_the_owner_of_the_source_has_gone) {
     const bulk from = held(*gone, *shown);
     shown.reset();
     gone.reset();
-    EXPECT_NE(thrown_by([&] { copy(asks, from, target().part(0, bytes.size())); }).code(),
-              errc::ok);
+    EXPECT_NE(error_of([&] { copy(asks, from, target().part(0, bytes.size())); }).code(), errc::ok);
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ TEST_P(transfers_test, tell_the_first_that_failed_and_await_the_others) {
     all.pull(at_left, mine);
     all.pull(at_right, 499'995, more);
     all.pull(at_right, more);
-    const error why = thrown_by([&] { all.run(); });
+    const error why = error_of([&] { all.run(); });
     EXPECT_EQ(why.code(), errc::invalid);
     EXPECT_EQ(std::string(why.what()),
               "transfer 2 of 3: pull of 10 bytes at offset 499995: out of range, as the bulk has "
@@ -102,13 +102,13 @@ TEST_P(transfers_test, memory_that_is_gone_and_what_on_progress_throws_fail_it) 
     transfers all;
     all.pull(at_left, mine);
     all.pull(at_right, more);
-    const error thrown = thrown_by([&] {
+    const error thrown = error_of([&] {
         all.run(
             {.on_progress = [](std::uint64_t, std::uint64_t) { throw std::runtime_error("no"); }});
     });
     EXPECT_EQ(thrown.code(), errc::handler_failed);
     shown_right.close();
-    const error gone = thrown_by([&] { all.run(); });
+    const error gone = error_of([&] { all.run(); });
     EXPECT_EQ(gone.code(), errc::denied);
     EXPECT_NE(std::string(gone.what()).find("transfer 2 of 2"), std::string::npos) << gone.what();
     EXPECT_EQ(mine, of_left.substr(0, mine.size()));
@@ -144,7 +144,7 @@ TEST(transfers, of_nothing_are_over_at_once) {
     all.run();
     std::string some(3, ' ');
     all.pull({}, some);
-    EXPECT_EQ(thrown_by([&] { all.run(); }).code(), errc::invalid);
+    EXPECT_EQ(error_of([&] { all.run(); }).code(), errc::invalid);
 }
 
 TEST(transfers, end_when_a_peer_is_lost) {
@@ -161,7 +161,7 @@ TEST(transfers, end_when_a_peer_is_lost) {
         all.pull(give.on(left.address())(), a);
         all.pull(give.on(right.address())(), b);
         net.kill("right");
-        EXPECT_EQ(thrown_by([&] { all.run(); }).code(), errc::disconnected);
+        EXPECT_EQ(error_of([&] { all.run(); }).code(), errc::disconnected);
     });
     net.run_until_idle();
     done.get();
