@@ -79,7 +79,7 @@ void ff_loadbalancer::end(void* task) {
         put(at, task, forever);
 }
 
-int ff_loadbalancer::get_next_free_channel(bool forever) {
+int ff_loadbalancer::get_next_free_channel(bool wait) {
     if (running_ == 0) return -1;
     do {
         later_.clear();
@@ -90,8 +90,8 @@ int ff_loadbalancer::get_next_free_channel(bool forever) {
             next_ = at - 1;
             return static_cast<int>(at);
         }
-        if (forever) thread_->room.sleep_until([this] { return any_room(); });
-    } while (forever);
+        if (wait) thread_->room.sleep_until([this] { return any_room(); });
+    } while (wait);
     return -1;
 }
 
