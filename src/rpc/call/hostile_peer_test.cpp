@@ -37,15 +37,17 @@ struct hostile final : message_sink {
     void to(const std::string& address) { there = line->lookup(address).value(); }
     /// False: the link was full.
     bool send(std::uint64_t tag, const bytes& what) {
-        struct sent final : completion {
-            sent()
+        struct sent final : completion {  // Large messages are read while they travel.
+            explicit sent(const bytes& what)
                 : completion([](completion& c, status, std::size_t) noexcept {
                       delete static_cast<sent*>(&c);
-                  }) {}
+                  }),
+                  kept(what) {}
+            const bytes kept;
+            const const_bytes piece{kept};
         };
-        auto* done = new sent;
-        const const_bytes piece(what);
-        const posted how = line->post_send(there, tag, gather(&piece, 1), *done);
+        auto* done = new sent(what);
+        const posted how = line->post_send(there, tag, gather(&done->piece, 1), *done);
         if (how != posted::pending) delete done;
         return how != posted::full;
     }
