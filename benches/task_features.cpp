@@ -19,7 +19,8 @@ using bench::length;
 
 constexpr std::size_t batch = 1000;
 
-/// Runs the loop in a ULT of a driven stream, with `other` ready before it and resumed after it.
+/// Per turn of both ULTs on a driven stream: one runs `other` all the time, one `loop` to be
+/// counted.
 template <typename Other, typename Loop>
 double beside(const length& how_long, Other other, Loop loop) {
     execution_stream stream({.driven = true});
@@ -77,9 +78,11 @@ double yield_to(const length& l) {
 }
 
 double suspend_to(const length& l) {
-    return beside(
-        l, [](ult& mine) { this_task::suspend_to(mine.ref()); },
-        [](ult& partner) { this_task::suspend_to(partner.ref()); });
+    const auto turn = [](ult& other) {
+        other.resume();
+        this_task::suspend_to(other.ref());
+    };
+    return beside(l, turn, turn);
 }
 
 double spawn_to_join(const length& l) {
@@ -226,15 +229,16 @@ double pop_push_many(const length& l) {
     });
 }
 
-double yield_alone(const length& l) {
-    return alone(l, [](execution_stream&) { this_task::yield(); });
+double yield(const length& l) {
+    const auto turn = [](ult&) { this_task::yield(); };
+    return beside(l, turn, turn);
 }
 
-/// The same with a hook that counts: two events each.
+/// The same with a hook that counts.
 double yield_with_hook(const length& l) {
     std::uint64_t events = 0;
     const task_hook hook([&](const task_event_info&) { ++events; });
-    const double each = yield_alone(l);
+    const double each = yield(l);
     return events == 0 ? -1 : each;
 }
 
@@ -256,7 +260,7 @@ constexpr bench::question questions[] = {
     {"two-futures-wait_all", futures_wait_all},
     {"pop-push", pop_push},
     {"pop-push-many", pop_push_many},
-    {"yield-alone", yield_alone},
+    {"yield", yield},
     {"yield-with-hook", yield_with_hook},
 };
 
