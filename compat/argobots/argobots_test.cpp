@@ -212,6 +212,18 @@ TEST(argobots, a_user_s_scheduler_runs_what_it_pops_and_gets_control_back) {
     ASSERT_EQ(ABT_sched_free(&sched), ABT_SUCCESS);
 }
 
+TEST(argobots, a_yield_of_the_primary_ult_runs_all_that_was_ready_before_it) {
+    const program here(1);
+    int ran = 0;
+    for (int i = 0; i < 100; ++i)
+        ASSERT_EQ(ABT_thread_create(
+                      here.pool, [](void* count) { ++*static_cast<int*>(count); }, &ran, nullptr,
+                      nullptr),
+                  ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_yield(), ABT_SUCCESS);
+    EXPECT_EQ(ran, 100);
+}
+
 TEST(argobots, finalize_runs_what_the_primary_pools_still_hold) {
     int ran = 0;
     {

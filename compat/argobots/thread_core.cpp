@@ -182,10 +182,31 @@ void leave_stream(ABT_thread_opaque& who) {
         this_task::yield();
 }
 
+namespace {
+
+/// The primary ULT stands in a pool of its own. In Argobots it would be the last one in the first
+/// main pool, so what is there now runs before it goes on.
+void yield_primary(ABT_thread_opaque& who, ABT_xstream_opaque& here) {
+    const ABT_sched_opaque& sched = *here.main_sched;
+    if (!sched.predefined() || sched.pools.empty() || here.has_handed_over())
+        return leave_stream(who);
+    const ABT_pool_opaque& first = *sched.pools.front();
+    const std::uint64_t until = here.runs + first.size();
+    do {
+        leave_stream(who);
+    } while (here.runs < until && !first.empty());
+}
+
+}  // namespace
+
 void yield_as(ABT_thread_opaque& who, ABT_pool_context why) {
     who.leaves_as = why;
     tell_tool(who, ABT_TOOL_EVENT_THREAD_YIELD);
-    leave_stream(who);
+    if (who.is_primary()) {
+        yield_primary(who, *who.stream.load(std::memory_order_relaxed));
+    } else {
+        leave_stream(who);
+    }
     end_if_canceled(who);
 }
 
