@@ -183,13 +183,16 @@ TEST_P(transport_suite, process_killed_in_the_midst_of_its_own_doing_harms_nobod
     if (!between_processes()) GTEST_SKIP() << "its ports do not leave the process";
     if (!can(&capabilities::isolates_killed)) GTEST_SKIP() << "its ports share what a kill breaks";
     mutable_bytes memory = patterned(served_bytes, 1);
+    // Nobody takes what is sent, and past the limit the end of the connection would wait behind it.
+    port_options roomy;
+    roomy.max_queued_bytes = roomy.max_queued_bytes_total = std::size_t{4} << 30;
     for (op_kind kind : {op_kind::send, op_kind::send_expected, op_kind::put, op_kind::get}) {
         for (int after : rounds({0, 2, 10, 100})) {
             SCOPED_TRACE(std::string(name(kind)) + ", killed after " + std::to_string(after));
             child_process& source = spawn([&](channel& parent) { pour(*this, parent, kind); });
             child_process& friendly =
                 spawn([&](channel& parent) { serve(*this, parent, GetParam()); });
-            node& here = open();
+            node& here = open(roomy);
             region target = here.end().open_region(memory, access::read_write).value();
             peer_id bystander =
                 here.end().lookup(served::from_text(hear(friendly)).address).value();
