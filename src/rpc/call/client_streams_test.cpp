@@ -51,6 +51,15 @@ void expect_quiet(engine& server, engine& client) {
     }
 }
 
+/// Of a stream from `client` to a handler of `server`.
+void expect_nothing_left(engine& client, engine& server) {
+    EXPECT_EQ(server.core().server().running(), 0u);
+    EXPECT_EQ(client.core().server().running(), 0u);
+    EXPECT_EQ(client.core().loans().size().value(), 0u);
+    EXPECT_EQ(server.core().value_streams().reserved(), 0u);
+    EXPECT_EQ(client.core().value_streams().open(), 0u);
+}
+
 TEST(client_stream, the_handler_reads_what_is_sent_and_answers_once) {
     loop_pair two;
     two.server.define("sum", add_up);
@@ -461,11 +470,8 @@ TEST(client_stream, a_large_value_is_released_whatever_ends_the_call_in_between)
         EXPECT_TRUE(up->result().ready()) << moment;
         up.reset();
         net.run_until_idle();
-        EXPECT_EQ(server.core().server().running(), 0u) << moment;
-        EXPECT_EQ(client.core().server().running(), 0u) << moment;
-        EXPECT_EQ(client.core().loans().size().value(), 0u) << moment;
-        EXPECT_EQ(server.core().value_streams().reserved(), 0u) << moment;
-        EXPECT_EQ(client.core().value_streams().open(), 0u) << moment;
+        SCOPED_TRACE(moment);
+        expect_nothing_left(client, server);
     }
 }
 
@@ -721,11 +727,8 @@ TEST(duplex_stream, whatever_ends_the_call_ends_both_directions_once) {
         EXPECT_FALSE(reader.wait().ok()) << moment;
         both.reset();
         net.run_until_idle();
-        EXPECT_EQ(server.core().server().running(), 0u) << moment;
-        EXPECT_EQ(client.core().server().running(), 0u) << moment;
-        EXPECT_EQ(client.core().loans().size().value(), 0u) << moment;
-        EXPECT_EQ(server.core().value_streams().reserved(), 0u) << moment;
-        EXPECT_EQ(client.core().value_streams().open(), 0u) << moment;
+        SCOPED_TRACE(moment);
+        expect_nothing_left(client, server);
     }
 }
 
