@@ -48,6 +48,35 @@ void run_and_free(ABT_pool pool, Body body, void* arg) {
     EXPECT_EQ(made, nullptr);
 }
 
+/// Rank of the stream on which a ULT goes on that moves from `from` to `to`; `moved(…, arg)` is
+/// called back.
+inline int rank_after_migration(ABT_pool from, ABT_pool to, void (*moved)(ABT_thread, void*),
+                                void* arg) {
+    struct seen {
+        ABT_pool to;
+        int rank = -1;
+    } what{to};
+    ABT_thread_attr attr = nullptr;
+    EXPECT_EQ(ABT_thread_attr_create(&attr), ABT_SUCCESS);
+    EXPECT_EQ(ABT_thread_attr_set_callback(attr, moved, arg), ABT_SUCCESS);
+    ABT_thread made = nullptr;
+    EXPECT_EQ(ABT_thread_create(
+                  from,
+                  [](void* where) {
+                      auto& mine = *static_cast<seen*>(where);
+                      ABT_thread self = nullptr;
+                      ABT_self_get_thread(&self);
+                      ABT_thread_migrate_to_pool(self, mine.to);
+                      ABT_self_yield();
+                      ABT_self_get_xstream_rank(&mine.rank);
+                  },
+                  &what, attr, &made),
+              ABT_SUCCESS);
+    EXPECT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+    EXPECT_EQ(ABT_thread_attr_free(&attr), ABT_SUCCESS);
+    return what.rank;
+}
+
 /// What is logged while it exists, a line each.
 class logged_lines {
 public:

@@ -16,6 +16,7 @@
 namespace {
 
 using amalgam::argobots_testing::program;
+using amalgam::argobots_testing::rank_after_migration;
 using amalgam::argobots_testing::run_and_free;
 
 TEST(argobots, calls_before_init_say_that_it_is_uninitialized) {
@@ -240,33 +241,10 @@ TEST(argobots, finalize_runs_what_the_primary_pools_still_hold) {
 
 TEST(argobots, a_ult_migrates_to_the_pool_it_is_told_and_calls_back) {
     const program here(1);
-    struct seen {
-        ABT_pool to;
-        int calls = 0;
-        int rank = -1;
-    } what{here.pool_of(0)};
-    ABT_thread_attr attr = nullptr;
-    ASSERT_EQ(ABT_thread_attr_create(&attr), ABT_SUCCESS);
-    ASSERT_EQ(ABT_thread_attr_set_callback(
-                  attr, [](ABT_thread, void* arg) { ++static_cast<seen*>(arg)->calls; }, &what),
-              ABT_SUCCESS);
-    ABT_thread made = nullptr;
-    ASSERT_EQ(ABT_thread_create(
-                  here.pool,
-                  [](void* arg) {
-                      auto& mine = *static_cast<seen*>(arg);
-                      ABT_thread self = nullptr;
-                      ABT_self_get_thread(&self);
-                      ABT_thread_migrate_to_pool(self, mine.to);
-                      ABT_self_yield();
-                      ABT_self_get_xstream_rank(&mine.rank);
-                  },
-                  &what, attr, &made),
-              ABT_SUCCESS);
-    ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
-    ASSERT_EQ(ABT_thread_attr_free(&attr), ABT_SUCCESS);
-    EXPECT_EQ(what.calls, 1);
-    EXPECT_EQ(what.rank, 1);
+    int calls = 0;
+    const auto moved = [](ABT_thread, void* count) { ++*static_cast<int*>(count); };
+    EXPECT_EQ(rank_after_migration(here.pool, here.pool_of(0), moved, &calls), 1);
+    EXPECT_EQ(calls, 1);
 }
 
 TEST(argobots, the_destructor_of_a_key_runs_when_the_ult_is_freed) {

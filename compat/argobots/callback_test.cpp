@@ -49,36 +49,13 @@ TEST(argobots_callback, of_a_key_that_throws_lets_the_other_destructors_run) {
 
 TEST(argobots_callback, of_a_migration_that_throws_or_exits_does_not_keep_the_ult) {
     const program here(1);
-    struct seen {
-        ABT_pool to;
-        int rank = -1;
-    } what{here.pool_of(0)};
     for (const bool exits : {false, true}) {
         logged_lines lines;
-        ABT_thread_attr attr = nullptr;
-        ASSERT_EQ(ABT_thread_attr_create(&attr), ABT_SUCCESS);
         const auto throws = [](ABT_thread, void*) { throw 4; };
         const auto leaves = [](ABT_thread, void*) { ABT_thread_exit(); };
-        ASSERT_EQ(exits ? ABT_thread_attr_set_callback(attr, leaves, nullptr)
-                        : ABT_thread_attr_set_callback(attr, throws, nullptr),
-                  ABT_SUCCESS);
-        what.rank = -1;
-        ABT_thread made = nullptr;
-        ASSERT_EQ(ABT_thread_create(
-                      here.pool,
-                      [](void* arg) {
-                          auto& mine = *static_cast<seen*>(arg);
-                          ABT_thread self = nullptr;
-                          ABT_self_get_thread(&self);
-                          ABT_thread_migrate_to_pool(self, mine.to);
-                          ABT_self_yield();
-                          ABT_self_get_xstream_rank(&mine.rank);
-                      },
-                      &what, attr, &made),
-                  ABT_SUCCESS);
-        ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
-        ASSERT_EQ(ABT_thread_attr_free(&attr), ABT_SUCCESS);
-        EXPECT_EQ(what.rank, 1);
+        const int rank = exits ? rank_after_migration(here.pool, here.pool_of(0), leaves, nullptr)
+                               : rank_after_migration(here.pool, here.pool_of(0), throws, nullptr);
+        EXPECT_EQ(rank, 1);
         if (!exits) {
             EXPECT_TRUE(lines.have("a migration callback"));
         }
