@@ -299,6 +299,27 @@ TEST_P(transport_suite, end_of_a_port_completes_its_own_and_its_peers_operations
     connect(open(), over.b);
 }
 
+TEST_P(transport_suite, what_a_peer_sent_before_its_end_arrives_though_it_left_ours_unread) {
+    const_bytes bytes = patterned(4000, 5);
+    for (int round = 0; round < (slow_build ? 2 : 10); ++round) {
+        node& a = open();
+        node& b = open();
+        connection over = connect(a, b);
+        std::vector<operation*> unread;
+        for (std::uint64_t tag = 0; tag < 3; ++tag) {
+            complete(b, request::send(over.a_at_b, tag, bytes));
+            operation& op = a.try_post(request::send(over.b_at_a, tag, bytes));
+            if (!op.refused()) unread.push_back(&op);
+        }
+        b.shut();
+        for (std::uint64_t tag = 0; tag < 3; ++tag)
+            ASSERT_EQ(next_arrival(a).tag, tag);
+        until("the word of its loss", [&] { return a.has_lost(over.b_at_a); });
+        finish(unread);
+        a.shut();
+    }
+}
+
 TEST_P(transport_suite, port_opened_again_at_the_same_address_is_somebody_else) {
     node& a = open();
     node& first = open();

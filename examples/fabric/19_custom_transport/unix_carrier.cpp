@@ -156,6 +156,8 @@ std::size_t unix_carrier::read(unix_link& link, std::size_t budget) noexcept {
     for (; done < budget && link.socket_; ++done) {
         const ssize_t got = ::recv(link.socket_.get(), buffer_.get(), packet_bytes, 0);
         if (got < 0 && errno == EAGAIN) break;
+        // The peer closed with packets of ours unread: its own last ones come after this error.
+        if (got < 0 && errno == ECONNRESET) continue;
         if (got <= 0) {
             lose(link, {errc::disconnected, got < 0 ? errno : 0});
             return done + 1;
