@@ -120,45 +120,19 @@ void packet_connection::pump() noexcept {
         one->bytes = static_cast<std::uint32_t>(packet_header::wire_bytes + taken);
         if (!transmit_frames(*one)) return home_.packets().give_back(*one);
         while (taken > 0)
-            if (completion* through = queue_.advance(taken)) remember_sent(*through);
+            if (completion* through = queue_.advance(taken)) sent_.push(*through);
     }
 }
 
-void packet_connection::remember_sent(completion& op) noexcept {
-    op.port_words[3] = 0;
-    if (last_sent_ != nullptr)
-        last_sent_->port_words[3] = reinterpret_cast<std::uintptr_t>(&op);
-    else
-        first_sent_ = &op;
-    last_sent_ = &op;
-}
-
 void packet_connection::tell_senders() noexcept {
-    while (home_.budget() > 0 && first_sent_ != nullptr && !over_) {
-        completion& op = *first_sent_;
-        first_sent_ = reinterpret_cast<completion*>(op.port_words[3]);
-        if (first_sent_ == nullptr) last_sent_ = nullptr;
+    while (home_.budget() > 0 && !sent_.empty() && !over_) {
         home_.used_budget(1);
-        home_.sent(op, {});
+        home_.sent(sent_.pop(), {});
     }
 }
 
 void packet_connection::detach(completion& on_sent) noexcept {
-    // If it was sent and only not reported yet, just forget it.
-    completion* before = nullptr;
-    for (completion* at = first_sent_; at != nullptr;) {
-        auto* next = reinterpret_cast<completion*>(at->port_words[3]);
-        if (at == &on_sent) {
-            if (before != nullptr)
-                before->port_words[3] = at->port_words[3];
-            else
-                first_sent_ = next;
-            if (last_sent_ == at) last_sent_ = before;
-            return;
-        }
-        before = std::exchange(at, next);
-    }
-    if (!queue_.detach(on_sent)) down({errc::no_memory, ENOMEM});
+    if (!sent_.forget(on_sent) && !queue_.detach(on_sent)) down({errc::no_memory, ENOMEM});
 }
 
 // ---- receiving
@@ -273,11 +247,11 @@ delivery packet_connection::on_frame(const frame_header& header, const_bytes pay
     return use_budget(home_.deliver(*this, header, payload));
 }
 
-placement* packet_connection::on_part(const frame_header& header, const_bytes prefix) noexcept {
+placement* packet_connection::on_large(const frame_header& header, const_bytes prefix) noexcept {
     return home_.begin_placement(*this, header, prefix);
 }
 
-delivery packet_connection::on_part_end() noexcept {
+delivery packet_connection::on_large_end() noexcept {
     return use_budget(home_.end_placement(*this));
 }
 
@@ -306,7 +280,7 @@ void packet_connection::work_off() noexcept {
         home_.note_room();
         home_.writable(*this);
     }
-    if (!over_ && (first_sent_ != nullptr || (!paused_ && !held_.empty()))) home_.has_work(*this);
+    if (!over_ && (!sent_.empty() || (!paused_ && !held_.empty()))) home_.has_work(*this);
 }
 
 void packet_connection::down(status why) noexcept {

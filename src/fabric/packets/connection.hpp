@@ -13,6 +13,7 @@
 #include "fabric/packets/frame_parser.hpp"
 #include "fabric/packets/header.hpp"
 #include "fabric/port/send_queue.hpp"
+#include "fabric/port/sent_list.hpp"
 
 namespace amalgam::detail {
 
@@ -25,7 +26,7 @@ class packet_port;
 /// stops reading holds at most a window, and the carrier's own queues stay short.
 ///
 /// Owner:   the port. Threads: the port's thread.
-class packet_connection final : public frame_link, private frame_taker {
+class packet_connection final : public frame_link, private frame_handler {
 public:
     packet_connection(packet_port& home, std::string address);
 
@@ -55,8 +56,8 @@ public:
 
 private:
     delivery on_frame(const frame_header&, const_bytes payload) noexcept override;
-    placement* on_part(const frame_header&, const_bytes prefix) noexcept override;
-    delivery on_part_end() noexcept override;
+    placement* on_large(const frame_header&, const_bytes prefix) noexcept override;
+    delivery on_large_end() noexcept override;
 
     delivery use_budget(delivery found) noexcept;
     bool may_read() const noexcept;
@@ -68,7 +69,6 @@ private:
     void say_hello() noexcept;
     bool take_hello(const_bytes bytes) noexcept;
     void pump() noexcept;
-    void remember_sent(completion& op) noexcept;
     void tell_senders() noexcept;
     void take_frames(const_bytes bytes) noexcept;
     void read_held() noexcept;
@@ -90,10 +90,9 @@ private:
     bool was_full_ = false;  ///< A send was refused; writable() is due.
     frame_parser parser_;
     send_queue queue_;
-    std::deque<buffer> held_;           ///< Packets that arrived while paused.
-    std::size_t held_used_ = 0;         ///< Bytes consumed of the first.
-    completion* first_sent_ = nullptr;  ///< Borrowed and sent, unreported; by port_words[3].
-    completion* last_sent_ = nullptr;
+    sent_list sent_;
+    std::deque<buffer> held_;    ///< Packets that arrived while paused.
+    std::size_t held_used_ = 0;  ///< Bytes consumed of the first.
 };
 
 }  // namespace amalgam::detail

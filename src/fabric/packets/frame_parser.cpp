@@ -8,7 +8,7 @@
 
 namespace amalgam::detail {
 
-delivery frame_parser::feed(const_bytes& from, frame_taker& to) noexcept {
+delivery frame_parser::feed(const_bytes& from, frame_handler& to) noexcept {
     while (!from.empty()) {
         const delivery found = into_ != nullptr ? go_on(from, to) : begin(from, to);
         if (found != delivery::taken) return found;
@@ -16,7 +16,7 @@ delivery frame_parser::feed(const_bytes& from, frame_taker& to) noexcept {
     return delivery::taken;
 }
 
-delivery frame_parser::begin(const_bytes& from, frame_taker& to) noexcept {
+delivery frame_parser::begin(const_bytes& from, frame_handler& to) noexcept {
     if (held_bytes_ == 0 && from.size() >= header_bytes) {
         const frame_header header = from_wire(from.data());
         const const_bytes rest = from.subspan(header_bytes);
@@ -42,7 +42,7 @@ delivery frame_parser::begin(const_bytes& from, frame_taker& to) noexcept {
 }
 
 delivery frame_parser::take_whole_or_part(const frame_header& header, const_bytes& rest,
-                                          frame_taker& to) noexcept {
+                                          frame_handler& to) noexcept {
     if (header.bytes > max_bytes_) return delivery::malformed;
     if (rest.size() >= header.bytes) {
         const const_bytes payload = rest.first(header.bytes);
@@ -51,21 +51,21 @@ delivery frame_parser::take_whole_or_part(const frame_header& header, const_byte
     }
     const const_bytes prefix = rest;
     rest = {};
-    into_ = to.on_part(header, prefix);
+    into_ = to.on_large(header, prefix);
     if (into_ == nullptr) return delivery::malformed;
     missing_ = header.bytes - prefix.size();
     at_ = {};
     return delivery::taken;
 }
 
-delivery frame_parser::go_on(const_bytes& from, frame_taker& to) noexcept {
+delivery frame_parser::go_on(const_bytes& from, frame_handler& to) noexcept {
     const const_bytes some = from.first(std::min(missing_, from.size()));
     from = from.subspan(some.size());
     missing_ -= some.size();
     if (!into_->discard) copy_in(into_->into, at_, some);
     if (missing_ > 0) return delivery::taken;
     into_ = nullptr;
-    return to.on_part_end();
+    return to.on_large_end();
 }
 
 }  // namespace amalgam::detail

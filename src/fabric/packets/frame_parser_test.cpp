@@ -21,7 +21,7 @@ std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
 }
 
 /// Reassembles frames, however they arrive.
-class collector final : public frame_taker {
+class collector final : public frame_handler {
 public:
     struct frame {
         std::uint64_t tag;
@@ -36,7 +36,7 @@ private:
         frames.push_back({header.tag, {payload.begin(), payload.end()}});
         return answer;
     }
-    placement* on_part(const frame_header& header, const_bytes prefix) noexcept override {
+    placement* on_large(const frame_header& header, const_bytes prefix) noexcept override {
         ++parts;
         EXPECT_GE(prefix.size(), std::min<std::size_t>(header.bytes, 64));
         tag_ = header.tag;
@@ -46,7 +46,7 @@ private:
         placement_ = {scatter(&rest_, 1), false};
         return &placement_;
     }
-    delivery on_part_end() noexcept override {
+    delivery on_large_end() noexcept override {
         frames.push_back({tag_, memory_});
         return answer;
     }

@@ -10,6 +10,7 @@
 #include <amalgam/core/random.hpp>
 
 #include "fabric/limits.hpp"
+#include "fabric/port/sent_list.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -218,6 +219,36 @@ TEST(send_queue, any_mix_leaves_in_order_and_tells_each_sender_once) {
             waiting.pop_front();
         EXPECT_TRUE(waiting.empty());
         ASSERT_EQ(run.out, expected);
+    }
+}
+
+TEST(sent_frames, are_told_in_order_without_those_forgotten) {
+    seeded_random dice(3);
+    for (int round = 0; round < 200; ++round) {
+        std::deque<lent_frame> all(12);
+        sent_list list;
+        std::deque<completion*> expected;
+        for (lent_frame& one : all) {
+            list.push(one);
+            expected.push_back(&one);
+            if (dice.chance(0.4)) {
+                const std::size_t which = dice.below(expected.size());
+                EXPECT_TRUE(list.forget(*expected[which]));
+                EXPECT_FALSE(list.forget(*expected[which]));
+                expected.erase(expected.begin() + static_cast<std::ptrdiff_t>(which));
+            }
+            if (!expected.empty() && dice.chance(0.2)) {
+                EXPECT_EQ(&list.pop(), expected.front());
+                expected.pop_front();
+            }
+            ASSERT_EQ(list.empty(), expected.empty());
+        }
+        for (; !expected.empty(); expected.pop_front())
+            ASSERT_EQ(&list.pop(), expected.front());
+        EXPECT_TRUE(list.empty());
+        list.push(all[0]);
+        list.clear();
+        EXPECT_TRUE(list.empty());
     }
 }
 

@@ -229,7 +229,7 @@ void connection::close_socket() noexcept {
     if (socket_) home_.events().forget(socket_.get());
     socket_.reset();
     queue_.clear();
-    first_sent_ = last_sent_ = nullptr;
+    sent_.clear();
 }
 
 void connection::down(status why) noexcept {

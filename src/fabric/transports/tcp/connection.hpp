@@ -6,6 +6,7 @@
 
 #include "fabric/frames/frame.hpp"
 #include "fabric/port/send_queue.hpp"
+#include "fabric/port/sent_list.hpp"
 #include "fabric/sockets/poller.hpp"
 #include "fabric/sockets/silence.hpp"
 #include "fabric/transports/tcp/deadlines.hpp"
@@ -106,8 +107,6 @@ private:
     bool flush(const completion* posting) noexcept;
     bool pass_unreadable() noexcept;
     bool settle(std::size_t bytes, const completion* posting) noexcept;
-    void remember_sent(completion& op) noexcept;
-    void forget_sent(const completion& op) noexcept;
     void wait_for_room() noexcept;
     void try_again() noexcept;
     void break_off(int error) noexcept;
@@ -144,8 +143,7 @@ private:
     sender_watch sender_;             ///< While watched_.
     frame_reader reader_;
     send_queue queue_;
-    completion* first_sent_ = nullptr;  ///< Borrowed payloads that were sent, still to be reported;
-    completion* last_sent_ = nullptr;   ///< linked by port_words[3].
+    sent_list sent_;
     std::unique_ptr<handshake> handshake_;
     clock::time_point deadline_{};  ///< As registered with the port's deadlines; epoch: none.
     std::string address_;

@@ -195,36 +195,10 @@ bool connection::settle(std::size_t bytes, const completion* posting) noexcept {
         if (through == posting)
             posting_left = true;
         else
-            remember_sent(*through);
+            sent_.push(*through);
     }
+    if (!sent_.empty()) home_.has_work(*this);
     return posting_left;
-}
-
-void connection::remember_sent(completion& op) noexcept {
-    op.port_words[3] = 0;
-    if (last_sent_ != nullptr)
-        last_sent_->port_words[3] = reinterpret_cast<std::uintptr_t>(&op);
-    else
-        first_sent_ = &op;
-    last_sent_ = &op;
-    home_.has_work(*this);
-}
-
-void connection::forget_sent(const completion& op) noexcept {
-    completion* before = nullptr;
-    for (completion* at = first_sent_; at != nullptr;) {
-        auto* next = reinterpret_cast<completion*>(at->port_words[3]);
-        if (at != &op) {
-            before = std::exchange(at, next);
-            continue;
-        }
-        if (before != nullptr)
-            before->port_words[3] = at->port_words[3];
-        else
-            first_sent_ = next;
-        if (last_sent_ == at) last_sent_ = before;
-        return;
-    }
 }
 
 void connection::wait_for_room() noexcept {
@@ -241,13 +215,9 @@ std::size_t connection::work_off(std::size_t budget) noexcept {
         home_.events().change(socket_.get(), *this, handshake::events_of_a_connection);
     }
     std::size_t told = 0;
-    for (; told < budget && first_sent_ != nullptr; ++told) {
-        completion& op = *first_sent_;
-        first_sent_ = reinterpret_cast<completion*>(op.port_words[3]);
-        if (first_sent_ == nullptr) last_sent_ = nullptr;
-        home_.sent(op, status{});  // May post here, and may close this connection.
-    }
-    if (first_sent_ != nullptr) home_.has_work(*this);
+    for (; told < budget && !sent_.empty(); ++told)
+        home_.sent(sent_.pop(), status{});  // May post here, and may close this connection.
+    if (!sent_.empty()) home_.has_work(*this);
     if (was_full_ && phase_ == phase::up && queue_.has_room()) {
         was_full_ = false;
         home_.note_room();
@@ -269,8 +239,7 @@ void connection::break_off(int error) noexcept {
 }
 
 void connection::detach(completion& on_sent) noexcept {
-    forget_sent(on_sent);
-    if (!queue_.detach(on_sent)) down({errc::no_memory, ENOMEM});
+    if (!sent_.forget(on_sent) && !queue_.detach(on_sent)) down({errc::no_memory, ENOMEM});
 }
 
 }  // namespace amalgam::detail

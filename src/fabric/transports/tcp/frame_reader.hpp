@@ -8,24 +8,10 @@
 
 #include <amalgam/core/buffer.hpp>
 
-#include "fabric/frames/frame.hpp"
+#include "fabric/frames/frame_handler.hpp"
 #include "fabric/memory/segments.hpp"
 
 namespace amalgam::detail {
-
-/// Receives what a frame_reader finds.
-class frame_handler {
-public:
-    virtual delivery on_frame(const frame_header&, const_bytes payload) noexcept = 0;
-    /// As framed_port::begin_placement() and end_placement().
-    virtual placement* on_large(const frame_header&, const_bytes prefix) noexcept = 0;
-    virtual delivery on_large_end() noexcept = 0;
-    /// As framed_port::extend_placement(): the placement is full, but its frame continues.
-    virtual bool on_large_full() noexcept = 0;
-
-protected:
-    ~frame_handler() = default;
-};
 
 /// The one receive buffer that all connections of a port use in turn, so an idle connection holds
 /// none. A connection that stops with unparsed frames keeps it; the next reader gets another.
