@@ -36,6 +36,16 @@ struct remote_key {
     access rights = access::read;
     std::uint8_t reserved[7] = {};
 
+    /// Whether this key, as it was issued, grants `asked` on [from, from + count) to who showed
+    /// `shown`: every part must be as issued.
+    constexpr bool grants(const remote_key& shown, std::uint64_t from, std::uint64_t count,
+                          access asked) const noexcept {
+        // Not `from + count <= bytes`: the sum may wrap around.
+        return shown.secret == secret && shown.region == region &&
+               shown.incarnation == incarnation && shown.bytes == bytes && shown.rights == rights &&
+               allows(rights, asked) && from <= bytes && count <= bytes - from;
+    }
+
     std::array<std::byte, wire_bytes> encode() const noexcept;  ///< Little-endian.
     static remote_key decode(std::span<const std::byte, wire_bytes> wire) noexcept;
     friend bool operator==(const remote_key&, const remote_key&) = default;

@@ -64,12 +64,8 @@ region_entry* region_table::find(std::uint64_t id) noexcept {
 region_entry* region_table::check(const remote_key& key, std::uint64_t offset, std::uint64_t bytes,
                                   access asked) noexcept {
     region_entry* entry = find(key.region);
-    if (entry == nullptr || entry->secret != key.secret || key.incarnation != incarnation_ ||
-        key.bytes != entry->bytes || key.rights != entry->rights)
+    if (entry == nullptr || !entry->key(incarnation_).grants(key, offset, bytes, asked))
         return nullptr;
-    if (!allows(entry->rights, asked)) return nullptr;
-    // Not `offset + bytes <= entry->bytes`: the sum may wrap around.
-    if (offset > entry->bytes || bytes > entry->bytes - offset) return nullptr;
     return entry;
 }
 

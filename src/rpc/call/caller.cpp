@@ -11,7 +11,6 @@
 #include "rpc/call/extras.hpp"
 #include "rpc/call/pending_call.hpp"
 #include "rpc/call/result_fetch.hpp"
-#include "rpc/call/server.hpp"
 
 namespace amalgam::detail {
 
@@ -295,7 +294,7 @@ void caller::give_up(pending_call& call, status what, std::string_view text) noe
     std::byte bytes[cancel_bytes];
     write_cancel(bytes);
     if (out_.send_copy(there, id, {bytes}) || closed_) return;
-    there.name.is_self() ? server_.on_cancel(there, id) : out_.end_untold(there);
+    there.name.is_self() ? own_server_.on_cancel(there, id) : out_.end_untold(there);
 }
 
 void caller::send_credit(pending_call& call, std::uint32_t items) noexcept {
@@ -304,7 +303,7 @@ void caller::send_credit(pending_call& call, std::uint32_t items) noexcept {
     write_credit(bytes, items);
     peer_state& there = *call.callee;
     if (out_.send_copy(there, call.id, {bytes}) || closed_) return;
-    there.name.is_self() ? server_.on_credit(there, call.id, items) : out_.end_untold(there);
+    there.name.is_self() ? own_server_.on_credit(there, call.id, items) : out_.end_untold(there);
 }
 
 bool caller::post(peer_state& there, one_way_message& message) noexcept {

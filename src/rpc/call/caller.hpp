@@ -22,7 +22,6 @@
 
 namespace amalgam::detail {
 
-class server;
 struct pending_call;
 struct rendezvous_values;
 
@@ -62,6 +61,16 @@ struct one_way_message {
     const lent_list* loans = nullptr;
 };
 
+/// What serves the calls that an engine makes to itself.
+class own_server {
+public:
+    virtual void on_cancel(peer_state& from, std::uint64_t id) noexcept = 0;
+    virtual void on_credit(peer_state& from, std::uint64_t id, std::uint32_t items) noexcept = 0;
+
+protected:
+    ~own_server() = default;
+};
+
 /// The calling side of an engine: pending calls, by id.
 ///
 /// Every call passed to begin() ends exactly once: by its reply, its deadline, cancellation, loss
@@ -71,10 +80,9 @@ struct one_way_message {
 /// Threads: as stated per group of members.
 class caller {
 public:
-    /// `own`: serves calls to ourselves.
     caller(engine_context& context, const call_settings& settings, known_peers& peers,
            route_table& routes, peer_addresses& addresses, detail::outbox& out, loans& lent,
-           remote_procedures& procedures, server& own) noexcept
+           remote_procedures& procedures, own_server& own) noexcept
         : context_(context),
           settings_(settings),
           peers_(peers),
@@ -83,7 +91,7 @@ public:
           out_(out),
           loans_(lent),
           procedures_(procedures),
-          server_(own) {}
+          own_server_(own) {}
 
     // ---- any thread: before a call is on the stream
 
@@ -187,7 +195,7 @@ private:
     detail::outbox& out_;
     loans& loans_;
     remote_procedures& procedures_;
-    server& server_;
+    own_server& own_server_;
     std::vector<slot> slots_;
     std::uint32_t first_free_ = none;
     std::size_t pending_ = 0;

@@ -21,13 +21,11 @@
 
 #include "rpc/call/call_settings.hpp"
 #include "rpc/call/caller.hpp"
-#include "rpc/call/keepalive.hpp"
 #include "rpc/call/remote_procedures.hpp"
-#include "rpc/call/server.hpp"
-#include "rpc/call/value_streams.hpp"
 #include "rpc/context/engine_context.hpp"
 #include "rpc/context/streams.hpp"
 #include "rpc/engine/describe.hpp"
+#include "rpc/engine/keepalive.hpp"
 #include "rpc/engine/port_link.hpp"
 #include "rpc/engine/stop_callbacks.hpp"
 #include "rpc/memory/exposure_table.hpp"
@@ -38,6 +36,8 @@
 #include "rpc/peers/peer_addresses.hpp"
 #include "rpc/peers/peer_listeners.hpp"
 #include "rpc/peers/routes.hpp"
+#include "rpc/serve/server.hpp"
+#include "rpc/streaming/value_streams.hpp"
 
 namespace amalgam::detail {
 

@@ -8,9 +8,9 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/extension/local.hpp>
 
-#include "rpc/call/raw_handler.hpp"
 #include "rpc/engine/core.hpp"
 #include "rpc/limits.hpp"
+#include "rpc/serve/raw_handler.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam {

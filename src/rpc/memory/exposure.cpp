@@ -127,12 +127,9 @@ void exposure_table::close_all() noexcept {
 
 const exposure* exposure_table::find(const remote_key& key, std::uint64_t offset,
                                      std::uint64_t bytes, access asked) const noexcept {
-    if (key.incarnation != incarnation_) return nullptr;
     const auto at = by_secret_.find(key.secret);
-    if (at == by_secret_.end()) return nullptr;
-    const remote_key& right = at->second->own_key_;
-    if (!allows(right.rights, asked)) return nullptr;
-    if (offset > right.bytes || bytes > right.bytes - offset) return nullptr;
+    if (at == by_secret_.end() || !at->second->own_key_.grants(key, offset, bytes, asked))
+        return nullptr;
     return at->second;
 }
 

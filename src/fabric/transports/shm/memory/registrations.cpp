@@ -132,11 +132,12 @@ shm_found_region shm_registrations_view::find(const remote_key& key, std::uint64
     if (copy[slot::region] != key.region) return found;
 
     found.what = shm_found_region::kind::refused;
-    const auto rights = static_cast<access>(copy[slot::shape] & 3);
     const std::uint64_t length = copy[slot::length];
-    if (copy[slot::secret] != key.secret || length != key.bytes || rights != key.rights ||
-        !allows(rights, asked) || offset > length || bytes > length - offset)
-        return found;
+    remote_key issued = key;  // Its region is checked, and its incarnation is this one's.
+    issued.secret = copy[slot::secret];
+    issued.bytes = length;
+    issued.rights = static_cast<access>(copy[slot::shape] & 3);
+    if (!issued.grants(key, offset, bytes, asked)) return found;
     found.segment_count =
         std::min<std::size_t>(copy[slot::shape] >> shape_count_shift, slot::max_segments);
     found.blocks = copy[slot::blocks];

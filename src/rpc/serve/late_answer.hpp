@@ -9,9 +9,9 @@
 #include <amalgam/rpc/detail/answers.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 
-#include "rpc/call/answer_record.hpp"
-#include "rpc/call/invocation.hpp"
-#include "rpc/call/item_sender.hpp"
+#include "rpc/serve/answer_record.hpp"
+#include "rpc/serve/invocation.hpp"
+#include "rpc/serve/item_sender.hpp"
 
 namespace amalgam::detail {
 

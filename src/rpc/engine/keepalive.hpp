@@ -8,12 +8,12 @@
 #include <amalgam/tasks/timer.hpp>
 
 #include "rpc/call/caller.hpp"
-#include "rpc/call/server.hpp"
 #include "rpc/context/engine_context.hpp"
 #include "rpc/memory/transfer_table.hpp"
 #include "rpc/peers/known_peers.hpp"
 #include "rpc/peers/outbox.hpp"
 #include "rpc/peers/peer_addresses.hpp"
+#include "rpc/serve/server.hpp"
 
 namespace amalgam::detail {
 

@@ -1,4 +1,4 @@
-#include "rpc/call/server.hpp"
+#include "rpc/serve/server.hpp"
 
 #include <cstring>
 #include <exception>
@@ -14,10 +14,10 @@
 #include <amalgam/core/limited_log.hpp>
 
 #include "rpc/call/caller.hpp"
-#include "rpc/call/late_answer.hpp"
-#include "rpc/call/raw_handler.hpp"
 #include "rpc/limits.hpp"
 #include "rpc/memory/rendezvous.hpp"
+#include "rpc/serve/late_answer.hpp"
+#include "rpc/serve/raw_handler.hpp"
 
 namespace amalgam::detail {
 
@@ -87,8 +87,7 @@ server::server(engine_context& context, const call_settings& settings, engine& w
       max_one_ways_(options.max_one_ways),
       max_unread_(options.max_unread_bytes),
       max_unread_total_(options.max_unread_bytes_total),
-      max_values_(options.max_values_bytes),
-      index_(64) {}
+      max_values_(options.max_values_bytes) {}
 
 void server::on_request(peer_state& from, message& arrived,
                         const parsed_message& request) noexcept {
@@ -414,8 +413,7 @@ void server::run_inline(peer_state& from, served_procedure& what, message& arriv
 
 // Before its callers, so that it is inlined.
 inline void server::untrack(served_call& call) noexcept {
-    if (call.link != nullptr) *call.link = call.next;
-    if (call.next != nullptr) call.next->link = call.link;
+    running_calls::remove(call);
     counts_.running.subtract();
     if (call.counts_as_one_way) [[unlikely]]
         one_way_is_over(call);
@@ -463,10 +461,6 @@ bool server::send_answer(answer_record& answer) noexcept {
     return sent != outbox::result::pending;
 }
 
-std::size_t server::bucket(const peer& from, std::uint64_t id) const noexcept {
-    return (id + from.slot() * 0x9E3779B97F4A7C15u) & (index_.size() - 1);
-}
-
 /// Peers below their fair share may exceed the limit, so that those who fill it cannot shut them
 /// out; twice the limit is final.
 bool server::has_no_room_for_one_way(const peer_state& from) const noexcept {
@@ -490,78 +484,31 @@ void server::count_one_way(peer_state& from, served_call& call) noexcept {
 void server::track(served_call& call) noexcept {
     counts_.running.add();
     ++call.what().running;
-    if (running() > 2 * index_.size()) grow();
-    served_call*& head = index_[bucket(call.from(), call.id())];
-    call.next = head;
-    call.link = &head;
-    if (head != nullptr) head->link = &call.next;
-    head = &call;
+    calls_.add(call, running());
 }
 
 void server::cancel_streams() noexcept {
-    for (served_call* first : index_) {
-        for (served_call* each = first; each != nullptr; each = each->next) {
-            if (streams(each->what().form)) each->cancel();
-        }
-    }
-}
-
-void server::forget_all() noexcept {
-    for (served_call*& head : index_) {
-        while (head != nullptr) {
-            served_call& one = *std::exchange(head, head->next);
-            one.next = nullptr;
-            one.link = nullptr;
-        }
-    }
-}
-
-void server::grow() {
-    std::vector<served_call*> before;
-    try {
-        before.resize(4 * index_.size());
-    } catch (const std::bad_alloc&) {
-        return;  // Chains just get longer.
-    }
-    before.swap(index_);
-    for (served_call* each : before) {
-        while (each != nullptr) {
-            served_call* const next = each->next;
-            served_call*& head = index_[bucket(each->from(), each->id())];
-            each->next = head;
-            each->link = &head;
-            if (head != nullptr) head->link = &each->next;
-            head = each;
-            each = next;
-        }
-    }
-}
-
-served_call* server::find(peer_state& from, std::uint64_t id) noexcept {
-    served_call* each = index_[bucket(from.name, id)];
-    while (each != nullptr && (each->id() != id || each->one_way() || !(each->from() == from.name)))
-        each = each->next;
-    return each;
+    calls_.for_each([](served_call& each) {
+        if (streams(each.what().form)) each.cancel();
+    });
 }
 
 void server::on_cancel(peer_state& from, std::uint64_t id) noexcept {
-    served_call* const call = find(from, id);
+    served_call* const call = calls_.find(from.name, id);
     if (call == nullptr) return;
     counts_.canceled.add();
     call->cancel();
 }
 
 void server::on_credit(peer_state& from, std::uint64_t id, std::uint32_t items) noexcept {
-    if (served_call* const call = find(from, id)) call->add_credit(items);
+    if (served_call* const call = calls_.find(from.name, id)) call->add_credit(items);
 }
 
 void server::on_peer_down(peer_state& gone) noexcept {
     if (std::exchange(gone.one_ways, 0) != 0) --one_way_peers_;
-    for (served_call* first : index_) {
-        for (served_call* each = first; each != nullptr; each = each->next) {
-            if (each->from() == gone.name && !each->one_way()) each->cancel();
-        }
-    }
+    calls_.for_each([&](served_call& each) {
+        if (each.from() == gone.name && !each.one_way()) each.cancel();
+    });
 }
 
 }  // namespace amalgam::detail

@@ -8,7 +8,7 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/semaphore.hpp>
 
-#include "rpc/call/invocation.hpp"
+#include "rpc/serve/invocation.hpp"
 
 namespace amalgam::detail {
 

@@ -1,4 +1,4 @@
-#include "rpc/call/procedure_table.hpp"
+#include "rpc/serve/procedure_table.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -3,9 +3,9 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/rpc/detail/outgoing_values.hpp>
 
-#include "rpc/call/late_answer.hpp"
-#include "rpc/call/value_streams.hpp"
 #include "rpc/context/engine_context.hpp"
+#include "rpc/serve/late_answer.hpp"
+#include "rpc/streaming/value_streams.hpp"
 
 namespace amalgam::detail {
 

@@ -1,4 +1,4 @@
-#include "rpc/call/invocation.hpp"
+#include "rpc/serve/invocation.hpp"
 
 #include <exception>
 #include <utility>
@@ -9,11 +9,11 @@
 #include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/extension/local.hpp>
 
-#include "rpc/call/answer_record.hpp"
-#include "rpc/call/item_sender.hpp"
-#include "rpc/call/late_answer.hpp"
-#include "rpc/call/server.hpp"
 #include "rpc/memory/rendezvous.hpp"
+#include "rpc/serve/answer_record.hpp"
+#include "rpc/serve/item_sender.hpp"
+#include "rpc/serve/late_answer.hpp"
+#include "rpc/serve/server.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {

@@ -11,8 +11,8 @@
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
-#include "rpc/call/invocation.hpp"
 #include "rpc/peers/outgoing.hpp"
+#include "rpc/serve/invocation.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {

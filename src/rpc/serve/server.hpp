@@ -3,25 +3,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include <amalgam/core/counter.hpp>
 #include <amalgam/fabric/message.hpp>
 
-#include "rpc/call/answer_record.hpp"
 #include "rpc/call/call_settings.hpp"
-#include "rpc/call/invocation.hpp"
-#include "rpc/call/procedure_table.hpp"
+#include "rpc/call/caller.hpp"
 #include "rpc/context/engine_context.hpp"
 #include "rpc/memory/loans.hpp"
 #include "rpc/peers/known_peers.hpp"
 #include "rpc/peers/outbox.hpp"
 #include "rpc/peers/peer_addresses.hpp"
+#include "rpc/serve/answer_record.hpp"
+#include "rpc/serve/invocation.hpp"
+#include "rpc/serve/procedure_table.hpp"
+#include "rpc/serve/running_calls.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
-
-class caller;
 
 /// Counters of a server.
 struct server_counts {
@@ -37,7 +36,7 @@ struct server_counts {
 /// The serving side of an engine: takes requests to their handlers, and sends replies.
 ///
 /// Threads: as stated per group of members.
-class server {
+class server final : public own_server {
 public:
     /// `own`: makes calls to ourselves.
     server(engine_context& context, const call_settings& settings, engine& where,
@@ -62,7 +61,7 @@ public:
     detail::loans& loans() noexcept { return loans_; }
 
     void on_request(peer_state& from, message& arrived, const parsed_message& request) noexcept;
-    void on_cancel(peer_state& from, std::uint64_t id) noexcept;
+    void on_cancel(peer_state& from, std::uint64_t id) noexcept override;
     /// The peer's calls need no answers any more.
     void on_peer_down(peer_state& gone) noexcept;
     /// New requests are refused with `unavailable`.
@@ -71,9 +70,9 @@ public:
     void cancel_streams() noexcept;
     /// The engine ends: running calls are removed from the index, since they may now end on any
     /// thread, which must not access it. After close().
-    void forget_all() noexcept;
+    void forget_all() noexcept { calls_.drop(); }
 
-    void on_credit(peer_state& from, std::uint64_t id, std::uint32_t items) noexcept;
+    void on_credit(peer_state& from, std::uint64_t id, std::uint32_t items) noexcept override;
 
     /// The handler has returned: replies and releases the call. Parks the caller until the reply
     /// was sent. Any thread that runs handlers.
@@ -92,22 +91,18 @@ public:
     template <typename Predicate>
     std::size_t running_outside(Predicate is_outside) const {
         std::size_t count = 0;
-        for (const served_call* each : index_) {
-            for (; each != nullptr; each = each->next) {
-                const pool* const where = each->what().options.in;
-                count += where != nullptr && is_outside(*where);
-            }
-        }
+        calls_.for_each([&](const served_call& each) {
+            const pool* const where = each.what().options.in;
+            count += where != nullptr && is_outside(*where);
+        });
         return count;
     }
     /// The callers whose handlers produce or read a stream, some several times.
     template <typename Function>
     void for_each_stream(Function visit) const {
-        for (const served_call* each : index_) {
-            for (; each != nullptr; each = each->next) {
-                if (each->what().streams_values) visit(each->from());
-            }
-        }
+        calls_.for_each([&](const served_call& each) {
+            if (each.what().streams_values) visit(each.from());
+        });
     }
     const server_counts& counts() const noexcept { return counts_; }
 
@@ -146,11 +141,8 @@ private:
     void one_way_is_over(const served_call& call) noexcept;
     void track(served_call& call) noexcept;
     void untrack(served_call& call) noexcept;
-    served_call* find(peer_state& from, std::uint64_t id) noexcept;
     arrived_call arrival_of(peer_state& from, served_procedure& what, const message& arrived,
                             const parsed_message& request) noexcept;
-    std::size_t bucket(const peer& from, std::uint64_t id) const noexcept;
-    void grow();
 
     engine_context& context_;
     const call_settings& settings_;
@@ -171,7 +163,7 @@ private:
     std::size_t max_unread_total_;
     std::size_t max_values_;
     bool closed_ = false;
-    std::vector<served_call*> index_;  // Running calls by caller and id; chained.
+    running_calls calls_;
     server_counts counts_;
 };
 

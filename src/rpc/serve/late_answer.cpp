@@ -1,11 +1,11 @@
-#include "rpc/call/late_answer.hpp"
+#include "rpc/serve/late_answer.hpp"
 
 #include <exception>
 #include <utility>
 
 #include <amalgam/rpc/detail/outgoing_values.hpp>
 
-#include "rpc/call/server.hpp"
+#include "rpc/serve/server.hpp"
 
 namespace amalgam::detail {
 

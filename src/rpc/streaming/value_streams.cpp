@@ -1,11 +1,11 @@
-#include "rpc/call/value_streams.hpp"
+#include "rpc/streaming/value_streams.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include <amalgam/rpc/engine.hpp>
 
-#include "rpc/call/late_answer.hpp"
+#include "rpc/serve/late_answer.hpp"
 
 namespace amalgam::detail {
 

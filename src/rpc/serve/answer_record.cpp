@@ -1,4 +1,4 @@
-#include "rpc/call/answer_record.hpp"
+#include "rpc/serve/answer_record.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "rpc/call/extras.hpp"
-#include "rpc/call/server.hpp"
 #include "rpc/limits.hpp"
 #include "rpc/memory/rendezvous.hpp"
+#include "rpc/serve/server.hpp"
 
 namespace amalgam::detail {
 

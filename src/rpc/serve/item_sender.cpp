@@ -1,10 +1,10 @@
-#include "rpc/call/item_sender.hpp"
+#include "rpc/serve/item_sender.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "rpc/call/answer_record.hpp"
-#include "rpc/call/server.hpp"
+#include "rpc/serve/answer_record.hpp"
+#include "rpc/serve/server.hpp"
 
 namespace amalgam::detail {
 

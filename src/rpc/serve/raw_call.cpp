@@ -10,9 +10,9 @@
 #include <amalgam/rpc/extension/origin.hpp>
 #include <amalgam/rpc/raw_call.hpp>
 
-#include "rpc/call/invocation.hpp"
-#include "rpc/call/procedure_table.hpp"
-#include "rpc/call/raw_handler.hpp"
+#include "rpc/serve/invocation.hpp"
+#include "rpc/serve/procedure_table.hpp"
+#include "rpc/serve/raw_handler.hpp"
 
 namespace amalgam {
 

@@ -8,9 +8,9 @@
 #include <amalgam/rpc/streamed.hpp>
 
 #include "rpc/call/caller.hpp"
-#include "rpc/call/invocation.hpp"
-#include "rpc/call/server.hpp"
 #include "rpc/context/engine_context.hpp"
+#include "rpc/serve/invocation.hpp"
+#include "rpc/serve/server.hpp"
 
 namespace amalgam::detail {
 

@@ -14,8 +14,8 @@
 #include <amalgam/rpc/extension/loans.hpp>
 #include <amalgam/tasks/extension/closure.hpp>
 
-#include "rpc/call/procedure_table.hpp"
 #include "rpc/memory/rendezvous.hpp"
+#include "rpc/serve/procedure_table.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {

@@ -4,9 +4,9 @@
 
 #include "rpc/call/caller.hpp"
 #include "rpc/call/pending_call.hpp"
-#include "rpc/call/value_streams.hpp"
 #include "rpc/memory/loans.hpp"
 #include "rpc/memory/rendezvous.hpp"
+#include "rpc/streaming/value_streams.hpp"
 
 namespace amalgam::detail {
 

@@ -1,4 +1,4 @@
-#include "rpc/call/keepalive.hpp"
+#include "rpc/engine/keepalive.hpp"
 
 #include <cstdint>
 #include <new>
