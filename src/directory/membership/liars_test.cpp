@@ -54,6 +54,16 @@ public:
             all_.net.run_for(1ms);
         said.get();
     }
+    /// Compares tables with host0: the answer to these.
+    ring_news compare(const ring_news& mine) {
+        auto said = on_.spawn([&] {
+            return on_.procedure<in_ring::compare>(in_ring::compare_name)
+                .on(on_.lookup("loop://host0"))(mine);
+        });
+        while (!said.ready())
+            all_.net.run_for(1ms);
+        return said.get();
+    }
     void tell(resource_change::kind what, std::uint32_t id, const attribute_list& values = {}) {
         say<in_ring::change>(in_ring::change_name, liars_key, watch, what,
                              found_values{resource_id{id}, resource_id{id}, values});
@@ -79,6 +89,45 @@ TEST(ring_liars, a_server_contradicts_what_others_say_of_it) {
     all.net.run_for(10s);
     EXPECT_TRUE(all.in(0, [&](context& here) { return here.find(box); }));
     EXPECT_EQ(all.known_by(0), 2u);
+}
+
+TEST(ring_liars, a_server_that_is_said_to_be_gone_stays_while_it_answers) {
+    hosts all(2);
+    all.net.run_for(3s);
+    liar one(all);
+    one.join();
+    all.net.run_for(1s);
+    ring_news lie;
+    for (const member& each : one.compare({}).came)
+        if (each.addresses.front() == "loop://host1") lie.gone.push_back({each.key, each.version});
+    ASSERT_EQ(lie.gone.size(), 1u);
+    one.compare(lie);
+    for (int i = 0; i < 200; ++i) {
+        all.net.run_for(10ms);
+        ASSERT_EQ(all.known_by(0), 3u) << i;
+    }
+}
+
+/// How long host0 believes in host1, which is silent, if its only helper says this of it.
+clock::duration believed_in(sign answer) {
+    hosts all(2);
+    all.net.run_for(3s);
+    liar helper(all);
+    helper.on().define<in_ring::ping_req>(library_name{in_ring::ping_req_name},
+                                          [=](std::uint64_t, std::uint32_t) { return answer; });
+    helper.join();
+    all.net.run_for(1s);
+    EXPECT_EQ(all.known_by(0), 3u);
+    all.net.cut("host1");
+    const auto begun = all.net.now();
+    for (int i = 0; i < 1000 && all.known_by(0) == 3; ++i)
+        all.net.run_for(20ms);
+    EXPECT_EQ(all.known_by(0), 2u);
+    return all.net.now() - begun;
+}
+
+TEST(ring_liars, who_does_not_know_a_server_confirms_no_suspicion_of_it) {
+    EXPECT_GT(believed_in(sign::unknown), believed_in(sign::silent) + 100ms);
 }
 
 TEST(ring_liars, what_one_tells_a_watch_of_takes_no_more_than_its_share) {
