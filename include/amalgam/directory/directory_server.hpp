@@ -49,7 +49,7 @@ struct ring_options {
     /// A broadcast query without a match in this time is repeated by call trees: only that can
     /// prove there is none.
     std::chrono::milliseconds broadcast_wait{5};
-    /// Interval of liveness checks of neighbors. A dead neighbor is noticed within three of these.
+    /// Interval of pings to neighbors. A dead neighbor is noticed within three of these.
     std::chrono::milliseconds period{1000};
     /// How long a claim to an id range must stand uncontested; a new server first waits as long to
     /// meet others.

@@ -281,7 +281,7 @@ TEST_F(limited_directory, a_watch_that_is_not_told_as_fast_as_changes_come_ends)
     in(second, [&] { watch.end(); });
 }
 
-/// A directory without liveness checks of its contexts.
+/// A directory that does not ping its contexts.
 class patient_directory : public limited_directory {
 protected:
     patient_directory() : limited_directory({.silence = 0ms}) {}

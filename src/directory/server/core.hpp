@@ -48,7 +48,7 @@ private:
     struct client {
         peer who;
         bool is_server = false;
-        bool heard = true;  // Responded since the last liveness check.
+        bool heard = true;  // Responded since the last ping.
         std::deque<watched_change> untold;
         std::size_t untold_bytes = 0;  // Bytes of their values.
         bool missed = false;           // Notifications were dropped: too many.
