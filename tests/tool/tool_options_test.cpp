@@ -35,10 +35,6 @@ protected:
     outcome tool(const std::string& arguments) {
         return run_tool("cd " + folder.string() + " && " AMALGAM_TOOL, arguments);
     }
-    std::string text_of(const std::string& file) {
-        std::ifstream in(folder / file);
-        return {std::istreambuf_iterator<char>(in), {}};
-    }
     /// What `amalgam inject show` prints after that word.
     std::string shown(const std::string& image, const std::string& word) {
         std::istringstream lines(tool("inject show " + image).output);
@@ -152,16 +148,12 @@ std::optional<pid_t> only_child() {
 
 TEST_F(tool_options, a_directory_with_detach_serves_in_a_session_of_its_own_behind_its_command) {
     ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);  // Adopts it when its parent is gone.
-    // If it were not detached, its command would not return before it ends.
-    const auto started = tool("directory shm:// --detach --end-after 60 >said");
+    // Its output ends although the directory goes on: else the command would not return.
+    const auto started = tool("directory shm:// --detach --end-after 60");
     EXPECT_EQ(started.code, 0);
     const auto directory = only_child();
     ASSERT_TRUE(directory);
-    std::string said;
-    while (!said.ends_with('\n') && ::waitpid(*directory, nullptr, WNOHANG) == 0) {
-        std::this_thread::yield();
-        said = text_of("said");
-    }
+    const std::string said = started.output;
     ASSERT_TRUE(said.starts_with("directory at shm://")) << said;
     EXPECT_EQ(::getsid(*directory), *directory);
     const std::string address = said.substr(13, said.size() - 14);
@@ -172,6 +164,14 @@ TEST_F(tool_options, a_directory_with_detach_serves_in_a_session_of_its_own_behi
     int how = 0;
     ASSERT_EQ(::waitpid(*directory, &how, 0), *directory);
     EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0) << how;
+}
+
+TEST_F(tool_options, a_directory_with_detach_that_cannot_serve_says_so_and_fails) {
+    ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    const auto refused = tool("directory tcp://192.0.2.1:0 --detach --end-after 60");
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_TRUE(has(refused.output, "192.0.2.1")) << refused.output;
+    EXPECT_FALSE(only_child());
 }
 
 }  // namespace

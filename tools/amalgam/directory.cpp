@@ -1,17 +1,22 @@
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <amalgam/core/unique_fd.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/directory/host_directory.hpp>
 #include <amalgam/rpc/engine.hpp>
@@ -32,14 +37,50 @@ struct server_options {
     bool makes_way = false;
 };
 
-/// Continues in a new process, in its own session; the first process exits.
-void detach() {
-    const pid_t child = ::fork();
-    if (child == -1) throw error(errc::no_memory, "cannot create a process to detach to");
-    if (child != 0) ::_exit(0);
-    ::setsid();
-    if (::chdir("/") != 0) throw error(errc::denied, "cannot change to the root directory");
+/// Exits as the directory in the background tells: with 0 once it serves, else with its exit code.
+[[noreturn]] void exit_with(pid_t background, int told) {
+    char ready = 0;
+    while (::read(told, &ready, 1) == -1 && errno == EINTR) {
+    }
+    if (ready != 0) ::_exit(0);
+    int how = 0;
+    while (::waitpid(background, &how, 0) == -1 && errno == EINTR) {
+    }
+    ::_exit(WIFEXITED(how) ? WEXITSTATUS(how) : 1);
 }
+
+/// Continues in a new process, in its own session; the first process exits, at once or (with
+/// `waits`) when `ready()` was called on the result or the new process has ended.
+class background {
+public:
+    explicit background(bool waits) {
+        int ends[2];
+        if (::pipe2(ends, O_CLOEXEC) != 0)
+            throw error(errc::no_memory, "out of file descriptors to detach");
+        const unique_fd told(ends[0]);
+        tell_.reset(ends[1]);
+        const pid_t child = ::fork();
+        if (child == -1) throw error(errc::no_memory, "cannot create a process to detach to");
+        if (child != 0) {
+            if (!waits) ::_exit(0);
+            tell_.reset();
+            exit_with(child, told.get());
+        }
+        ::setsid();
+        if (::chdir("/") != 0) throw error(errc::denied, "cannot change to the root directory");
+    }
+    /// Lets go of the input and output of who started it, too: they may wait for its end.
+    void ready() {
+        const unique_fd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
+        for (const int each : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+            (void)::dup2(nothing.get(), each);
+        (void)!::write(tell_.get(), "1", 1);
+        tell_.reset();
+    }
+
+private:
+    unique_fd tell_;
+};
 
 bool is_of_host(const server_options& options) {
     return std::find(options.uris.begin(), options.uris.end(), host_directory) !=
@@ -87,7 +128,8 @@ std::unique_ptr<engine> open_engine(const server_options& options) {
 }
 
 void serve(const server_options& options) {
-    if (options.detach) detach();
+    std::optional<background> detached;
+    if (options.detach) detached.emplace(!options.makes_way);
     sigset_t ends;  // Blocked before threads exist, so that they are delivered here.
     ::sigemptyset(&ends);
     for (const int each : {SIGINT, SIGTERM})
@@ -110,6 +152,7 @@ void serve(const server_options& options) {
     for (const std::string& each : on->addresses())
         fmt::print("directory at {}\n", each);
     std::fflush(stdout);
+    if (detached) detached->ready();
     for (unsigned unused = 0;;) {
         const timespec second{1, 0};
         const int ended =
@@ -149,7 +192,8 @@ void add_directory(CLI::App& app) {
     command->add_flag(
         "--by-tree", options->by_tree,
         "Use --broadcast only to find other directories, and query them by trees of calls");
-    command->add_flag("--detach", options->detach, "Run in the background");
+    command->add_flag("--detach", options->detach,
+                      "Run in the background: return once it serves; its log is dropped then");
     command->add_flag("--makes-way", options->makes_way,
                       "Exit when another directory is started on this host, and do not record this "
                       "one for a restart: used by contexts that find no directory");
