@@ -29,8 +29,7 @@ inline constexpr std::chrono::seconds fetch_limit{30};
 inline constexpr std::uint64_t min_ring_bytes = 4096;
 inline constexpr std::uint64_t max_ring_bytes = std::uint64_t{1} << 30;
 
-// ---- confined runs
-/// Why confined code failed is cut to this.
-inline constexpr std::size_t max_confined_reason_bytes = 1024;
+/// Why code failed, or was refused, is cut to this.
+inline constexpr std::size_t max_reason_bytes = 1024;
 
 }  // namespace amalgam::detail::limits

@@ -108,7 +108,7 @@ struct confined_task {
             answer_with(false, result.data(), result.size());
         },
         [](const char* why) {
-            answer_with(true, why, ::strnlen(why, limits::max_confined_reason_bytes));
+            answer_with(true, why, ::strnlen(why, limits::max_reason_bytes));
         });
     ::_exit(0);
 }
@@ -159,7 +159,7 @@ confined_end end_of(std::vector<std::byte> all, int how) {
     all.erase(all.begin(), all.begin() + sizeof(head));
     if (all.size() != head.bytes) return end_without_answer(how);
     if (head.failed == 0) return {errc::ok, {}, std::move(all)};
-    all.resize(std::min(all.size(), limits::max_confined_reason_bytes));
+    all.resize(std::min(all.size(), limits::max_reason_bytes));
     return {errc::handler_failed, {reinterpret_cast<const char*>(all.data()), all.size()}, {}};
 }
 

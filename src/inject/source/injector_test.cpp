@@ -205,6 +205,10 @@ TEST_F(injector_test, what_it_throws_is_told_and_harms_nobody) {
     EXPECT_EQ(why.code(), errc::handler_failed);
     EXPECT_STREQ(why.what(), "out of luck");
     bad.create(1).post(there);
+    const injected_function long_winded = inject.add(
+        compiled("long", "MAIN(long) { throw std::runtime_error(std::string(10000000, 'x')); }"));
+    const error cut = error_of([&] { (void)long_winded.create(1).call(there); });
+    EXPECT_EQ(cut.what(), std::string(1024, 'x'));
     EXPECT_EQ(text_of(inject.add(adder()).create(as_bytes_of(ones)).call(there)), "6");
 }
 

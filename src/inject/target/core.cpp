@@ -25,8 +25,6 @@ namespace amalgam::detail {
 
 namespace {
 
-/// Time for the source to answer a request for an image.
-
 bool contains(const std::vector<std::string>& those, std::string_view what) {
     return std::find(those.begin(), those.end(), what) != those.end();
 }
@@ -60,6 +58,11 @@ void check(const injection_policy& allows, const code_image& image) {
     } catch (...) {
         throw refuse("the target's own check threw an exception not derived from std::exception");
     }
+}
+
+/// An exception's text, of bounded length.
+std::string reason(const char* why) {
+    return {why, ::strnlen(why, limits::max_reason_bytes)};
 }
 
 }  // namespace
@@ -328,7 +331,7 @@ run_answer target_core::run_now(const ready& what, const_bytes payload,
     } else {
         report_failure([&] { run_main(*what, payload, here, call); },
                        [&](const char* why) {
-                           answer = {errc::handler_failed, false, why, {}};
+                           answer = {errc::handler_failed, false, reason(why), {}};
                        });
         answer.result = std::move(here.result);
     }
@@ -342,7 +345,7 @@ void target_core::run_quickly(ready_image& what, const_bytes payload) {
     running_code here{what.linked, onward_};
     inline_runs_.add();
     report_failure([&] { run_main(what, payload, here, &call_context::current()); },
-                   [&](const char* why) { log_failure(what, why); });
+                   [&](const char* why) { log_failure(what, reason(why)); });
 }
 
 void target_core::run_inline(image_id which, const_bytes payload) {
@@ -485,8 +488,9 @@ run_answer target_core::refuse(const error& why) {
     refused_.add();
     const call_context* const call = call_context::try_current();
     if (call == nullptr || call->one_way())
-        limited_log(log_level::warn, "inject", "refused to run a message", {{"why", why.what()}});
-    return {why.code().code, false, why.what(), {}};
+        limited_log(log_level::warn, "inject", "refused to run a message",
+                    {{"why", reason(why.what())}});
+    return {why.code().code, false, reason(why.what()), {}};
 }
 
 }  // namespace amalgam::detail
