@@ -51,8 +51,6 @@ struct measured {
 /// Hosts, each with a directory server. The few that send queries have a context, too.
 class simulation {
 public:
-    static constexpr std::size_t askers = 8;
-
     simulation(std::size_t hosts, search_way way) : way_(way) {
         net_.delay(50us, 150us);
         hosts_.reserve(hosts + 1);
