@@ -179,6 +179,32 @@ TEST(stack_overflow, leaves_a_sent_signal_ignored_that_the_program_ignores) {
     EXPECT_TRUE(end.by_exit(0)) << end.status;
 }
 
+/// How a child ends that is sent two faults, and has a handler that returns.
+end_of_child sent_two(int flags) {
+    return child_that([=] {
+        struct sigaction own {};
+        own.sa_sigaction = [](int, siginfo_t*, void*) {
+            [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, "again\n", 6);
+        };
+        own.sa_flags = SA_SIGINFO | flags;
+        ::sigaction(SIGSEGV, &own, nullptr);
+        in_ult([] {
+            ::raise(SIGSEGV);
+            ::raise(SIGSEGV);
+        });
+    });
+}
+
+TEST(stack_overflow, calls_a_handler_for_each_signal_unless_the_program_wanted_it_once) {
+    const auto each = sent_two(0);
+    EXPECT_TRUE(each.by_exit(0)) << each.status;
+    EXPECT_EQ(each.said, "again\nagain\n");
+    const auto once = sent_two(static_cast<int>(SA_RESETHAND));
+    EXPECT_TRUE(once.by_fault()) << once.status;
+    EXPECT_TRUE(once.said.starts_with("again\n")) << once.said;
+    EXPECT_FALSE(once.says("again\nagain\n")) << once.said;
+}
+
 TEST(stack_overflow, is_reported_on_the_alternate_stack_that_a_thread_has) {
     static std::vector<char> own_stack(256 * 1024);
     const auto end = child_that([] {
