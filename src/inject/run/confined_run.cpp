@@ -107,9 +107,7 @@ struct confined_task {
             const const_bytes result = task.work(own, payload.size());
             answer_with(false, result.data(), result.size());
         },
-        [](const char* why) {
-            answer_with(true, why, ::strnlen(why, limits::max_reason_bytes));
-        });
+        [](const char* why) { answer_with(true, why, ::strnlen(why, limits::max_reason_bytes)); });
     ::_exit(0);
 }
 
