@@ -20,6 +20,10 @@
 #include <amalgam/tasks/looping_scheduler.hpp>
 #include <amalgam/tasks/mutex.hpp>
 #include <amalgam/tasks/once.hpp>
+#include <amalgam/tasks/parallel_for.hpp>
+#include <amalgam/tasks/parallel_options.hpp>
+#include <amalgam/tasks/parallel_reduce.hpp>
+#include <amalgam/tasks/parallel_streams.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/poller.hpp>
 #include <amalgam/tasks/pool.hpp>

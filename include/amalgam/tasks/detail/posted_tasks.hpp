@@ -1,0 +1,63 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <utility>
+
+#include <amalgam/tasks/parking.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+namespace amalgam::detail {
+
+/// ULTs that one caller posts and waits for, and the first exception of any of them. On the
+/// caller's stack: wait() returns once nobody else refers to it.
+///
+/// Threads: post(), fail() and ended() by the caller and by those that it posted; wait() by the
+///          caller, once.
+/// Failure: the constructor throws error{invalid} where the caller cannot wait.
+class posted_tasks {
+public:
+    posted_tasks() = default;
+    posted_tasks(const posted_tasks&) = delete;
+    posted_tasks& operator=(const posted_tasks&) = delete;
+
+    /// Runs `body()`, which must not throw. One that never runs, because its pool is destroyed,
+    /// counts as ended. Throws as amalgam::post(), changing nothing.
+    template <typename Body>
+    void post(pool& where, Body body) {
+        open_.fetch_add(1, std::memory_order_relaxed);
+        amalgam::post(where,
+                      [body = std::move(body), mine = ticket(*this)]() mutable { body(); });
+    }
+    /// Keeps the exception that is being handled, if it is the first, and asks others to end.
+    void fail() noexcept;
+    /// Whether what has not begun is to be left out.
+    bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
+    void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
+    /// Waits for all, then throws the first exception; error{canceled} if the caller was canceled.
+    void wait();
+
+private:
+    class ticket {
+    public:
+        explicit ticket(posted_tasks& of) noexcept : of_(&of) {}
+        ticket(ticket&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
+        ticket& operator=(ticket&&) = delete;
+        ~ticket() {
+            if (of_ != nullptr) of_->leave();
+        }
+
+    private:
+        posted_tasks* of_;
+    };
+    void leave() noexcept;
+
+    waiter caller_;
+    std::atomic<std::size_t> open_{1};  // the caller, and those posted
+    std::atomic<bool> stopped_{false};
+    std::atomic<bool> failed_{false};
+    std::exception_ptr failure_;
+};
+
+}  // namespace amalgam::detail

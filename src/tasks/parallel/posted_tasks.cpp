@@ -1,0 +1,45 @@
+#include <amalgam/core/status.hpp>
+#include <amalgam/tasks/detail/posted_tasks.hpp>
+#include <amalgam/tasks/extension/exit_ult.hpp>
+
+namespace amalgam::detail {
+
+void posted_tasks::fail() noexcept {
+    stop();
+    if (failed_.exchange(true, std::memory_order_relaxed)) return;
+    try {
+        throw;
+    } catch (const exit_ult&) {
+        // It would end the ULT of whoever rethrows it.
+        failure_ = std::make_exception_ptr(
+            error(errc::invalid,
+                  "a function that runs in parallel called this_task::exit(), which would end a "
+                  "ULT that is not its own: return from it instead"));
+    } catch (...) {
+        failure_ = std::current_exception();
+    }
+}
+
+void posted_tasks::leave() noexcept {
+    // Acquire and release: the last one publishes what all others wrote.
+    if (open_.fetch_sub(1, std::memory_order_acq_rel) == 1) caller_.unpark();
+}
+
+void posted_tasks::wait() {
+    bool canceled = false;
+    if (open_.fetch_sub(1, std::memory_order_acq_rel) != 1) {
+        caller_.waits_for("parallel tasks");
+        caller_.allow_cancel();
+        canceled = !caller_.park_until(waiter::time_point::max());
+        if (canceled) {
+            stop();
+            caller_.park();
+        }
+    }
+    if (failure_) std::rethrow_exception(failure_);
+    if (!canceled) return;
+    throw_if_canceled();
+    throw error(errc::canceled, "this ULT was canceled while it waited for parallel tasks");
+}
+
+}  // namespace amalgam::detail
