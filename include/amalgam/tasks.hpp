@@ -34,6 +34,7 @@
 #include <amalgam/tasks/shared_pools.hpp>
 #include <amalgam/tasks/start_sleep.hpp>
 #include <amalgam/tasks/switch_to.hpp>
+#include <amalgam/tasks/task_graph.hpp>
 #include <amalgam/tasks/task_hook.hpp>
 #include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/timer.hpp>

@@ -4,20 +4,22 @@
 
 namespace amalgam::detail {
 
-void posted_tasks::fail() noexcept {
-    stop();
-    if (failed_.exchange(true, std::memory_order_relaxed)) return;
+std::exception_ptr exception_to_pass_on() noexcept {
     try {
         throw;
     } catch (const exit_ult&) {
-        // It would end the ULT of whoever rethrows it.
-        failure_ = std::make_exception_ptr(
+        return std::make_exception_ptr(
             error(errc::invalid,
                   "a function that runs in parallel called this_task::exit(), which would end a "
                   "ULT that is not its own: return from it instead"));
     } catch (...) {
-        failure_ = std::current_exception();
+        return std::current_exception();
     }
+}
+
+void posted_tasks::fail() noexcept {
+    stop();
+    if (!failed_.exchange(true, std::memory_order_relaxed)) failure_ = exception_to_pass_on();
 }
 
 void posted_tasks::leave() noexcept {

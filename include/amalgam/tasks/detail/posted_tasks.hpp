@@ -10,6 +10,10 @@
 
 namespace amalgam::detail {
 
+/// The exception that is being handled, to be thrown elsewhere: instead of what this_task::exit()
+/// throws, which would end the ULT of whoever rethrows it, error{invalid}.
+std::exception_ptr exception_to_pass_on() noexcept;
+
 /// ULTs that one caller posts and waits for, and the first exception of any of them. On the
 /// caller's stack: wait() returns once nobody else refers to it.
 ///
