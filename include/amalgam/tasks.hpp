@@ -10,6 +10,7 @@
 #include <amalgam/tasks/coroutine.hpp>
 #include <amalgam/tasks/cpu_set.hpp>
 #include <amalgam/tasks/describe.hpp>
+#include <amalgam/tasks/divide_and_conquer.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/eventual.hpp>
 #include <amalgam/tasks/execution_stream.hpp>

@@ -22,7 +22,9 @@ std::exception_ptr exception_to_pass_on() noexcept;
 /// Failure: the constructor throws error{invalid} where the caller cannot wait.
 class posted_tasks {
 public:
-    posted_tasks() = default;
+    posted_tasks() : stopped_(own_stop_) {}
+    /// `stopped`: told when the caller is canceled, and by fail().
+    explicit posted_tasks(std::atomic<bool>& stopped) : stopped_(stopped) {}
     posted_tasks(const posted_tasks&) = delete;
     posted_tasks& operator=(const posted_tasks&) = delete;
 
@@ -59,7 +61,8 @@ private:
 
     waiter caller_;
     std::atomic<std::size_t> open_{1};  // the caller, and those posted
-    std::atomic<bool> stopped_{false};
+    std::atomic<bool> own_stop_{false};
+    std::atomic<bool>& stopped_;
     std::atomic<bool> failed_{false};
     std::exception_ptr failure_;
 };
