@@ -58,7 +58,11 @@ private:
                 if (!each) return std::nullopt;
                 all.push_back(std::move(*each));
             }
-            return combine_(all);
+            if constexpr (std::is_invocable_v<Combine&, Problem&, std::vector<result>&>) {
+                return combine_(problem, all);
+            } else {
+                return combine_(all);
+            }
         } catch (...) {
             failed_.store(true, std::memory_order_relaxed);
             if (!has_failure_.exchange(true)) failure_ = exception_to_pass_on();
@@ -103,7 +107,8 @@ private:
 
 /// Solves `problem` on the streams of `on`: if `is_base(problem)`, by `solve(problem)`; otherwise
 /// `split(problem)` gives a container of smaller ones, which are solved in parallel, and
-/// `combine(results)` makes one result of a std::vector of theirs, in the same order.
+/// `combine(results)`, or `combine(problem, results)`, makes one result of a std::vector of theirs,
+/// in the same order.
 ///
 ///     long n = am::divide_and_conquer(team, 30, [](int p) { return p < 15; },
 ///         [](int p) { return fibonacci(p); },

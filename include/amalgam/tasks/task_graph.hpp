@@ -29,6 +29,7 @@ void drop_graph_task(graph_task& task) noexcept;  // it has no body, or none any
 struct task_graph_options {
     /// Tasks that were added and have not ended, at most; add() waits for room.
     std::size_t most_tasks = 2048;
+    std::size_t stack_bytes = 0;  ///< Of a task, as in ult_options; 0: the pooled default.
 };
 
 /// Runs tasks in parallel, in an order that follows from the data they read and write: as if they
@@ -45,7 +46,8 @@ struct task_graph_options {
 /// Owner:   borrows the streams; owns the tasks until they have run. The destructor waits for them,
 ///          and logs an exception that nobody has seen; not in a task of its own.
 /// Threads: any; tasks that several threads add are ordered as the adds are.
-/// Failure: see add() and wait(). Throws error{invalid} for most_tasks of 0.
+/// Failure: see add() and wait(). Throws error{invalid} for most_tasks of 0; add() does for a stack
+///          below 16 KiB.
 /// Cost:    add() allocates the task, and a list entry for each use. Ends and adds take turns at one
 ///          lock.
 class task_graph {

@@ -80,6 +80,17 @@ TEST(divide_and_conquer, results_come_in_the_order_of_the_parts) {
     EXPECT_EQ(all, "a list of letters");
 }
 
+TEST(divide_and_conquer, combine_may_see_the_problem_also_of_no_parts) {
+    work_stealing_team team(2);
+    const int sum = divide_and_conquer(
+        team, 5, [](int) { return false; }, [](int) { return 0; },
+        [](int p) { return std::vector<int>(static_cast<std::size_t>(p), p - 1); },
+        [](int p, const std::vector<int>& found) {
+            return std::accumulate(found.begin(), found.end(), p);
+        });
+    EXPECT_EQ(sum, 5 + 5 * (4 + 4 * (3 + 3 * (2 + 2 * 1))));
+}
+
 TEST(divide_and_conquer, a_branch_that_waits_does_not_stop_the_others) {
     work_stealing_team team(1);
     event other_ran;

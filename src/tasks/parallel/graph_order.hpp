@@ -48,6 +48,17 @@ public:
         if (task != nullptr) first_ = task->next;
         return task;
     }
+    /// False: it is not in the list.
+    bool remove(const graph_task& task) noexcept {
+        graph_task* before = nullptr;
+        for (graph_task* each = first_; each != nullptr; before = each, each = each->next) {
+            if (each != &task) continue;
+            (before == nullptr ? first_ : before->next) = each->next;
+            if (last_ == each) last_ = before;
+            return true;
+        }
+        return false;
+    }
 
 private:
     graph_task* first_ = nullptr;

@@ -35,11 +35,13 @@ void drop_graph_task(graph_task& task) noexcept {
     ::operator delete(&task, align);
 }
 
-/// The lock guards all but the streams and the room.
+/// Tasks that are ready wait in a list; runners, which are ULTs, take them from there. Whenever the
+/// list is not empty, a runner is posted that has not begun: so a stream that becomes free finds one,
+/// also when all other runners wait in their tasks. The lock guards all but the streams and the room.
 class graph_core {
 public:
-    graph_core(const parallel_streams& on, std::size_t most_tasks)
-        : where_(on), room_(most_tasks) {}
+    graph_core(const parallel_streams& on, const task_graph_options& options)
+        : where_(on), stack_bytes_(options.stack_bytes), room_(options.most_tasks) {}
 
     void add(std::span<const task_graph::use> uses, graph_task& task);
     void wait();
@@ -48,28 +50,35 @@ public:
     std::size_t size() const noexcept { return open_.load(std::memory_order_relaxed); }
 
 private:
-    /// A ULT that runs tasks, while it does. On its own stack.
+    /// On the stack of its ULT.
     struct runner {
         const ult_core* ult;
-        ready_list ready = {};
         runner* next = nullptr;
         runner** link = nullptr;
     };
-    void post_task(graph_task& task);
-    void run_from(graph_task& first) noexcept;
-    void run_one(graph_task& task) noexcept;
-    void end(graph_task& task, runner& me) noexcept;
-    void take_back(graph_task& task) noexcept;
     bool is_in_own_task() noexcept;
+    void post_runner();
+    void try_post_runner() noexcept;
+    void run_tasks() noexcept;
+    void run_one(graph_task& task) noexcept;
     void fail(std::exception_ptr failure) noexcept;
 
+    // The following need the lock.
+    bool claim_post() noexcept;
+    void enlist(runner& me) noexcept;
+    graph_task* take(runner& me) noexcept;
+    void end(graph_task& task) noexcept;
+
     const parallel_streams where_;
+    const std::size_t stack_bytes_;
     semaphore room_;
     mutex lock_;
-    condition_variable idle_;
+    condition_variable changed_;
     graph_order order_;
-    std::atomic<std::size_t> open_{0};  // read without the lock
+    ready_list ready_;
+    std::size_t posted_ = 0;  // runners that have not begun
     runner* runners_ = nullptr;
+    std::atomic<std::size_t> open_{0};  // read without the lock
     std::exception_ptr failure_;
     std::atomic<bool> failed_{false};  // or canceled: then there is no failure
 };
@@ -108,69 +117,81 @@ void graph_core::add(std::span<const task_graph::use> uses, graph_task& task) {
         room_.acquire();
         taken.of = &room_;
     }
-    bool ready = false;
-    {
-        const std::lock_guard hold(lock_);
-        order_.add(task, uses);
-        ++open_;
-        task.has_room = taken.of != nullptr;
-        ready = task.waits_for == 0;
-        // Held by its own end from now on, which may come at once.
-        taken.of = nullptr;
-        mine.task = nullptr;
-    }
-    if (!ready) return;
+    std::unique_lock hold(lock_);
+    order_.add(task, uses);
+    open_.fetch_add(1, std::memory_order_relaxed);
+    task.has_room = std::exchange(taken.of, nullptr) != nullptr;
+    mine.task = nullptr;
+    if (task.waits_for != 0) return;
+    ready_.push(task);
+    if (!claim_post()) return;
+    hold.unlock();
     try {
-        post_task(task);
+        post_runner();
     } catch (...) {
-        take_back(task);
+        hold.lock();
+        --posted_;
+        // Others may run it all the same.
+        if (!ready_.remove(task)) return;
+        mine.task = &task;
+        end(task);
+        hold.unlock();
         throw;
     }
 }
 
-void graph_core::post_task(graph_task& task) {
-    post(where_.nearest_pool(), [this, &task]() noexcept { run_from(task); });
+bool graph_core::claim_post() noexcept {
+    if (ready_.empty() || posted_ != 0) return false;
+    ++posted_;
+    return true;
 }
 
-/// It could not be posted. Others may wait for it by now: they run as if it had.
-void graph_core::take_back(graph_task& task) noexcept {
-    task.destroy(task.body);
-    runner nobody{nullptr};
-    end(task, nobody);
-    while (graph_task* const next = nobody.ready.pop()) {
-        try {
-            post_task(*next);
-        } catch (...) {
-            fail(std::current_exception());
-            take_back(*next);
-        }
-    }
+void graph_core::post_runner() {
+    post(
+        where_.nearest_pool(), [this]() noexcept { run_tasks(); }, {.stack_bytes = stack_bytes_});
 }
 
-void graph_core::run_from(graph_task& first) noexcept {
-    runner me{dispatcher::current()->running()};
-    {
+void graph_core::try_post_runner() noexcept {
+    try {
+        post_runner();
+    } catch (...) {
+        // The caller is a runner, and takes the tasks itself.
         const std::lock_guard hold(lock_);
-        me.next = runners_;
-        me.link = &runners_;
-        if (me.next != nullptr) me.next->link = &me.next;
-        runners_ = &me;
+        --posted_;
     }
-    for (graph_task* task = &first; task != nullptr;) {
+}
+
+void graph_core::run_tasks() noexcept {
+    runner me{dispatcher::current()->running()};
+    std::unique_lock hold(lock_);
+    --posted_;
+    enlist(me);
+    while (graph_task* const task = take(me)) {
+        const bool claimed = claim_post();
+        hold.unlock();
+        if (claimed) try_post_runner();
         run_one(*task);
-        end(*task, me);
-        // Goes on with the first of those that waited. The graph lives while there is one.
-        task = me.ready.pop();
-        ready_list kept;
-        while (graph_task* const other = me.ready.pop()) {
-            try {
-                post_task(*other);
-            } catch (...) {
-                kept.push(*other);  // it runs here, later
-            }
-        }
-        me.ready = kept;
+        hold.lock();
+        end(*task);
+        drop_graph_task(*task);
     }
+}
+
+// Not inlined: GCC 12 would warn that the list outlives the runner.
+[[gnu::noinline]] void graph_core::enlist(runner& me) noexcept {
+    me.next = runners_;
+    me.link = &runners_;
+    if (me.next != nullptr) me.next->link = &me.next;
+    runners_ = &me;
+}
+
+/// Null: nothing is left for `me`, and once it has unlocked, the graph may be gone.
+graph_task* graph_core::take(runner& me) noexcept {
+    if (graph_task* const task = ready_.pop()) return task;
+    *me.link = me.next;
+    if (me.next != nullptr) me.next->link = me.link;
+    if (runners_ == nullptr) changed_.notify_all();
+    return nullptr;
 }
 
 void graph_core::run_one(graph_task& task) noexcept {
@@ -184,19 +205,10 @@ void graph_core::run_one(graph_task& task) noexcept {
     task.destroy(task.body);
 }
 
-/// If nothing is left for `me`, the graph may be gone on return.
-void graph_core::end(graph_task& task, runner& me) noexcept {
-    {
-        const std::lock_guard hold(lock_);
-        order_.end(task, me.ready);
-        if (me.ready.empty() && me.link != nullptr) {
-            *me.link = me.next;
-            if (me.next != nullptr) me.next->link = me.link;
-        }
-        if (--open_ == 0) idle_.notify_all();
-        if (task.has_room) room_.release();
-    }
-    drop_graph_task(task);
+void graph_core::end(graph_task& task) noexcept {
+    order_.end(task, ready_);
+    if (task.has_room) room_.release();
+    if (open_.fetch_sub(1, std::memory_order_relaxed) == 1) changed_.notify_all();
 }
 
 void graph_core::fail(std::exception_ptr failure) noexcept {
@@ -211,7 +223,7 @@ void graph_core::wait() {
                     "outside of it, or name what it needs in add()");
     }
     std::unique_lock hold(lock_);
-    idle_.wait(hold, [this] { return open_ == 0; });
+    changed_.wait(hold, [this] { return open_ == 0; });
     if (!failed_.exchange(false, std::memory_order_relaxed)) return;
     const std::exception_ptr failure = std::exchange(failure_, nullptr);
     hold.unlock();
@@ -226,6 +238,8 @@ void graph_core::wait_at_end() noexcept {
     } catch (...) {
         log_thrown("an exception of a task_graph was seen by nobody");
     }
+    std::unique_lock hold(lock_);
+    changed_.wait(hold, [this] { return posted_ == 0 && runners_ == nullptr; });
 }
 
 }  // namespace detail
@@ -236,7 +250,7 @@ task_graph::task_graph(const parallel_streams& on, const task_graph_options& opt
                     "a task_graph of 0 tasks, expected how many may wait or run at once; example: "
                     "{.most_tasks = 2048}");
     }
-    core_ = std::make_unique<detail::graph_core>(on, options.most_tasks);
+    core_ = std::make_unique<detail::graph_core>(on, options);
 }
 
 task_graph::~task_graph() {

@@ -230,5 +230,24 @@ TEST(task_graph, a_body_of_any_alignment_and_size_fits) {
     EXPECT_TRUE(aligned);
 }
 
+TEST(task_graph, tasks_have_stacks_of_the_size_that_was_asked_for) {
+    work_stealing_team team(1);
+    task_graph graph(team, {.stack_bytes = 4u << 20});
+    long sum = 0;
+    graph.add({}, [&] {
+        std::array<char, 2u << 20> large{};
+        for (std::size_t i = 0; i < large.size(); i += 4096)
+            static_cast<volatile char&>(large[i]) = 1;
+        for (const char each : large)
+            sum += each;
+    });
+    graph.wait();
+    EXPECT_EQ(sum, 512);
+
+    task_graph tiny(team, {.stack_bytes = 100});
+    EXPECT_THROW(tiny.add({}, [] {}), error);
+    EXPECT_EQ(tiny.size(), 0u);
+}
+
 }  // namespace
 }  // namespace amalgam
