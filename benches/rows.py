@@ -5,7 +5,7 @@ SECONDS = "0.3"
 # Loops of a few nanoseconds need no longer, and there are many of them.
 TASK_SECONDS = "0.1"
 TASK_PEERS = {"boost_fiber": "Boost.Fiber", "one_tbb": "oneTBB", "argobots": "Argobots",
-              "std_thread": "std::thread"}
+              "std_thread": "std::thread", "fastflow_parallel": "FastFlow"}
 COUNT_INSTRUCTIONS = os.path.join(os.path.dirname(os.path.realpath(__file__)), "count_instructions")
 
 
@@ -328,6 +328,12 @@ ROWS = [
              lambda row: row["peers"].get("oneTBB"), how=long_tasks, unit="ms"),
     task_row("13 queens, 2 streams over 1", "nqueens-speed-up", "one_tbb argobots",
              lambda row: 1.9, how=long_tasks, unit="times", better="higher"),
+    task_row("loop of 10 million cheap iterations, 2 processors", "parallel-for",
+             "one_tbb fastflow_parallel", lambda row: row["peers"].get("oneTBB"), how=long_tasks,
+             unit="ms"),
+    task_row("Cholesky of 16 x 16 tiles as a task graph, 2 processors", "cholesky",
+             "one_tbb fastflow_parallel", lambda row: row["peers"].get("oneTBB"), how=long_tasks,
+             unit="ms"),
     task_row("memory of 100,000 parked ULTs", "parked-memory", "boost_fiber argobots",
              lambda row: 1024, unit="MiB", once=True),
     # A tenth of a byte for each, so that a page here or there is no growth.

@@ -13,6 +13,7 @@
 #include "perf/pair.hpp"
 #include "questions.hpp"
 #include "tasks_memory.hpp"
+#include "tasks_parallel.hpp"
 #include "tasks_queens.hpp"
 
 namespace {
@@ -163,6 +164,8 @@ constexpr bench::question questions[] = {
     {"nqueens-1", [](const length& l) { return bench::queens(1, l); }},
     {"nqueens-2", [](const length& l) { return bench::queens(2, l); }},
     {"nqueens-speed-up", [](const length& l) { return bench::queens(1, l) / bench::queens(2, l); }},
+    {"parallel-for", bench::parallel_loop},
+    {"cholesky", bench::tile_graph},
     {"parked-memory", [](const length&) { return bench::parked_memory(); }},
     {"creation-growth", [](const length&) { return bench::creation_growth(); }},
 };

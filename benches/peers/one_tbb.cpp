@@ -15,6 +15,7 @@
 #include "perf/pair.hpp"
 #include "queens.hpp"
 #include "questions.hpp"
+#include "tasks_parallel.hpp"
 
 namespace {
 
@@ -145,6 +146,8 @@ constexpr bench::question questions[] = {
     {"tasklet", batches},
     {"tasklet-post", batches},
     {"other-stream", other_stream},
+    {"parallel-for", bench::parallel_loop},
+    {"cholesky", bench::tile_graph},
     {"nqueens-1", [](const length& l) { return queens(1, l); }},
     {"nqueens-2", [](const length& l) { return queens(2, l); }},
     {"nqueens-speed-up", [](const length& l) { return queens(1, l) / queens(2, l); }},
