@@ -71,8 +71,8 @@ public:
         }
     }
 
-    /// Calls `factor(tile)`, `solve(factored, tile)` and `update(left, right, tile)` in the order of
-    /// the sequential algorithm.
+    /// Calls `factor(tile)`, `solve(factored, tile)` and `update(left, right, tile)` in the order
+    /// of the sequential algorithm.
     template <typename Factor, typename Solve, typename Update>
     void for_each_step(Factor factor_one, Solve solve_one, Update update_one) {
         for (std::size_t k = 0; k < tiles; ++k) {

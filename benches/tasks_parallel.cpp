@@ -30,9 +30,8 @@ double parallel_loop(const length& how_long) {
     work_stealing_team team(1, {.cpu = 1});  // and the caller
     perf::pin_to_processor(0);
     cheap_loop loop;
-    const double each = how_long.nanoseconds_each(1, [&] {
-        parallel_for(team, 0L, cheap_loop::iterations, [&](long i) { loop.step(i); });
-    });
+    const double each = how_long.nanoseconds_each(
+        1, [&] { parallel_for(team, 0L, cheap_loop::iterations, [&](long i) { loop.step(i); }); });
     loop.check();
     return each / 1e6;
 }

@@ -38,8 +38,8 @@ class tile_nodes {
 public:
     template <typename Body>
     void add(std::initializer_list<double*> reads, double* writes, Body body) {
-        node& made = nodes_.emplace_back(
-            graph_, [body](const tbb::flow::continue_msg&) { body(); });
+        node& made =
+            nodes_.emplace_back(graph_, [body](const tbb::flow::continue_msg&) { body(); });
         bool first = true;
         for (double* each : reads) {
             auto& use = uses_[each];

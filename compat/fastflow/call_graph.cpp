@@ -2,12 +2,12 @@
 #include <exception>
 #include <optional>
 
-#include <amalgam/tasks/task_graph.hpp>
-#include <amalgam/tasks/work_stealing_team.hpp>
-
 #include <ff/config.hpp>
 #include <ff/task_internals.hpp>
 #include <ff/utils.hpp>
+
+#include <amalgam/tasks/task_graph.hpp>
+#include <amalgam/tasks/work_stealing_team.hpp>
 
 namespace ff::detail {
 
@@ -51,9 +51,9 @@ int call_graph::start(ssize_t threads) {
             state_->graph.reset();
             state_->team.reset();
             state_->team.emplace(streams);
-            state_->graph.emplace(*state_->team, amalgam::task_graph_options{
-                                                     .most_tasks = state_->most_calls,
-                                                     .stack_bytes = stack_of_call});
+            state_->graph.emplace(*state_->team,
+                                  amalgam::task_graph_options{.most_tasks = state_->most_calls,
+                                                              .stack_bytes = stack_of_call});
         }
         state_->running = true;
         for (; !state_->kept.empty(); state_->kept.pop_front())

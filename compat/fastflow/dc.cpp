@@ -1,11 +1,11 @@
 #include <exception>
 #include <optional>
 
-#include <amalgam/tasks/divide_and_conquer.hpp>
-#include <amalgam/tasks/work_stealing_team.hpp>
-
 #include <ff/dc.hpp>
 #include <ff/utils.hpp>
+
+#include <amalgam/tasks/divide_and_conquer.hpp>
+#include <amalgam/tasks/work_stealing_team.hpp>
 
 namespace ff::detail {
 

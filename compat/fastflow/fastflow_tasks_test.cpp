@@ -37,9 +37,11 @@ void add_tasks(graph_data* const data) {
         named = {uses(&data->a, INPUT), uses(&data->b, INPUT), uses(&data->b, OUTPUT)};
         data->graph->AddTask(named, add_to, &data->b, &data->a, 2L);
         named = {uses(&data->b, INPUT), uses(&data->a, OUTPUT)};
-        data->graph->AddTask(named, [data](long by) { data->a = data->b % by; }, 1000L);
+        data->graph->AddTask(
+            named, [data](long by) { data->a = data->b % by; }, 1000L);
         if (data->fails)
-            data->graph->AddTask(named, [](int) { throw std::runtime_error("task"); }, 0);
+            data->graph->AddTask(
+                named, [](int) { throw std::runtime_error("task"); }, 0);
     }
 }
 
@@ -134,8 +136,8 @@ TEST(fastflow_dc, computes_fibonacci_numbers_alone_and_as_a_node) {
         collects last;
         ff_Pipe<> pipe(first, middle, last);
         EXPECT_EQ(pipe.run_and_wait_end(), 0);
-        EXPECT_EQ(last.found, (std::vector<long>{1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233,
-                                                 377, 610}));
+        EXPECT_EQ(last.found,
+                  (std::vector<long>{1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610}));
     }
 }
 

@@ -10,8 +10,8 @@
 namespace ff {
 
 /// A population that evolves: until `termination(population, env)` holds, `selection` chooses a
-/// part of it, `evolution` changes each of those in parallel, and `filter` makes the next population
-/// of them. Alone for one population, or as a node whose items are populations.
+/// part of it, `evolution` changes each of those in parallel, and `filter` makes the next
+/// population of them. Alone for one population, or as a node whose items are populations.
 ///
 /// Owner:   the program owns the population.
 /// Threads, failure: as ff_node.

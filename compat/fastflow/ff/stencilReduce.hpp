@@ -74,9 +74,9 @@ private:
     size_t y_out_ = 0;
 };
 
-/// Computes each element of a grid from another grid, in parallel by rows, again and again: the grid
-/// that was written is read in the next round. A value that all threads reduce says when to end.
-/// Alone for one grid, or as a node whose items are stencilTask<T>.
+/// Computes each element of a grid from another grid, in parallel by rows, again and again: the
+/// grid that was written is read in the next round. A value that all threads reduce says when to
+/// end. Alone for one grid, or as a node whose items are stencilTask<T>.
 ///
 /// Threads, failure: as ff_node.
 template <typename T>
@@ -86,14 +86,14 @@ public:
     using init_F_t = std::function<T(size_t, size_t, void*)>;
     using init2_F_t = std::function<void(parloop_t&, T*, size_t, size_t)>;
     using reduce_F_t = std::function<T(long, long, T*, size_t, size_t, T&)>;
-    using reduce2_F_t = std::function<void(parloop_t&, T*, T*, size_t, size_t, size_t, size_t,
-                                           size_t, size_t, T&)>;
+    using reduce2_F_t =
+        std::function<void(parloop_t&, T*, T*, size_t, size_t, size_t, size_t, size_t, size_t, T&)>;
     using prepost_F_t = std::function<void(T*, size_t, size_t, T&)>;
     using reduceOp_F_t = std::function<void(T&, T)>;
     using iterCond_F_t = std::function<bool(T, size_t)>;
 
-    stencil2D(T* in, T* out, size_t x_size, size_t y_size, size_t y_out_size, int threads,
-              int = 1, int = 1, bool = false, size_t rows_at_once = 8)
+    stencil2D(T* in, T* out, size_t x_size, size_t y_size, size_t y_out_size, int threads, int = 1,
+              int = 1, bool = false, size_t rows_at_once = 8)
         : once_(true), threads_(threads), rows_(rows_at_once), loops_(threads) {
         Task.setInTask(in, x_size, y_size);
         Task.setOutTask(out, y_out_size);
@@ -118,8 +118,8 @@ public:
         one_ = std::move(compute);
     }
     void computeFuncAll(reduce2_F_t compute, size_t x_start = 0, size_t x_stop = 0,
-                        size_t x_step = 1, size_t y_start = 0, size_t y_stop = 0,
-                        size_t y_step = 1, size_t = 0, size_t = 0, size_t = 1) {
+                        size_t x_step = 1, size_t y_start = 0, size_t y_stop = 0, size_t y_step = 1,
+                        size_t = 0, size_t = 0, size_t = 1) {
         set_part(x_start, x_stop, x_step, y_start, y_stop, y_step);
         all_ = std::move(compute);
     }
@@ -163,7 +163,8 @@ private:
                 0, static_cast<long>(x), 1, static_cast<long>(rows_),
                 [&](long i) {
                     for (size_t j = 0; j < y; ++j)
-                        grid[static_cast<size_t>(i) * x + j] = set(static_cast<size_t>(i), j, extra);
+                        grid[static_cast<size_t>(i) * x + j] =
+                            set(static_cast<size_t>(i), j, extra);
                 },
                 threads_);
         };

@@ -127,9 +127,9 @@ private:
 template <typename Problem, typename IsBase, typename Solve, typename Split, typename Combine>
 auto divide_and_conquer(const parallel_streams& on, Problem problem, IsBase&& is_base,
                         Solve&& solve, Split&& split, Combine&& combine) {
-    using all = detail::conquest<Problem, std::remove_reference_t<IsBase>,
-                                 std::remove_reference_t<Solve>, std::remove_reference_t<Split>,
-                                 std::remove_reference_t<Combine>>;
+    using all =
+        detail::conquest<Problem, std::remove_reference_t<IsBase>, std::remove_reference_t<Solve>,
+                         std::remove_reference_t<Split>, std::remove_reference_t<Combine>>;
     static_assert(!std::is_void_v<typename all::result>, "solve() must return the result");
     return all(on, is_base, solve, split, combine).run(problem);
 }

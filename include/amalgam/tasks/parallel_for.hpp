@@ -62,8 +62,8 @@ void parallel_for(const parallel_streams& on, First first, Last last, Step step,
 /// Calls `body(element)` for each element of `range`, which has random access: a vector, an array,
 /// a std::span.
 template <typename Range, typename Body>
-requires std::random_access_iterator<decltype(std::begin(std::declval<Range&>()))> && std::invocable<
-    Body&, decltype(*std::begin(std::declval<Range&>()))>
+requires std::random_access_iterator<decltype(std::begin(std::declval<Range&>()))> &&
+    std::invocable<Body&, decltype(*std::begin(std::declval<Range&>()))>
 void parallel_for(const parallel_streams& on, Range&& range, Body&& body,
                   const parallel_options& options = {}) {
     const auto begin = std::begin(range);

@@ -13,9 +13,9 @@
 
 namespace amalgam {
 
-/// As parallel_for(), with a result: `body(i, part)` adds iteration i to `part`, a value that begins
-/// as a copy of `identity`; in the end the caller joins all parts, `join(a, b)`, in the order of
-/// their numbers.
+/// As parallel_for(), with a result: `body(i, part)` adds iteration i to `part`, a value that
+/// begins as a copy of `identity`; in the end the caller joins all parts, `join(a, b)`, in the
+/// order of their numbers.
 ///
 ///     double sum = am::parallel_reduce(team, 0, n, 0.0,
 ///         [&](int i, double& part) { part += a[i] * b[i]; }, std::plus<>());
@@ -27,10 +27,10 @@ namespace amalgam {
 /// Failure: as parallel_for(), and what copying `identity` and `join` throw.
 /// Cost:    as parallel_for(), and an allocation.
 template <std::integral First, std::integral Last, typename Value, typename Body, typename Join>
-requires std::invocable<Body&, std::common_type_t<First, Last>, Value&> && std::invocable<
-    Join&, Value, Value>
-Value parallel_reduce(const parallel_streams& on, First first, Last last, Value identity, Body&& body,
-                      Join&& join, const parallel_options& options = {}) {
+requires std::invocable<Body&, std::common_type_t<First, Last>, Value&>&&
+    std::invocable<Join&, Value, Value>
+        Value parallel_reduce(const parallel_streams& on, First first, Last last, Value identity,
+                              Body&& body, Join&& join, const parallel_options& options = {}) {
     using index = std::common_type_t<First, Last>;
     struct alignas(64) slot {  // of its own cache line
         std::optional<Value> part;

@@ -12,7 +12,7 @@
 namespace amalgam {
 
 namespace detail {
-class graph_core;
+class task_graph_core;
 
 /// A task that was added, with what it runs. Owned by the graph.
 struct graph_task;
@@ -48,7 +48,8 @@ struct task_graph_options {
 /// Threads: any; tasks that several threads add are ordered as the adds are.
 /// Failure: see add() and wait(). Throws error{invalid} for most_tasks of 0; add() does for a stack
 ///          below 16 KiB.
-/// Cost:    add() allocates the task, and a list entry for each use. Ends and adds take turns at one
+/// Cost:    add() allocates the task, and a list entry for each use. Ends and adds take turns at
+/// one
 ///          lock.
 class task_graph {
 public:
@@ -81,8 +82,9 @@ public:
     /// not in a task of the same graph, which may exceed the bound.
     ///
     /// Failure: throws std::bad_alloc, error{invalid} in a tasklet, timer callback or poller,
-    ///          error{canceled} if the caller was canceled while it waited; and what amalgam::post()
-    ///          throws, for example if no stream serves the pool. The task will not run then.
+    ///          error{canceled} if the caller was canceled while it waited; and what
+    ///          amalgam::post() throws, for example if no stream serves the pool. The task will not
+    ///          run then.
     template <typename Body>
     void add(std::initializer_list<use> uses, Body&& body) {
         add(std::span<const use>(uses.begin(), uses.size()), std::forward<Body>(body));
@@ -116,7 +118,7 @@ public:
 
 private:
     void add(std::span<const use> uses, detail::graph_task& task);
-    std::unique_ptr<detail::graph_core> core_;
+    std::unique_ptr<detail::task_graph_core> core_;
 };
 
 }  // namespace amalgam

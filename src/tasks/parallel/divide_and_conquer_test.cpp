@@ -136,9 +136,7 @@ TEST(divide_and_conquer, throws_the_first_exception_and_begins_no_further_branch
 
 TEST(divide_and_conquer, refuses_where_nobody_can_wait) {
     work_stealing_team team(1);
-    spawn_tasklet(team.main_pool(), [&] {
-        EXPECT_THROW(fibonacci_on(team, 10), error);
-    }).join();
+    spawn_tasklet(team.main_pool(), [&] { EXPECT_THROW(fibonacci_on(team, 10), error); }).join();
     spawn(team.main_pool(), [&] {
         const auto exits = [](int) -> int { this_task::exit(); };
         EXPECT_THROW(divide_and_conquer(

@@ -34,9 +34,8 @@ struct parallel_for_of : testing::TestWithParam<std::tuple<std::size_t, partitio
     /// Runs the loop and checks that each iteration runs once.
     void expect_each_once(std::size_t count, std::size_t grain, std::size_t tasks) {
         std::vector<std::atomic<int>> runs(count);
-        parallel_for(
-            team, 0, count, [&](std::size_t i) { ++runs[i]; },
-            {.how = how, .grain = grain, .tasks = tasks});
+        parallel_for(team, 0, count, [&](std::size_t i) { ++runs[i]; },
+                     {.how = how, .grain = grain, .tasks = tasks});
         for (std::size_t i = 0; i < count; ++i)
             ASSERT_EQ(runs[i], 1) << i << " of " << count << ", grain " << grain;
     }
@@ -61,26 +60,24 @@ TEST_P(parallel_for_of, runs_from_a_ult_of_the_team_from_another_and_from_a_thre
 TEST_P(parallel_for_of, nests) {
     constexpr int side = 20;
     std::atomic<int> sum = 0;
-    parallel_for(
-        team, 0, side,
-        [&](int row) {
-            parallel_for(
-                team, 0, side, [&](int column) { sum += row * column; }, {.how = how, .grain = 2});
-        },
-        {.how = how});
+    parallel_for(team, 0, side,
+                 [&](int row) {
+                     parallel_for(team, 0, side, [&](int column) { sum += row * column; },
+                                  {.how = how, .grain = 2});
+                 },
+                 {.how = how});
     EXPECT_EQ(sum, 190 * 190);
 }
 
 TEST_P(parallel_for_of, throws_the_first_exception_and_begins_no_further_chunk) {
     std::atomic<int> runs = 0;
     try {
-        parallel_for(
-            team, 0, 100000,
-            [&](int) {
-                ++runs;
-                throw std::runtime_error("iteration");
-            },
-            {.how = how, .grain = 1});
+        parallel_for(team, 0, 100000,
+                     [&](int) {
+                         ++runs;
+                         throw std::runtime_error("iteration");
+                     },
+                     {.how = how, .grain = 1});
         FAIL() << "nothing was thrown";
     } catch (const std::runtime_error& thrown) {
         EXPECT_STREQ(thrown.what(), "iteration");
@@ -93,13 +90,12 @@ TEST_P(parallel_for_of, ends_when_it_is_asked_to_stop) {
     std::stop_source source;
     std::atomic<int> runs = 0;
     try {
-        parallel_for(
-            team, 0, 100000,
-            [&](int) {
-                ++runs;
-                source.request_stop();
-            },
-            {.how = how, .grain = 1, .stop = source.get_token()});
+        parallel_for(team, 0, 100000,
+                     [&](int) {
+                         ++runs;
+                         source.request_stop();
+                     },
+                     {.how = how, .grain = 1, .stop = source.get_token()});
         FAIL() << "nothing was thrown";
     } catch (const error& thrown) {
         EXPECT_EQ(thrown.code(), errc::canceled);
@@ -111,16 +107,15 @@ TEST_P(parallel_for_of, body_that_waits_does_not_stop_the_others) {
     constexpr int count = 10;
     const auto loop = [&] {
         event last_one_ran;
-        parallel_for(
-            team, 0, count,
-            [&](int i) {
-                if (i == count - 1) {
-                    last_one_ran.set();
-                } else {
-                    last_one_ran.wait();
-                }
-            },
-            {.how = how, .grain = 1, .tasks = count});
+        parallel_for(team, 0, count,
+                     [&](int i) {
+                         if (i == count - 1) {
+                             last_one_ran.set();
+                         } else {
+                             last_one_ran.wait();
+                         }
+                     },
+                     {.how = how, .grain = 1, .tasks = count});
     };
     spawn(team.main_pool(), loop).join();
     loop();
@@ -134,8 +129,7 @@ TEST(parallel_for, takes_steps_and_any_integer) {
     std::atomic<std::int64_t> sum = 0;
     const auto sum_of = [&](auto first, auto last, auto step) {
         sum = 0;
-        parallel_for(team, first, last, step,
-                     [&](auto i) { sum += static_cast<std::int64_t>(i); });
+        parallel_for(team, first, last, step, [&](auto i) { sum += static_cast<std::int64_t>(i); });
         return sum.load();
     };
     EXPECT_EQ(sum_of(-10, 11, 5), 0);
@@ -169,13 +163,12 @@ TEST(parallel_for, takes_ranges_and_chunks) {
         ASSERT_EQ(numbers[static_cast<std::size_t>(i)], 2 * i);
 
     std::atomic<int> seen = 0;
-    parallel_for_chunks(
-        team, 10, 110,
-        [&](int from, int to) {
-            EXPECT_LE(to - from, 7);
-            seen += to - from;
-        },
-        {.how = partition::dynamic, .grain = 7});
+    parallel_for_chunks(team, 10, 110,
+                        [&](int from, int to) {
+                            EXPECT_LE(to - from, 7);
+                            seen += to - from;
+                        },
+                        {.how = partition::dynamic, .grain = 7});
     EXPECT_EQ(seen, 100);
 }
 
@@ -198,14 +191,13 @@ TEST(parallel_for, lets_no_more_take_part_than_it_was_told) {
     std::atomic<int> inside = 0;
     std::atomic<bool> too_many = false;
     for (const partition how : partitions) {
-        parallel_for(
-            team, 0, 300,
-            [&](int) {
-                if (++inside > 2) too_many = true;
-                this_task::yield();
-                --inside;
-            },
-            {.how = how, .tasks = 2});
+        parallel_for(team, 0, 300,
+                     [&](int) {
+                         if (++inside > 2) too_many = true;
+                         this_task::yield();
+                         --inside;
+                     },
+                     {.how = how, .tasks = 2});
     }
     EXPECT_FALSE(too_many);
 }
@@ -217,15 +209,14 @@ TEST(parallel_for, a_ult_of_another_stream_parks_and_is_canceled) {
     std::atomic<int> runs = 0;
     std::atomic<bool> on_own_stream = false;
     ult caller = spawn(elsewhere, [&] {
-        parallel_for(
-            team, 0, 1000,
-            [&](int) {
-                ++runs;
-                if (execution_stream::current() == &elsewhere) on_own_stream = true;
-                begun.set();
-                may_end.wait();
-            },
-            {.how = partition::dynamic, .tasks = 2});
+        parallel_for(team, 0, 1000,
+                     [&](int) {
+                         ++runs;
+                         if (execution_stream::current() == &elsewhere) on_own_stream = true;
+                         begun.set();
+                         may_end.wait();
+                     },
+                     {.how = partition::dynamic, .tasks = 2});
     });
     begun.wait();
     spawn(elsewhere, [] {}).join();  // the caller has parked, and holds up nothing
@@ -279,8 +270,7 @@ TEST(parallel_for, allocates_nothing_once_its_pools_are_warm) {
     spawn(team.main_pool(), [&] {
         for (int rounds = 0; rounds < 300 && counted != 0; ++rounds) {
             const std::uint64_t before = memory::allocations();
-            parallel_for(
-                team, 0, 1000, [](int) {}, {.how = partition::dynamic});
+            parallel_for(team, 0, 1000, [](int) {}, {.how = partition::dynamic});
             counted = memory::allocations() - before;
         }
     }).join();

@@ -77,9 +77,12 @@ private:
         const std::size_t number = begun_.fetch_add(1, std::memory_order_relaxed);
         try {
             switch (plan_.options.how) {
-                case partition::automatic: return run_automatic(number);
-                case partition::dynamic: return run_dynamic(number);
-                case partition::fixed: return run_fixed();
+                case partition::automatic:
+                    return run_automatic(number);
+                case partition::dynamic:
+                    return run_dynamic(number);
+                case partition::fixed:
+                    return run_fixed();
             }
         } catch (...) {
             tasks_.fail();
@@ -136,7 +139,8 @@ void refuse_step() {
                 "parallel_for(team, 0, n, 2, body)");
 }
 
-loop_plan plan_loop(const parallel_streams& where, std::size_t count, const parallel_options& options) {
+loop_plan plan_loop(const parallel_streams& where, std::size_t count,
+                    const parallel_options& options) {
     const bool plain_thread = !this_task::in_ult();
     loop_plan plan{.where = where,
                    .options = options,

@@ -19,9 +19,9 @@ TEST(parallel_reduce, adds_all_iterations) {
         work_stealing_team team(streams);
         for (const partition how : all_partitions) {
             for (const long count : {0L, 1L, 5L, 10000L}) {
-                const long sum = parallel_reduce(
-                    team, 0L, count, 0L, [](long i, long& part) { part += i; }, std::plus<>(),
-                    {.how = how, .grain = 3});
+                const long sum =
+                    parallel_reduce(team, 0L, count, 0L, [](long i, long& part) { part += i; },
+                                    std::plus<>(), {.how = how, .grain = 3});
                 EXPECT_EQ(sum, count * (count - 1) / 2);
             }
         }
@@ -48,9 +48,8 @@ TEST(parallel_reduce, parts_begin_as_the_identity_also_of_types_without_a_defaul
 TEST(parallel_reduce, fixed_parts_give_the_same_sum_of_floating_point_numbers_in_each_run) {
     work_stealing_team team(3);
     const auto sum = [&] {
-        return parallel_reduce(
-            team, 1, 10001, 0.0, [](int i, double& part) { part += 1.0 / i; }, std::plus<>(),
-            {.how = partition::fixed, .tasks = 7});
+        return parallel_reduce(team, 1, 10001, 0.0, [](int i, double& part) { part += 1.0 / i; },
+                               std::plus<>(), {.how = partition::fixed, .tasks = 7});
     };
     const double first = sum();
     for (int rounds = 0; rounds < 20; ++rounds)
@@ -78,9 +77,8 @@ TEST(parallel_reduce, throws_what_the_body_and_join_throw) {
     const auto fails = [](int, int&) { throw std::runtime_error("body"); };
     EXPECT_THROW(parallel_reduce(team, 0, 10, 0, fails, std::plus<>()), std::runtime_error);
     const auto join = [](int, int) -> int { throw std::logic_error("join"); };
-    EXPECT_THROW(parallel_reduce(
-                     team, 0, 10, 0, [](int, int&) {}, join,
-                     {.how = partition::fixed, .tasks = 2}),
+    EXPECT_THROW(parallel_reduce(team, 0, 10, 0, [](int, int&) {}, join,
+                                 {.how = partition::fixed, .tasks = 2}),
                  std::logic_error);
 }
 

@@ -18,7 +18,8 @@ execution_stream* stream_of_caller(work_stealing_team& team) noexcept {
 
 }  // namespace
 
-parallel_streams::parallel_streams(pool& shared, std::size_t streams) : pool_(&shared), streams_(streams) {
+parallel_streams::parallel_streams(pool& shared, std::size_t streams)
+    : pool_(&shared), streams_(streams) {
     if (streams != 0) return;
     throw error(errc::invalid,
                 "a set of 0 streams, expected how many streams serve the pool; example: "

@@ -23,7 +23,7 @@ prepared_graph_task prepare_graph_task(std::size_t bytes, std::size_t align,
                                        void (*destroy)(void* body) noexcept) {
     align = std::max(align, alignof(graph_task));
     const std::size_t offset = (sizeof(graph_task) + align - 1) / align * align;
-    void* const memory = ::operator new(offset + bytes, std::align_val_t{align});
+    void* const memory = ::operator new (offset + bytes, std::align_val_t{align});
     void* const body = static_cast<std::byte*>(memory) + offset;
     return {::new (memory) graph_task{.run = run, .destroy = destroy, .body = body, .align = align},
             body};
@@ -36,11 +36,12 @@ void drop_graph_task(graph_task& task) noexcept {
 }
 
 /// Tasks that are ready wait in a list; runners, which are ULTs, take them from there. Whenever the
-/// list is not empty, a runner is posted that has not begun: so a stream that becomes free finds one,
-/// also when all other runners wait in their tasks. The lock guards all but the streams and the room.
-class graph_core {
+/// list is not empty, a runner is posted that has not begun: so a stream that becomes free finds
+/// one, also when all other runners wait in their tasks. The lock guards all but the streams and
+/// the room.
+class task_graph_core {
 public:
-    graph_core(const parallel_streams& on, const task_graph_options& options)
+    task_graph_core(const parallel_streams& on, const task_graph_options& options)
         : where_(on), stack_bytes_(options.stack_bytes), room_(options.most_tasks) {}
 
     void add(std::span<const task_graph::use> uses, graph_task& task);
@@ -84,7 +85,7 @@ private:
 };
 
 // Asked only where the caller would have to wait, so that tasks need no marks of their own.
-bool graph_core::is_in_own_task() noexcept {
+bool task_graph_core::is_in_own_task() noexcept {
     const dispatcher* const here = dispatcher::current();
     const ult_core* const self = here == nullptr ? nullptr : here->running();
     if (self == nullptr) return false;
@@ -95,7 +96,7 @@ bool graph_core::is_in_own_task() noexcept {
     return each != nullptr;
 }
 
-void graph_core::add(std::span<const task_graph::use> uses, graph_task& task) {
+void task_graph_core::add(std::span<const task_graph::use> uses, graph_task& task) {
     struct owned {
         graph_task* task;
         ~owned() {
@@ -140,18 +141,17 @@ void graph_core::add(std::span<const task_graph::use> uses, graph_task& task) {
     }
 }
 
-bool graph_core::claim_post() noexcept {
+bool task_graph_core::claim_post() noexcept {
     if (ready_.empty() || posted_ != 0) return false;
     ++posted_;
     return true;
 }
 
-void graph_core::post_runner() {
-    post(
-        where_.nearest_pool(), [this]() noexcept { run_tasks(); }, {.stack_bytes = stack_bytes_});
+void task_graph_core::post_runner() {
+    post(where_.nearest_pool(), [this]() noexcept { run_tasks(); }, {.stack_bytes = stack_bytes_});
 }
 
-void graph_core::try_post_runner() noexcept {
+void task_graph_core::try_post_runner() noexcept {
     try {
         post_runner();
     } catch (...) {
@@ -161,7 +161,7 @@ void graph_core::try_post_runner() noexcept {
     }
 }
 
-void graph_core::run_tasks() noexcept {
+void task_graph_core::run_tasks() noexcept {
     runner me{dispatcher::current()->running()};
     std::unique_lock hold(lock_);
     --posted_;
@@ -178,7 +178,7 @@ void graph_core::run_tasks() noexcept {
 }
 
 // Not inlined: GCC 12 would warn that the list outlives the runner.
-[[gnu::noinline]] void graph_core::enlist(runner& me) noexcept {
+[[gnu::noinline]] void task_graph_core::enlist(runner& me) noexcept {
     me.next = runners_;
     me.link = &runners_;
     if (me.next != nullptr) me.next->link = &me.next;
@@ -186,7 +186,7 @@ void graph_core::run_tasks() noexcept {
 }
 
 /// Null: nothing is left for `me`, and once it has unlocked, the graph may be gone.
-graph_task* graph_core::take(runner& me) noexcept {
+graph_task* task_graph_core::take(runner& me) noexcept {
     if (graph_task* const task = ready_.pop()) return task;
     *me.link = me.next;
     if (me.next != nullptr) me.next->link = me.link;
@@ -194,7 +194,7 @@ graph_task* graph_core::take(runner& me) noexcept {
     return nullptr;
 }
 
-void graph_core::run_one(graph_task& task) noexcept {
+void task_graph_core::run_one(graph_task& task) noexcept {
     if (!failed_.load(std::memory_order_relaxed)) {
         try {
             task.run(task.body);
@@ -205,18 +205,18 @@ void graph_core::run_one(graph_task& task) noexcept {
     task.destroy(task.body);
 }
 
-void graph_core::end(graph_task& task) noexcept {
+void task_graph_core::end(graph_task& task) noexcept {
     order_.end(task, ready_);
     if (task.has_room) room_.release();
     if (open_.fetch_sub(1, std::memory_order_relaxed) == 1) changed_.notify_all();
 }
 
-void graph_core::fail(std::exception_ptr failure) noexcept {
+void task_graph_core::fail(std::exception_ptr failure) noexcept {
     const std::lock_guard hold(lock_);
     if (!failed_.exchange(true, std::memory_order_relaxed)) failure_ = std::move(failure);
 }
 
-void graph_core::wait() {
+void task_graph_core::wait() {
     if (is_in_own_task()) {
         throw error(errc::invalid,
                     "a task cannot wait for all tasks of its own graph, as it is one of them: wait "
@@ -231,7 +231,7 @@ void graph_core::wait() {
     throw error(errc::canceled, "this task_graph was canceled, and may have left out tasks");
 }
 
-void graph_core::wait_at_end() noexcept {
+void task_graph_core::wait_at_end() noexcept {
     const cancel_later not_now;
     try {
         wait();
@@ -250,7 +250,7 @@ task_graph::task_graph(const parallel_streams& on, const task_graph_options& opt
                     "a task_graph of 0 tasks, expected how many may wait or run at once; example: "
                     "{.most_tasks = 2048}");
     }
-    core_ = std::make_unique<detail::graph_core>(on, options);
+    core_ = std::make_unique<detail::task_graph_core>(on, options);
 }
 
 task_graph::~task_graph() {

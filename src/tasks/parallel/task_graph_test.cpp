@@ -44,8 +44,8 @@ TEST(task_graph, computes_what_the_tasks_in_a_row_compute) {
     const std::vector<step> steps = random_steps(5000, values{}.size());
     values expected{};
     for (const step& each : steps)
-        expected[each.to] = mixed(expected[each.to],
-                                  mixed(expected[each.from], expected[each.other]));
+        expected[each.to] =
+            mixed(expected[each.to], mixed(expected[each.from], expected[each.other]));
     for (const std::size_t streams : {1, 2, 5}) {
         for (const std::size_t bound : {1, 7, 5000}) {
             work_stealing_team team(streams);

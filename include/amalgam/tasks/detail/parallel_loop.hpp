@@ -17,7 +17,8 @@ struct loop_plan {
     std::size_t grain;
     std::size_t parts;  ///< Numbers that a chunk may be given are below this.
 };
-loop_plan plan_loop(const parallel_streams& where, std::size_t count, const parallel_options& options);
+loop_plan plan_loop(const parallel_streams& where, std::size_t count,
+                    const parallel_options& options);
 
 /// Runs one chunk: iterations `first` to `last` - 1. No two chunks with the same `part` at a time.
 struct loop_body {
@@ -35,8 +36,8 @@ loop_body body_of(Chunk& chunk) noexcept {
 
 [[noreturn]] void refuse_step();
 
-/// first, first + step, ... below last. In unsigned arithmetic: the distance of two signed numbers may
-/// be more than the largest of them.
+/// first, first + step, ... below last. In unsigned arithmetic: the distance of two signed numbers
+/// may be more than the largest of them.
 template <typename Index>
 struct index_sequence {
     std::size_t first;
@@ -48,9 +49,7 @@ struct index_sequence {
         if (by < 1) refuse_step();
         if (from < to) count = (static_cast<std::size_t>(to) - first - 1) / step + 1;
     }
-    Index operator[](std::size_t i) const noexcept {
-        return static_cast<Index>(first + i * step);
-    }
+    Index operator[](std::size_t i) const noexcept { return static_cast<Index>(first + i * step); }
 };
 
 }  // namespace amalgam::detail

@@ -33,8 +33,7 @@ public:
     template <typename Body>
     void post(pool& where, Body body) {
         open_.fetch_add(1, std::memory_order_relaxed);
-        amalgam::post(where,
-                      [body = std::move(body), mine = ticket(*this)]() mutable { body(); });
+        amalgam::post(where, [body = std::move(body), mine = ticket(*this)]() mutable { body(); });
     }
     /// Keeps the exception that is being handled, if it is the first, and asks others to end.
     void fail() noexcept;
