@@ -6,6 +6,7 @@
 
 #include <ff/dc.hpp>
 #include <ff/ff.hpp>
+#include <ff/gsearch.hpp>
 #include <ff/mdf.hpp>
 #include <ff/poolEvolution.hpp>
 #include <ff/selector.hpp>
@@ -233,4 +234,69 @@ TEST(fastflow_selector, the_selected_node_gets_the_items_and_sends_as_the_select
         EXPECT_EQ(last.found.back(), 15 * (which == 0 ? 2 : 3));
         EXPECT_EQ(twice.begun, 1);
     }
+}
+
+TEST(fastflow_graph_search, finds_one_or_all_that_are_equal_also_in_circles) {
+    using node = gnode_t<long>;
+    std::vector<std::unique_ptr<node>> nodes;
+    for (long i = 0; i < 100; ++i)
+        nodes.push_back(std::make_unique<node>(i, i % 10));
+    for (size_t i = 0; i < 90; ++i) {  // the last ten are not reached
+        nodes[i]->add_node(nodes[(2 * i + 1) % 90].get());
+        nodes[i]->add_node(nodes[(i + 1) % 90].get());
+    }
+    ff_graphsearch<node> search(3);
+    node wanted(-1, 7);
+    std::deque<node*> all;
+    EXPECT_TRUE(search.search(nodes[0].get(), &wanted, all, 2));
+    EXPECT_EQ(all.size(), 9u);
+    node* one = nullptr;
+    EXPECT_TRUE(search.search(nodes[0].get(), &wanted, one));
+    EXPECT_EQ(one->getElement(), 7);
+    node missing(-1, 11);
+    EXPECT_FALSE(search.search(nodes[0].get(), &missing, one));
+}
+
+namespace {
+
+struct rounds : ff_thread {
+    ~rounds() override { wait(); }
+    int svc_init() override { return fails ? -1 : 0; }
+    void* svc(void*) override {
+        ++ran;
+        return ends ? FF_EOS : FF_GO_ON;
+    }
+    std::atomic<int> ran{0};
+    bool ends = false;
+    bool fails = false;
+};
+
+}  // namespace
+
+TEST(fastflow_thread, freezes_between_its_rounds_until_it_is_thawed) {
+    rounds thread;
+    thread.freeze();
+    EXPECT_EQ(thread.spawn(), 0);
+    EXPECT_EQ(thread.spawn(), -1);
+    EXPECT_EQ(thread.wait_freezing(), 0);
+    EXPECT_EQ(thread.ran, 1);
+    EXPECT_TRUE(thread.isfrozen());
+    thread.thaw(true);
+    EXPECT_EQ(thread.wait_freezing(), 0);
+    EXPECT_EQ(thread.ran, 2);
+    EXPECT_EQ(thread.wait(), 0);
+    EXPECT_TRUE(thread.done());
+
+    rounds once;
+    once.ends = true;
+    EXPECT_EQ(once.run(), 0);
+    EXPECT_EQ(once.wait(), 0);
+    EXPECT_EQ(once.ran, 1);
+
+    rounds none;
+    none.fails = true;
+    none.freeze();
+    EXPECT_EQ(none.run(), 0);
+    EXPECT_EQ(none.wait_freezing(), -1);
+    EXPECT_EQ(none.ran, 0);
 }

@@ -10,6 +10,7 @@
 #include <ff/config.hpp>
 #include <ff/mapper.hpp>
 #include <ff/svector.hpp>
+#include <ff/thread.hpp>
 #include <ff/utils.hpp>
 
 namespace ff {

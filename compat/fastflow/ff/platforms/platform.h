@@ -27,3 +27,8 @@
 #endif
 #define INLINE inline
 #define FF_MEM_ALIGN(declared, bytes) alignas(bytes) declared
+
+/// For memory of posix_memalign().
+inline void posix_memalign_free(void* memory) {
+    std::free(memory);
+}
