@@ -242,6 +242,41 @@ double yield_with_hook(const length& l) {
     return events == 0 ? -1 : each;
 }
 
+/// A loop of 64 iterations in chunks of one, or in one chunk.
+double loop_of_chunks(const length& l) {
+    return alone(l, [](execution_stream& stream) {
+        parallel_for(
+            parallel_streams(stream.main_pool(), 1), 0, 64, [](int i) { asm volatile("" ::"r"(i)); },
+            {.how = partition::dynamic});
+    });
+}
+double loop_of_one_chunk(const length& l) {
+    return alone(l, [](execution_stream& stream) {
+        parallel_for(
+            parallel_streams(stream.main_pool(), 1), 0, 64, [](int i) { asm volatile("" ::"r"(i)); },
+            {.grain = 64});
+    });
+}
+
+/// A task of a chain: added, and run.
+double graph_task(const length& l) {
+    execution_stream stream({.driven = true});
+    double each = 0;
+    ult mine = spawn(stream, [&] {
+        task_graph graph(parallel_streams(stream.main_pool(), 1));
+        int value = 0;
+        each = l.nanoseconds_each(batch, [&] {
+            for (std::size_t i = 0; i < batch; ++i)
+                graph.add({graph.inout(value)}, [&value] { ++value; });
+            graph.wait();
+        });
+    });
+    while (stream.run_ready() != 0)
+        continue;
+    mine.join();
+    return each;
+}
+
 constexpr bench::question questions[] = {
     {"spawn-join", spawn_join},
     {"spawn_to-join", spawn_to_join},
@@ -260,6 +295,9 @@ constexpr bench::question questions[] = {
     {"two-futures-wait_all", futures_wait_all},
     {"pop-push", pop_push},
     {"pop-push-many", pop_push_many},
+    {"loop-of-64-chunks", loop_of_chunks},
+    {"loop-of-one-chunk", loop_of_one_chunk},
+    {"graph-task", graph_task},
     {"yield", yield},
     {"yield-with-hook", yield_with_hook},
 };
