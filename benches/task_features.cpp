@@ -245,16 +245,14 @@ double yield_with_hook(const length& l) {
 /// A loop of 64 iterations in chunks of one, or in one chunk.
 double loop_of_chunks(const length& l) {
     return alone(l, [](execution_stream& stream) {
-        parallel_for(
-            parallel_streams(stream.main_pool(), 1), 0, 64, [](int i) { asm volatile("" ::"r"(i)); },
-            {.how = partition::dynamic});
+        parallel_for(parallel_streams(stream.main_pool(), 1), 0, 64,
+                     [](int i) { asm volatile("" ::"r"(i)); }, {.how = partition::dynamic});
     });
 }
 double loop_of_one_chunk(const length& l) {
     return alone(l, [](execution_stream& stream) {
-        parallel_for(
-            parallel_streams(stream.main_pool(), 1), 0, 64, [](int i) { asm volatile("" ::"r"(i)); },
-            {.grain = 64});
+        parallel_for(parallel_streams(stream.main_pool(), 1), 0, 64,
+                     [](int i) { asm volatile("" ::"r"(i)); }, {.grain = 64});
     });
 }
 
