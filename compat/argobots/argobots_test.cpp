@@ -101,65 +101,6 @@ TEST(argobots, exit_ends_a_ult_and_a_canceled_one_never_begins) {
     EXPECT_EQ(steps, 1);
 }
 
-TEST(argobots, a_tasklet_may_not_yield_or_suspend) {
-    const program here;
-    int errors[2] = {};
-    ABT_task made = nullptr;
-    ASSERT_EQ(ABT_task_create(
-                  here.pool,
-                  [](void* arg) {
-                      static_cast<int*>(arg)[0] = ABT_self_yield();
-                      static_cast<int*>(arg)[1] = ABT_self_suspend();
-                  },
-                  errors, &made),
-              ABT_SUCCESS);
-    ASSERT_EQ(ABT_task_free(&made), ABT_SUCCESS);
-    EXPECT_EQ(errors[0], ABT_ERR_INV_THREAD);
-    EXPECT_EQ(errors[1], ABT_ERR_INV_THREAD);
-}
-
-TEST(argobots, a_tasklet_parks_in_waits_for_objects_but_may_not_join) {
-    const program here(1);
-    struct shared {
-        ABT_thread other = nullptr;
-        ABT_eventual eventual = nullptr;
-        ABT_barrier barrier = nullptr;
-        ABT_mutex mutex = nullptr;
-        int results[4] = {-1, -1, -1, -1};
-    } what;
-    ASSERT_EQ(ABT_eventual_create(0, &what.eventual), ABT_SUCCESS);
-    ASSERT_EQ(ABT_barrier_create(2, &what.barrier), ABT_SUCCESS);
-    ASSERT_EQ(ABT_mutex_create(&what.mutex), ABT_SUCCESS);
-    ASSERT_EQ(ABT_mutex_lock(what.mutex), ABT_SUCCESS);
-    ASSERT_EQ(ABT_thread_create(
-                  here.pool, [](void*) {}, nullptr, nullptr, &what.other),
-              ABT_SUCCESS);
-    ABT_task made = nullptr;
-    ASSERT_EQ(ABT_task_create(
-                  here.pool_of(0),
-                  [](void* arg) {
-                      auto& mine = *static_cast<shared*>(arg);
-                      mine.results[0] = ABT_thread_join(mine.other);
-                      mine.results[1] = ABT_eventual_wait(mine.eventual, nullptr);
-                      mine.results[2] = ABT_barrier_wait(mine.barrier);
-                      mine.results[3] = ABT_mutex_lock(mine.mutex);
-                      ABT_mutex_unlock(mine.mutex);
-                  },
-                  &what, &made),
-              ABT_SUCCESS);
-    ASSERT_EQ(ABT_eventual_set(what.eventual, nullptr, 0), ABT_SUCCESS);
-    ASSERT_EQ(ABT_barrier_wait(what.barrier), ABT_SUCCESS);
-    ASSERT_EQ(ABT_mutex_unlock(what.mutex), ABT_SUCCESS);
-    ASSERT_EQ(ABT_task_free(&made), ABT_SUCCESS);
-    EXPECT_EQ(what.results[0], ABT_ERR_INV_THREAD);
-    for (int i = 1; i < 4; ++i)
-        EXPECT_EQ(what.results[i], ABT_SUCCESS) << i;
-    ASSERT_EQ(ABT_thread_free(&what.other), ABT_SUCCESS);
-    ASSERT_EQ(ABT_mutex_free(&what.mutex), ABT_SUCCESS);
-    ASSERT_EQ(ABT_barrier_free(&what.barrier), ABT_SUCCESS);
-    ASSERT_EQ(ABT_eventual_free(&what.eventual), ABT_SUCCESS);
-}
-
 TEST(argobots, a_suspended_ult_is_blocked_until_resumed) {
     const program here(1);
     ABT_thread made = nullptr;
@@ -211,6 +152,40 @@ TEST(argobots, a_user_s_scheduler_runs_what_it_pops_and_gets_control_back) {
     ASSERT_EQ(ABT_xstream_free(&stream), ABT_SUCCESS);
     EXPECT_EQ(ran, 100);
     ASSERT_EQ(ABT_sched_free(&sched), ABT_SUCCESS);
+}
+
+TEST(argobots, a_basic_scheduler_looks_at_private_pools_first) {
+    const program here;
+    ABT_pool pools[2] = {};
+    ASSERT_EQ(ABT_pool_create_basic(ABT_POOL_FIFO, ABT_POOL_ACCESS_MPSC, ABT_TRUE, &pools[0]),
+              ABT_SUCCESS);
+    ASSERT_EQ(ABT_pool_create_basic(ABT_POOL_FIFO, ABT_POOL_ACCESS_PRIV, ABT_TRUE, &pools[1]),
+              ABT_SUCCESS);
+    ABT_sched sched = nullptr;
+    ASSERT_EQ(ABT_sched_create_basic(ABT_SCHED_BASIC, 2, pools, ABT_SCHED_CONFIG_NULL, &sched),
+              ABT_SUCCESS);
+    ABT_pool told[2] = {};
+    ASSERT_EQ(ABT_sched_get_pools(sched, 2, 0, told), ABT_SUCCESS);
+    EXPECT_EQ(told[0], pools[0]);  // as they were given
+    ABT_xstream primary = nullptr;
+    ASSERT_EQ(ABT_self_get_xstream(&primary), ABT_SUCCESS);
+    ASSERT_EQ(ABT_xstream_set_main_sched(primary, sched), ABT_SUCCESS);
+    static std::vector<int> order;
+    order.clear();
+    ABT_thread made[2] = {};
+    for (int i = 0; i < 2; ++i) {
+        ASSERT_EQ(ABT_thread_create(
+                      pools[i],
+                      [](void* which) {
+                          order.push_back(which == nullptr ? 1 : 0);
+                          ABT_thread_yield();
+                          order.push_back(which == nullptr ? 1 : 0);
+                      },
+                      i == 1 ? nullptr : made, nullptr, &made[i]),
+                  ABT_SUCCESS);
+    }
+    ASSERT_EQ(ABT_thread_free_many(2, made), ABT_SUCCESS);
+    EXPECT_EQ(order, (std::vector{1, 1, 0, 0}));
 }
 
 TEST(argobots, a_yield_of_the_primary_ult_runs_all_that_was_ready_before_it) {

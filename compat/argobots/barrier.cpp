@@ -68,7 +68,8 @@ int ABT_barrier_free(ABT_barrier* barrier) {
 }
 
 int ABT_barrier_wait(ABT_barrier barrier) {
-    return barrier == nullptr ? ABT_ERR_INV_BARRIER : wait_in(*barrier);
+    if (barrier == nullptr) return ABT_ERR_INV_BARRIER;
+    return caller_is_tasklet() ? ABT_ERR_BARRIER : wait_in(*barrier);
 }
 
 int ABT_barrier_get_num_waiters(ABT_barrier barrier, uint32_t* num_waiters) {

@@ -65,6 +65,7 @@ bool wait_unlocked(ABT_cond_opaque& cond, ABT_mutex_opaque& mutex, const deadlin
 
 int wait_for(ABT_cond cond, ABT_mutex mutex, const deadline* until) {
     if (cond == nullptr) return ABT_ERR_INV_COND;
+    if (caller_is_tasklet()) return ABT_ERR_COND;
     if (mutex == nullptr || mutex->depth != 0) return ABT_ERR_INV_MUTEX;
     {
         const locked_queue hold(*cond);

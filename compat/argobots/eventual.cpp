@@ -28,6 +28,7 @@ int ABT_eventual_free(ABT_eventual* eventual) {
 
 int ABT_eventual_wait(ABT_eventual eventual, void** value) {
     if (eventual == nullptr) return ABT_ERR_INV_EVENTUAL;
+    if (caller_is_tasklet()) return ABT_ERR_EVENTUAL;
     locked_by_caller hold(eventual->lock);
     while (!eventual->ready)
         hold.wait(eventual->changed);
@@ -37,6 +38,7 @@ int ABT_eventual_wait(ABT_eventual eventual, void** value) {
 
 int ABT_eventual_timedwait(ABT_eventual eventual, void** value, const struct timespec* abstime) {
     if (eventual == nullptr) return ABT_ERR_INV_EVENTUAL;
+    if (caller_is_tasklet()) return ABT_ERR_EVENTUAL;
     const auto until = deadline_at(*abstime);
     locked_by_caller hold(eventual->lock);
     while (!eventual->ready) {

@@ -36,6 +36,7 @@ int ABT_future_free(ABT_future* future) {
 
 int ABT_future_wait(ABT_future future) {
     if (future == nullptr) return ABT_ERR_INV_FUTURE;
+    if (caller_is_tasklet()) return ABT_ERR_FUTURE;
     locked_by_caller hold(future->lock);
     while (!future->ready)
         hold.wait(future->changed);

@@ -105,7 +105,7 @@ int ABT_info_print_sched(FILE* fp, ABT_sched sched) {
 
 int ABT_info_print_pool(FILE* fp, ABT_pool pool) {
     if (pool == nullptr) return ABT_ERR_INV_POOL;
-    std::fprintf(fp, "    pool %d: %zu ready, %zu in all\n", pool->id, pool->size(), pool->ults());
+    std::fprintf(fp, "    pool %d: %zu ready, %zu in all\n", pool->id, pool->size(), pool->total());
     return ABT_SUCCESS;
 }
 
@@ -113,7 +113,7 @@ int ABT_info_print_thread(FILE* fp, ABT_thread thread) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
     ABT_pool const pool = thread->pool.load();
     std::fprintf(fp, "%s %llu: %s, pool %d\n", name_of_kind(thread->kind),
-                 static_cast<unsigned long long>(thread->id), name_of_state(thread->state.load()),
+                 static_cast<unsigned long long>(id_of(*thread)), name_of_state(thread->state.load()),
                  pool == nullptr ? -1 : pool->id);
     return ABT_SUCCESS;
 }

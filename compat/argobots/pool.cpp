@@ -86,7 +86,7 @@ int ABT_pool_get_size(ABT_pool pool, size_t* size) {
 
 int ABT_pool_get_total_size(ABT_pool pool, size_t* size) {
     if (pool == nullptr) return ABT_ERR_INV_POOL;
-    *size = std::max(pool->size(), pool->ults());
+    *size = pool->total();
     return ABT_SUCCESS;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +8,10 @@
 #include <amalgam/tasks/pool.hpp>
 
 #include "thread.hpp"
+
+namespace amalgam::argobots {
+class own_pool;
+}
 
 /// A pool: ours or a user's, which the two classes below differ in. Any number of streams serve it.
 ///
@@ -17,8 +22,12 @@ struct ABT_pool_opaque : public amalgam::pool {
 
     void push(amalgam::work_unit& unit) noexcept final;
     void requeue(amalgam::work_unit& unit) noexcept final;
+    /// For the end of the pool: streams choose by take().
     amalgam::work_unit* pop() noexcept final;
 
+    /// Where a new one, or one that waited, goes first: to the stream that it was handed to, to the
+    /// pool that it moves to, or in here.
+    void make_ready(thread& who) noexcept;
     /// Adds a ready one.
     void add(thread& who, ABT_pool_context why) noexcept;
     /// Null: there is none.
@@ -38,6 +47,12 @@ struct ABT_pool_opaque : public amalgam::pool {
     /// Whether nothing is in it and, if only one scheduler has it, no ULT will come back to it.
     bool is_done() const noexcept;
 
+    /// What is in it, and ULTs that will come back to it.
+    std::size_t total() const noexcept { return std::max(size(), ults() + tasklets_in()); }
+    /// How many tasklets are in it; 0 if it does not know.
+    virtual std::size_t tasklets_in() const noexcept { return 0; }
+
+    amalgam::argobots::own_pool* own = nullptr;  ///< Itself, if it is of ours: no virtual calls.
     ABT_pool_access access_kind;
     bool automatic;
     void* data = nullptr;
@@ -58,7 +73,9 @@ namespace amalgam::argobots {
 class own_pool final : public ABT_pool_opaque {
 public:
     own_pool(ABT_pool_kind which, ABT_pool_access how, bool automatically) noexcept
-        : ABT_pool_opaque(how, automatically), kind(which) {}
+        : ABT_pool_opaque(how, automatically), kind(which) {
+        own = this;
+    }
     ~own_pool() override { drop_left(); }
 
     thread* take(ABT_pool_context why) override;
@@ -66,8 +83,12 @@ public:
     void for_each(void (*visit)(void* arg, thread& who), void* arg) override;
     ABT_unit create_unit(thread& who) override { return own_unit(who); }
     void free_unit(ABT_unit) noexcept override {}
-    bool empty() const noexcept override { return size() == 0; }
-    std::size_t size() const noexcept override { return size_.load(std::memory_order_seq_cst); }
+    bool empty() const noexcept override;
+    std::size_t size() const noexcept override { return size_.load(std::memory_order_relaxed); }
+
+    std::size_t tasklets_in() const noexcept override {
+        return tasklets_.load(std::memory_order_relaxed);
+    }
 
     static ABT_unit own_unit(thread& who) noexcept {
         return reinterpret_cast<ABT_unit>(reinterpret_cast<std::uintptr_t>(&who) | 1);
@@ -77,12 +98,14 @@ public:
 private:
     void put(thread& who, ABT_pool_context why) noexcept override;
     void unlink(thread& who) noexcept;
+    void count(const thread& who, std::size_t more) noexcept;
     class locked;
 
-    std::atomic_flag busy_;
+    mutable std::atomic_flag busy_;
     thread* head_ = nullptr;
     thread* tail_ = nullptr;
-    std::atomic<std::size_t> size_{0};
+    std::atomic<std::size_t> size_{0};  // changed under the lock, as the next
+    std::atomic<std::size_t> tasklets_{0};
 };
 
 /// What a user's pool consists of: one of the two forms.

@@ -38,13 +38,18 @@ void ABT_pool_opaque::push(amalgam::work_unit& unit) noexcept {
         unit.move_to(strays);
         return strays.push(unit);
     }
-    if (who->state.load(std::memory_order_relaxed) == ABT_THREAD_STATE_BLOCKED)
-        who->leaves_as = ABT_POOL_CONTEXT_OP_THREAD_RESUME;
-    if (ABT_xstream_opaque* const direct = who->runs_next_on.load(std::memory_order_relaxed)) {
-        who->runs_next_on.store(nullptr, std::memory_order_relaxed);
-        if (direct->is_current()) return direct->hand_over_to(*who);
+    make_ready(*who);
+}
+
+void ABT_pool_opaque::make_ready(thread& who) noexcept {
+    using namespace amalgam::argobots;
+    if (who.state.load(std::memory_order_relaxed) == ABT_THREAD_STATE_BLOCKED)
+        who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_RESUME;
+    if (ABT_xstream_opaque* const direct = who.runs_next_on.load(std::memory_order_relaxed)) {
+        who.runs_next_on.store(nullptr, std::memory_order_relaxed);
+        if (direct->is_current()) return direct->hand_over_to(who);
     }
-    if (!migrate_if_asked(*who)) add(*who, who->leaves_as);
+    if (!migrate_if_asked(who)) add(who, who.leaves_as);
 }
 
 void ABT_pool_opaque::requeue(amalgam::work_unit& unit) noexcept {
@@ -53,8 +58,13 @@ void ABT_pool_opaque::requeue(amalgam::work_unit& unit) noexcept {
 }
 
 amalgam::work_unit* ABT_pool_opaque::pop() noexcept {
-    thread* const who = take(0);
-    return who == nullptr ? nullptr : who->work;
+    using amalgam::argobots::tasklet_thread;
+    for (;;) {
+        thread* const who = take(0);
+        if (who == nullptr) return nullptr;
+        if (!who->is_tasklet()) return who->work;
+        tasklet_thread::end_left(static_cast<tasklet_thread&>(*who));
+    }
 }
 
 ABT_pool_opaque::thread* ABT_pool_opaque::take_wait(double seconds, ABT_pool_context why) {
@@ -111,7 +121,7 @@ namespace amalgam::argobots {
 
 class own_pool::locked {
 public:
-    explicit locked(own_pool& which) noexcept : flag_(which.busy_) {
+    explicit locked(const own_pool& which) noexcept : flag_(which.busy_) {
         while (flag_.test_and_set(std::memory_order_acquire))
             detail::cpu_relax();
     }
@@ -122,6 +132,12 @@ public:
 private:
     std::atomic_flag& flag_;
 };
+
+// With the lock: see pool::empty().
+bool own_pool::empty() const noexcept {
+    const locked hold(*this);
+    return head_ == nullptr;
+}
 
 void own_pool::put(thread& who, ABT_pool_context why) noexcept {
     constexpr ABT_pool_context fresh =
@@ -142,17 +158,23 @@ void own_pool::put(thread& who, ABT_pool_context why) noexcept {
             (tail_ == nullptr ? head_ : tail_->next) = &who;
             tail_ = &who;
         }
-        size_.fetch_add(1, std::memory_order_seq_cst);
+        count(who, 1);
         sleeper = claim_sleeper();
     }
     wake(sleeper);
+}
+
+void own_pool::count(const thread& who, std::size_t more) noexcept {
+    size_.store(size_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+    if (!who.is_tasklet()) return;
+    tasklets_.store(tasklets_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
 }
 
 void own_pool::unlink(thread& who) noexcept {
     (who.prev == nullptr ? head_ : who.prev->next) = who.next;
     (who.next == nullptr ? tail_ : who.next->prev) = who.prev;
     who.listed_in.store(nullptr, std::memory_order_relaxed);
-    size_.fetch_sub(1, std::memory_order_relaxed);
+    count(who, std::size_t(0) - 1);
 }
 
 own_pool::thread* own_pool::take(ABT_pool_context why) {

@@ -26,6 +26,7 @@ int ABT_rwlock_free(ABT_rwlock* rwlock) {
 
 int ABT_rwlock_rdlock(ABT_rwlock rwlock) {
     if (rwlock == nullptr) return ABT_ERR_INV_RWLOCK;
+    if (caller_is_tasklet()) return ABT_ERR_RWLOCK;
     locked_by_caller hold(rwlock->lock);
     while (rwlock->writer)
         hold.wait(rwlock->changed);
@@ -35,6 +36,7 @@ int ABT_rwlock_rdlock(ABT_rwlock rwlock) {
 
 int ABT_rwlock_wrlock(ABT_rwlock rwlock) {
     if (rwlock == nullptr) return ABT_ERR_INV_RWLOCK;
+    if (caller_is_tasklet()) return ABT_ERR_RWLOCK;
     locked_by_caller hold(rwlock->lock);
     while (rwlock->writer || rwlock->readers != 0)
         hold.wait(rwlock->changed);

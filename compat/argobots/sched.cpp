@@ -37,6 +37,7 @@ public:
             made_->pools.push_back(pool);
             pool->schedulers.fetch_add(1);
         }
+        made_->order = made_->pools;
     }
     ABT_sched_opaque* operator->() const noexcept { return made_.get(); }
     ABT_sched get() const noexcept { return made_.get(); }
@@ -46,6 +47,19 @@ private:
     std::unique_ptr<ABT_sched_opaque> made_;
     std::vector<ABT_pool> own_;
 };
+
+/// Basic schedulers of Argobots look at pools of few streams first.
+int sharing(const ABT_pool_opaque& pool) noexcept {
+    switch (pool.access_kind) {
+        case ABT_POOL_ACCESS_PRIV:
+            return 0;
+        case ABT_POOL_ACCESS_SPSC:
+        case ABT_POOL_ACCESS_MPSC:
+            return 1;
+        default:
+            return 2;
+    }
+}
 
 }  // namespace
 
@@ -61,6 +75,11 @@ ABT_sched_opaque& create_sched(ABT_sched_predef kind, std::size_t pools, const A
     constexpr std::size_t priorities = 3;
     if (pools == 0) pools = kind == ABT_SCHED_PRIO ? priorities : 1;
     made.give_pools(pools, given);
+    if (made->kind == ABT_SCHED_BASIC || made->kind == ABT_SCHED_BASIC_WAIT) {
+        std::stable_sort(made->order.begin(), made->order.end(), [](ABT_pool one, ABT_pool other) {
+            return sharing(*one) < sharing(*other);
+        });
+    }
     return *made.release();
 }
 
@@ -156,7 +175,7 @@ int ABT_sched_get_total_size(ABT_sched sched, size_t* size) {
     if (sched == nullptr) return ABT_ERR_INV_SCHED;
     *size = 0;
     for (const ABT_pool_opaque* each : sched->pools)
-        *size += each->ults();
+        *size += each->total();
     return ABT_SUCCESS;
 }
 

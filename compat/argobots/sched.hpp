@@ -14,6 +14,7 @@ struct ABT_sched_opaque {
     ABT_sched_def functions{};  ///< run null: predefined
     ABT_sched_predef kind = ABT_SCHED_BASIC;
     std::vector<ABT_pool> pools;
+    std::vector<ABT_pool> order;  ///< The same, as a predefined one looks at them.
     void* data = nullptr;
     bool automatic = false;
     std::atomic<bool> finish_asked{false};  ///< Ends once its pools are done.
@@ -29,6 +30,8 @@ struct ABT_sched_opaque {
     bool has_to_stop() const noexcept;
     /// For a predefined one: what it would run next, or null.
     ABT_thread_opaque* choose();
+    /// The same, but only what goes before a ULT that yields into `last`. Not of ABT_SCHED_RANDWS.
+    ABT_thread_opaque* choose_before(const ABT_pool_opaque* last);
 };
 
 namespace amalgam::argobots {

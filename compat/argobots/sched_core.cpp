@@ -17,14 +17,25 @@ bool ABT_sched_opaque::has_to_stop() const noexcept {
     return may_stop && pools_done();
 }
 
-ABT_thread_opaque* ABT_sched_opaque::choose() {
-    if (kind != ABT_SCHED_RANDWS) {
-        for (ABT_pool each : pools) {
-            if (ABT_thread_opaque* const who = each->take(ABT_POOL_CONTEXT_OWNER_PRIMARY))
-                return who;
-        }
-        return nullptr;
+namespace {
+
+ABT_thread_opaque* taken(ABT_pool_opaque& from) {
+    return from.own != nullptr ? from.own->take(ABT_POOL_CONTEXT_OWNER_PRIMARY)
+                               : from.take(ABT_POOL_CONTEXT_OWNER_PRIMARY);
+}
+
+}  // namespace
+
+ABT_thread_opaque* ABT_sched_opaque::choose_before(const ABT_pool_opaque* last) {
+    for (ABT_pool each : order) {
+        if (ABT_thread_opaque* const who = taken(*each)) return who;
+        if (each == last) break;
     }
+    return nullptr;
+}
+
+ABT_thread_opaque* ABT_sched_opaque::choose() {
+    if (kind != ABT_SCHED_RANDWS) return choose_before(nullptr);
     if (ABT_thread_opaque* const who = pools.front()->take(ABT_POOL_CONTEXT_OWNER_PRIMARY))
         return who;
     if (pools.size() < 2) return nullptr;

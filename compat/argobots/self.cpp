@@ -13,7 +13,8 @@ namespace {
 /// The caller. Null, with an error number: a plain thread.
 ABT_thread_opaque* caller(int& error) noexcept {
     ABT_thread_opaque* const who = self();
-    error = !initialized() ? ABT_ERR_UNINITIALIZED : ABT_ERR_INV_XSTREAM;
+    error = ABT_SUCCESS;
+    if (who == nullptr) error = initialized() ? ABT_ERR_INV_XSTREAM : ABT_ERR_UNINITIALIZED;
     return who;
 }
 
@@ -94,9 +95,9 @@ int ABT_self_get_thread(ABT_thread* thread) {
 
 int ABT_self_get_thread_id(ABT_unit_id* id) {
     int error;
-    const ABT_thread_opaque* const me = caller(error);
+    ABT_thread_opaque* const me = caller(error);
     if (me == nullptr) return error;
-    *id = me->id;
+    *id = id_of(*me);
     return ABT_SUCCESS;
 }
 
@@ -111,9 +112,9 @@ int ABT_thread_self(ABT_thread* thread) {
 
 int ABT_thread_self_id(ABT_unit_id* id) {
     int error;
-    const ABT_thread_opaque* const me = waiting_caller(error);
+    ABT_thread_opaque* const me = waiting_caller(error);
     if (me == nullptr) return error;
-    *id = me->id;
+    *id = id_of(*me);
     return ABT_SUCCESS;
 }
 
@@ -222,8 +223,10 @@ int ABT_self_yield(void) {
 }
 
 int ABT_thread_yield(void) {
-    if (self() == nullptr || self()->is_tasklet()) return ABT_SUCCESS;
-    return ABT_self_yield();
+    ABT_thread_opaque* const me = self();
+    if (me == nullptr || me->is_tasklet()) return ABT_SUCCESS;
+    yield_as(*me, ABT_POOL_CONTEXT_OP_THREAD_YIELD);
+    return ABT_SUCCESS;
 }
 
 int ABT_self_yield_to(ABT_thread thread) {
@@ -245,7 +248,9 @@ int ABT_thread_yield_to(ABT_thread thread) {
     ABT_pool const home = thread->pool.load();
     if (home == nullptr || thread->is_primary() || !home->remove_thread(*thread))
         return ABT_self_yield();
-    return ABT_self_yield_to(thread);
+    if ((error = hand_over(*me, thread)) != ABT_SUCCESS) return error;
+    yield_as(*me, ABT_POOL_CONTEXT_OP_THREAD_YIELD_TO);
+    return ABT_SUCCESS;
 }
 
 int ABT_self_resume_yield_to(ABT_thread thread) {
@@ -322,6 +327,7 @@ int ABT_self_schedule(ABT_thread thread, ABT_pool pool) {
         ABT_xstream_opaque& here = stream_of(*me);
         // The primary ULT is in a pool that its stream looks at first anyway.
         if (!me->is_primary()) {
+            here.ordinary = false;
             here.calling.push_back(me);
             me->calling = true;
         }

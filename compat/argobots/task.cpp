@@ -54,7 +54,7 @@ int ABT_task_self(ABT_task* task) {
 int ABT_task_self_id(uint64_t* id) {
     ABT_task task;
     const int error = ABT_task_self(&task);
-    if (error == ABT_SUCCESS) *id = task->id;
+    if (error == ABT_SUCCESS) *id = id_of(*task);
     return error;
 }
 

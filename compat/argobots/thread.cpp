@@ -37,7 +37,7 @@ int revive(ABT_pool pool, void (*function)(void*), void* arg, ABT_thread_opaque&
         who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_REVIVE;
         who.runs_next_on = runs_next_on;
         tell_tool(who, ABT_TOOL_EVENT_THREAD_REVIVE);
-        launch(who);
+        relaunch(who);
         return ABT_SUCCESS;
     });
 }
@@ -54,10 +54,14 @@ ABT_thread_opaque* waiting_self(int& error) {
 
 int join(ABT_thread thread, bool to_free = false) {
     if (!initialized()) return ABT_ERR_UNINITIALIZED;
-    if (thread == nullptr || thread == self() || thread->is_primary() || !thread->named ||
-        thread->kind == thread_kind::scheduler)
+    const ABT_thread_opaque* const me = self();
+    if (thread == nullptr || thread == me || thread->is_primary() || !thread->named ||
+        thread->kind == thread_kind::scheduler || is_tasklet(me))
         return ABT_ERR_INV_THREAD;
-    if (self() != nullptr && self()->is_tasklet()) return ABT_ERR_INV_THREAD;
+    // Nothing of it may be in use when the program frees the stack that it gave.
+    const bool over = !to_free && thread->where != kept_in::heap &&
+                      thread->state.load(std::memory_order_acquire) == ABT_THREAD_STATE_TERMINATED;
+    if (over && tool_events.load(std::memory_order_relaxed) == 0) return ABT_SUCCESS;
     return guarded([=] {
         if (thread->joins.load() != join_stage::joined)
             tell_tool(*thread, ABT_TOOL_EVENT_THREAD_JOIN);
@@ -207,7 +211,7 @@ int ABT_thread_migrate(ABT_thread thread) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
     return guarded([thread] {
         const auto streams = runtime::get()->streams();
-        const std::size_t begin = thread->id;  // so that not all go to one
+        const std::size_t begin = id_of(*thread);  // so that not all go to one
         for (std::size_t i = 0; i < streams.size(); ++i) {
             ABT_xstream_opaque& to = *streams[(begin + i) % streams.size()];
             if (&to == thread->stream.load() || to.ended()) continue;

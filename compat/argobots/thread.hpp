@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include <amalgam/tasks/extension/plain_thread.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -14,6 +15,13 @@
 namespace amalgam::argobots {
 
 enum class thread_kind : std::uint8_t { primary, scheduler, ult, tasklet };
+
+/// Where the descriptor is.
+enum class kept_in : std::uint8_t {
+    heap,   ///< Or the runtime's.
+    stack,  ///< Of its ULT, above what that uses.
+    block   ///< A tasklet_thread.
+};
 
 /// How far the joining of a ULT is: see thread_join.cpp.
 enum class join_stage : std::uint8_t {
@@ -46,11 +54,12 @@ struct ABT_thread_attr_opaque {
 
 /// A ULT, tasklet, scheduler's ULT or the primary thread: its guest() pointer leads here.
 ///
-/// Owner:   named ones, the user until ABT_thread_free(); others end with their function.
+/// Owner:   named ones, the user until ABT_thread_free(), which gives the stack back, too; others
+///          end with their function.
 /// Threads: what is atomic, any. The rest belongs to whoever creates, runs, revives or frees it.
 struct ABT_thread_opaque {
-    std::uint64_t id = 0;
     amalgam::argobots::thread_kind kind = amalgam::argobots::thread_kind::ult;
+    amalgam::argobots::kept_in where = amalgam::argobots::kept_in::heap;
     bool named = true;
     bool calling = false;  ///< In ABT_self_schedule(): goes on when what it runs leaves.
     void (*function)(void*) = nullptr;
@@ -65,7 +74,7 @@ struct ABT_thread_opaque {
     std::atomic<ABT_xstream> runs_next_on{nullptr};  ///< When ready, by-passing its pool.
 
     amalgam::work_unit* work = nullptr;
-    amalgam::ult handle;  ///< Empty: unnamed, primary, or joined. Of the one caller that joins.
+    amalgam::ult handle;  ///< Empty: unnamed, primary, or a tasklet.
     std::atomic<amalgam::argobots::join_stage> joins{amalgam::argobots::join_stage::joined};
     std::atomic<unsigned> others_joining{0};  ///< Who waits for the caller that joins.
     std::atomic<amalgam::waiter*> suspended{nullptr};
@@ -74,6 +83,7 @@ struct ABT_thread_opaque {
     ABT_thread_attr_opaque attr;
     std::vector<amalgam::argobots::key_value> values;  ///< With values_busy, while it may run.
     std::atomic_flag values_busy;
+    std::atomic<std::uint64_t> id{0};  ///< Given when first asked for: see id_of().
 
     // A pool of ours that holds it; with the pool's lock.
     ABT_thread_opaque* next = nullptr;
@@ -88,12 +98,50 @@ namespace amalgam::argobots {
 
 /// The caller's; null on a plain thread or another ULT of Amalgam.
 ABT_thread_opaque* self() noexcept;
+/// Null: not one of ours, or at its very end.
 ABT_thread_opaque* thread_of(work_unit& unit) noexcept;
+std::uint64_t id_of(ABT_thread_opaque& who) noexcept;
 
-/// While it exists, the caller counts as blocked. For each wait.
+inline bool is_tasklet(const ABT_thread_opaque* who) noexcept {
+    return who != nullptr && who->is_tasklet();
+}
+
+/// Whether the caller is a tasklet, which may wait for a mutex and a stream only.
+inline bool caller_is_tasklet() noexcept {
+    return is_tasklet(self());
+}
+
+/// What a stream runs as a tasklet, on its own stack.
+class tasklet_unit final : public work_unit {
+public:
+    tasklet_unit() noexcept : work_unit(&run_unit) {}
+    static void run_unit(work_unit& unit) noexcept;
+    ABT_thread_opaque* of = nullptr;
+};
+
+struct tasklet_thread final : ABT_thread_opaque {
+    tasklet_unit unit_of_stream;
+    /// 0, then the waiter that joins it, or the mark that it has ended.
+    std::atomic<std::uintptr_t> end{0};
+    static constexpr std::uintptr_t ended_mark = 1;
+
+    static tasklet_thread& of(work_unit& unit) noexcept;
+    static tasklet_thread& make();  ///< Throws std::bad_alloc.
+    static void free(tasklet_thread& which) noexcept;
+    bool has_ended() const noexcept { return end.load(std::memory_order_acquire) == ended_mark; }
+    void wait_for_end();
+    /// Its owner may free it at once.
+    void tell_end() noexcept;
+    /// Its pool ends before it has run.
+    static void end_left(tasklet_thread& which) noexcept;
+};
+
+/// While it exists, the caller counts as blocked. For each wait. One of a tasklet blocks its stream.
 class blocked {
 public:
-    blocked() noexcept : who_(self()) { set(ABT_THREAD_STATE_BLOCKED); }
+    blocked() noexcept : who_(self()), on_(argobots::is_tasklet(who_)) {
+        set(ABT_THREAD_STATE_BLOCKED);
+    }
     ~blocked() { set(ABT_THREAD_STATE_RUNNING); }
     blocked(const blocked&) = delete;
     blocked& operator=(const blocked&) = delete;
@@ -103,6 +151,7 @@ private:
         if (who_ != nullptr) who_->state.store(state, std::memory_order_release);
     }
     ABT_thread_opaque* who_;
+    const detail::as_plain_thread on_;
 };
 
 struct new_thread {
@@ -117,8 +166,11 @@ struct new_thread {
 };
 /// Throws std::bad_alloc, amalgam::error, or the failure of the pool.
 ABT_thread_opaque& create_thread(const new_thread& what);
-/// Runs its function, again or for the first time. It must not be running.
-void launch(ABT_thread_opaque& who);
+/// Runs its function again. It has ended, and join_last() has returned. Throws amalgam::error.
+void relaunch(ABT_thread_opaque& who);
+/// Calls its function.
+void call_function(ABT_thread_opaque& who) noexcept;
+bool has_ended(ABT_thread_opaque& who) noexcept;
 /// Waits for its end. Any number may call it at once. Again: nothing.
 void join_thread(ABT_thread_opaque& who);
 /// The same before it is freed or revived, when nobody else begins to join it; waits until those
@@ -127,8 +179,11 @@ void join_last(ABT_thread_opaque& who);
 void free_thread(ABT_thread_opaque& who) noexcept;  ///< It has ended.
 /// Makes `pool` its pool. It must be in none.
 void associate(ABT_thread_opaque& who, ABT_pool pool);
+bool migrate_asked(ABT_thread_opaque& who);
 /// Carries out a migration that was asked for. False: none was.
-bool migrate_if_asked(ABT_thread_opaque& who);
+inline bool migrate_if_asked(ABT_thread_opaque& who) {
+    return who.migrates_to.load(std::memory_order_relaxed) != nullptr && migrate_asked(who);
+}
 int set_value(ABT_thread_opaque& who, ABT_key key, void* value);
 int get_value(ABT_thread_opaque& who, ABT_key key, void** value);
 std::size_t stack_bytes_of(const ABT_thread_attr_opaque& attr) noexcept;

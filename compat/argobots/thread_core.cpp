@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <memory>
+#include <new>
 #include <utility>
 
+#include <amalgam/core/log.hpp>
 #include <amalgam/tasks/extension/closure.hpp>
 #include <amalgam/tasks/extension/exit_ult.hpp>
 #include <amalgam/tasks/extension/guest.hpp>
@@ -17,31 +20,7 @@ namespace {
 
 std::atomic<std::uint64_t> next_id{1};
 
-void run_function(ABT_thread_opaque& who) noexcept {
-    try {
-        if (!who.canceled.load(std::memory_order_acquire)) who.function(who.arg);
-    } catch (const detail::exit_ult&) {
-    } catch (...) {
-        log_escaped("an exception escaped from a ULT's function");
-    }
-}
-
-/// What a ULT of Amalgam runs for one of ours.
-struct body {
-    ABT_thread_opaque* who;
-    void operator()() const noexcept {
-        run_function(*who);
-        tell_tool(*who, ABT_TOOL_EVENT_THREAD_FINISH);
-        if (!who->named) destroy_values(*who);  // which may wait
-        detail::guest() = nullptr;
-        if (who->kind == thread_kind::scheduler) return scheduler_ended(*who);
-        if (!who->named) return free_thread(*who);
-        who->state.store(ABT_THREAD_STATE_TERMINATED, std::memory_order_release);
-    }
-    static void scheduler_ended(ABT_thread_opaque& who) noexcept;
-};
-
-void body::scheduler_ended(ABT_thread_opaque& who) noexcept {
+void scheduler_ended(ABT_thread_opaque& who) noexcept {
     auto& sched = *static_cast<ABT_sched_opaque*>(who.arg);
     ABT_xstream_opaque* const of = sched.main_of;
     sched.thread = nullptr;
@@ -51,6 +30,124 @@ void body::scheduler_ended(ABT_thread_opaque& who) noexcept {
     if (sched.automatic) free_sched(sched);
 }
 
+/// What a ULT of Amalgam runs for one of ours.
+void run_ult(ABT_thread_opaque& who) noexcept {
+    call_function(who);
+    tell_tool(who, ABT_TOOL_EVENT_THREAD_FINISH);
+    if (!who.named) destroy_values(who);  // which may wait
+    detail::guest_of(*who.work) = nullptr;
+    if (who.kind == thread_kind::scheduler) return scheduler_ended(who);
+    if (!who.named) return free_thread(who);
+    who.state.store(ABT_THREAD_STATE_TERMINATED, std::memory_order_release);
+}
+
+/// A ULT's closure is its own descriptor, which outlives its run,
+constexpr detail::closure_type body_in_stack{
+    [](void* closure) { run_ult(*static_cast<ABT_thread_opaque*>(closure)); }, [](void*) noexcept {},
+    sizeof(ABT_thread_opaque), alignof(ABT_thread_opaque)};
+static_assert(sizeof(ABT_thread_opaque) <= detail::inline_closure_bytes);
+
+/// or leads to it, if the program may free the stack before the handle.
+struct body {
+    ABT_thread_opaque* who;
+    void operator()() const noexcept { run_ult(*who); }
+};
+constexpr const detail::closure_type& body_apart = detail::inline_closure<body>::type;
+
+/// Amalgam refuses to create one in a pool that nobody serves yet.
+pool& birthplace(ABT_pool wanted) noexcept {
+    return wanted != nullptr && wanted->served() ? static_cast<pool&>(*wanted)
+                                                 : runtime::get()->newborn();
+}
+
+ult_options options_of(const ABT_thread_attr_opaque* attr, bool joinable) noexcept {
+    std::size_t bytes = attr == nullptr ? 0 : attr->stack_bytes;
+    if (bytes == 0) bytes = runtime::get()->default_stack_bytes();
+    constexpr std::size_t least = 16 * 1024, least_given = 20 * 1024;
+    ult_options options;
+    if (attr != nullptr && attr->stack != nullptr && bytes >= least_given && joinable) {
+        options.stack = {static_cast<std::byte*>(attr->stack), bytes};
+    } else if (bytes != 0) {
+        options.stack_bytes = std::max(bytes, least);
+    }
+    return options;
+}
+
+bool joinable(const new_thread& what) noexcept {
+    return what.named && what.kind != thread_kind::scheduler;
+}
+
+ABT_thread_opaque& make_in_stack(detail::ult_core& core) noexcept {
+    auto* const who = ::new (detail::closure_of(&core)) ABT_thread_opaque;
+    who->where = kept_in::stack;
+    return *who;
+}
+
+ABT_thread_opaque& make_on_given_stack(pool& where, const ult_options& options,
+                                       detail::ult_core*& core) {
+    auto who = std::make_unique<ABT_thread_opaque>();
+    core = &detail::prepare_ult(where, body_apart, true, options);
+    ::new (detail::closure_of(core)) body{who.get()};
+    return *who.release();
+}
+
+ABT_thread_opaque& make_ult(const new_thread& what, detail::ult_core*& core) {
+    pool& where = birthplace(what.pool);
+    if (what.attr == nullptr && runtime::get()->default_stack_bytes() == 0) [[likely]] {
+        core = &detail::prepare_ult(where, body_in_stack, joinable(what));
+        return make_in_stack(*core);
+    }
+    const ult_options options = options_of(what.attr, joinable(what));
+    if (!options.stack.empty()) return make_on_given_stack(where, options, core);
+    core = &detail::prepare_ult(where, body_in_stack, joinable(what), options);
+    return make_in_stack(*core);
+}
+
+void destroy_made(ABT_thread_opaque& who, detail::ult_core* core) noexcept {
+    switch (who.where) {
+        case kept_in::heap:
+            delete &who;
+            break;
+        case kept_in::stack:
+            std::destroy_at(&who);
+            break;
+        case kept_in::block:
+            return tasklet_thread::free(static_cast<tasklet_thread&>(who));
+    }
+    detail::drop_ult(*core);
+}
+
+void describe(ABT_thread_opaque& who, const new_thread& what) {
+    who.kind = what.kind;
+    who.named = what.named;
+    who.function = what.function;
+    who.arg = what.arg;
+    if (what.attr != nullptr) who.attr = *what.attr;
+    who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_CREATE;
+    who.pool.store(what.pool, std::memory_order_relaxed);
+    who.runs_next_on.store(what.runs_next_on, std::memory_order_relaxed);
+    who.unit = what.pool == nullptr ? own_pool::own_unit(who) : what.pool->create_unit(who);
+}
+
+void start(ABT_thread_opaque& who, detail::ult_core& core) noexcept {
+    who.work = &detail::unit_of(core);
+    detail::guest_of(core) = &who;
+    if (who.named && who.kind != thread_kind::scheduler) {
+        who.handle = ult(core);
+        who.joins.store(join_stage::open, std::memory_order_release);
+    }
+    detail::start_ult(core);
+}
+
+void give_stack_back(ult& ended) noexcept {
+    try {
+        ended.join();
+    } catch (const std::exception& thrown) {
+        log(log_level::error, "argobots", "a ULT did not run to its end",
+            {{"what", thrown.what()}});
+    }
+}
+
 }  // namespace
 
 ABT_thread_opaque* self() noexcept {
@@ -58,63 +155,74 @@ ABT_thread_opaque* self() noexcept {
 }
 
 ABT_thread_opaque* thread_of(work_unit& unit) noexcept {
-    return static_cast<ABT_thread_opaque*>(detail::guest_of(unit));
+    return static_cast<ABT_thread_opaque*>(detail::guest_or_null(unit));
 }
 
-void launch(ABT_thread_opaque& who) {
-    constexpr const detail::closure_type& type = detail::inline_closure<body>::type;
-    nursery& where = runtime::get()->newborn();
-    who.state.store(ABT_THREAD_STATE_READY, std::memory_order_relaxed);
-    std::size_t bytes = who.attr.stack_bytes;
-    if (bytes == 0) bytes = runtime::get()->default_stack_bytes();
-    constexpr std::size_t least = 16 * 1024, least_given = 20 * 1024;
-    const bool joinable = who.named && who.kind != thread_kind::scheduler;
-    ult_options options;
-    if (who.attr.stack != nullptr && bytes >= least_given && joinable) {
-        options.stack = {static_cast<std::byte*>(who.attr.stack), bytes};
-    } else if (bytes != 0) {
-        options.stack_bytes = std::max(bytes, least);
+std::uint64_t id_of(ABT_thread_opaque& who) noexcept {
+    std::uint64_t seen = who.id.load(std::memory_order_relaxed);
+    if (seen != 0) return seen;
+    const std::uint64_t mine = next_id.fetch_add(1, std::memory_order_relaxed);
+    return who.id.compare_exchange_strong(seen, mine) ? mine : seen;
+}
+
+void call_function(ABT_thread_opaque& who) noexcept {
+    try {
+        if (!who.canceled.load(std::memory_order_acquire)) who.function(who.arg);
+    } catch (const detail::exit_ult&) {
+    } catch (...) {
+        log_escaped("an exception escaped from a ULT's function");
     }
-    detail::ult_core& core = bytes == 0 ? detail::prepare_ult(where, type, joinable)
-                                        : detail::prepare_ult(where, type, joinable, options);
-    ::new (detail::closure_of(&core)) body{&who};
-    detail::guest_of(core) = &who;
-    who.work = &detail::unit_of(core);
-    if (joinable) {
-        who.handle = ult(core);
-        who.joins.store(join_stage::open, std::memory_order_release);
-    }
-    detail::start_ult(core);
+}
+
+bool has_ended(ABT_thread_opaque& who) noexcept {
+    if (who.is_tasklet()) return static_cast<tasklet_thread&>(who).has_ended();
+    const detail::ult_core* const core = detail::core_of(who.handle);
+    return core == nullptr || detail::has_ended(*core);
 }
 
 ABT_thread_opaque& create_thread(const new_thread& what) {
-    auto made = std::make_unique<ABT_thread_opaque>();
-    made->id = next_id.fetch_add(1, std::memory_order_relaxed);
-    made->kind = what.kind;
-    made->named = what.named;
-    made->function = what.function;
-    made->arg = what.arg;
-    if (what.attr != nullptr) made->attr = *what.attr;
-    made->leaves_as = ABT_POOL_CONTEXT_OP_THREAD_CREATE;
-    made->pool.store(what.pool, std::memory_order_relaxed);
-    made->runs_next_on.store(what.runs_next_on, std::memory_order_relaxed);
-    made->unit = what.pool == nullptr ? own_pool::own_unit(*made) : what.pool->create_unit(*made);
-    ABT_thread_opaque& who = *made;
-    if (what.made != nullptr) *what.made = &who;
-    auto* const sched =
-        what.kind == thread_kind::scheduler ? static_cast<ABT_sched_opaque*>(what.arg) : nullptr;
-    if (sched != nullptr) sched->thread = &who;
-    tell_tool(who, ABT_TOOL_EVENT_THREAD_CREATE);
+    detail::ult_core* core = nullptr;
+    ABT_thread_opaque& who =
+        what.kind == thread_kind::tasklet ? tasklet_thread::make() : make_ult(what, core);
     try {
-        launch(who);
+        describe(who, what);
     } catch (...) {
-        if (what.made != nullptr) *what.made = nullptr;
-        if (sched != nullptr) sched->thread = nullptr;
-        if (what.pool != nullptr) what.pool->free_unit(who.unit);
+        destroy_made(who, core);
         throw;
     }
-    made.release();
+    if (what.made != nullptr) *what.made = &who;
+    if (what.kind == thread_kind::scheduler)
+        static_cast<ABT_sched_opaque*>(what.arg)->thread = &who;
+    tell_tool(who, ABT_TOOL_EVENT_THREAD_CREATE);
+    if (core == nullptr) {
+        if (what.named) who.joins.store(join_stage::open, std::memory_order_relaxed);
+        what.pool->make_ready(who);
+        return who;
+    }
+    start(who, *core);
     return who;
+}
+
+void relaunch(ABT_thread_opaque& who) {
+    ABT_pool const home = who.pool.load(std::memory_order_relaxed);
+    if (who.is_tasklet()) {
+        static_cast<tasklet_thread&>(who).end.store(0, std::memory_order_relaxed);
+        who.joins.store(join_stage::open, std::memory_order_release);
+        return home->make_ready(who);
+    }
+    pool& where = birthplace(home);
+    if (who.where == kept_in::heap) {
+        if (who.handle.joinable()) give_stack_back(who.handle);
+        detail::ult_core& core =
+            detail::prepare_ult(where, body_apart, true, options_of(&who.attr, true));
+        ::new (detail::closure_of(&core)) body{&who};
+        return start(who, core);
+    }
+    detail::ult_core& core = *detail::core_of(who.handle);
+    detail::check_revivable(&core, where);
+    detail::guest_of(core) = &who;
+    who.joins.store(join_stage::open, std::memory_order_release);
+    detail::restart_ult(core, where, body_in_stack);
 }
 
 void destroy_values(ABT_thread_opaque& who) noexcept {
@@ -133,7 +241,10 @@ void free_thread(ABT_thread_opaque& who) noexcept {
     destroy_values(who);
     ABT_pool const where = who.pool.load(std::memory_order_relaxed);
     if (who.unit != own_pool::own_unit(who)) where->free_unit(who.unit);
-    delete &who;
+    if (who.where == kept_in::block) return tasklet_thread::free(static_cast<tasklet_thread&>(who));
+    ult last = std::move(who.handle);  // whose stack may be where the descriptor is
+    who.where == kept_in::stack ? std::destroy_at(&who) : delete &who;
+    if (last.joinable()) give_stack_back(last);
 }
 
 void associate(ABT_thread_opaque& who, ABT_pool pool) {
@@ -146,9 +257,7 @@ void associate(ABT_thread_opaque& who, ABT_pool pool) {
     if (who.work != nullptr && who.work->home() != nullptr) who.work->move_to(*pool);
 }
 
-bool migrate_if_asked(ABT_thread_opaque& who) {
-    if (who.migrates_to.load(std::memory_order_relaxed) == nullptr) [[likely]]
-        return false;
+bool migrate_asked(ABT_thread_opaque& who) {
     ABT_pool const target = who.migrates_to.exchange(nullptr);
     if (target == nullptr) return false;
     try {
@@ -171,6 +280,7 @@ void end_if_canceled(ABT_thread_opaque& who) {
 
 void leave_stream(ABT_thread_opaque& who) {
     ABT_xstream_opaque& here = *who.stream.load(std::memory_order_relaxed);
+    if (here.leave_directly(who)) return;
     // Its pool may be of a higher priority than the next one.
     here.requeue_first = here.main_sched->pools.size() > 1 && !here.has_handed_over();
     if (!who.is_primary()) return this_task::yield();

@@ -39,7 +39,13 @@ private:
 bool join_first(ABT_thread_opaque& who) {
     const blocked while_waiting;
     try {
-        who.handle.join();
+        if (who.is_tasklet()) {
+            static_cast<tasklet_thread&>(who).wait_for_end();
+        } else if (who.where == kept_in::heap) {
+            who.handle.join();  // the program may free the stack that it gave
+        } else {
+            who.handle.wait();
+        }
         return true;
     } catch (const std::exception& thrown) {
         log(log_level::error, "argobots", "a ULT could not be joined", {{"what", thrown.what()}});
@@ -85,7 +91,7 @@ void join_thread(ABT_thread_opaque& who) {
 // open one needs no claim.
 void join_last(ABT_thread_opaque& who) {
     if (who.joins.load(std::memory_order_acquire) == join_stage::open) [[likely]] {
-        if (join_first(who)) who.joins.store(join_stage::joined, std::memory_order_relaxed);
+        if (has_ended(who) || join_first(who)) who.joins.store(join_stage::joined, std::memory_order_relaxed);
         return;
     }
     join_thread(who);

@@ -84,7 +84,7 @@ int ABT_thread_equal(ABT_thread thread1, ABT_thread thread2, ABT_bool* result) {
 
 int ABT_thread_get_id(ABT_thread thread, ABT_unit_id* thread_id) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
-    *thread_id = thread->id;
+    *thread_id = id_of(*thread);
     return ABT_SUCCESS;
 }
 

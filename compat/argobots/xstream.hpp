@@ -51,6 +51,8 @@ struct ABT_xstream_opaque {
 
     /// The stream's: for its order.
     amalgam::work_unit* next() noexcept;
+    /// The stream's. Yields by one switch, if that is all there is to do. False: nothing is done.
+    bool leave_directly(ABT_thread_opaque& who) noexcept;
     /// The stream's. Runs `who` at the next switch.
     void hand_over_to(ABT_thread_opaque& who) noexcept;
     bool has_handed_over() const noexcept { return handed_first_ != nullptr; }
@@ -71,6 +73,7 @@ struct ABT_xstream_opaque {
     std::atomic<bool> join_asked{false};
     std::atomic<bool> exit_asked{false};
     std::atomic<int> state{ABT_XSTREAM_STATE_RUNNING};
+    bool ordinary = false;  ///< All but handed over units are in the pools; the stream's.
     bool requeue_first = false;  ///< The ULT that yields is a candidate, too; the stream's.
     std::atomic<unsigned> stacks_seen{0};     ///< The last request of stack traces it noticed.
     std::uint64_t runs = 0;                   ///< Units run so far; the stream's.
@@ -79,6 +82,9 @@ struct ABT_xstream_opaque {
 
 private:
     ABT_thread_opaque* pick() noexcept;
+    amalgam::work_unit* begin(ABT_thread_opaque& who) noexcept;
+    amalgam::work_unit* next_of_all() noexcept;
+    bool time_to_look() const noexcept { return (runs & 63) == 63; }
     void end_if_done() noexcept;
     void launch_main_sched();
     void end_main_sched();

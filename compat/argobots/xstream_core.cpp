@@ -1,6 +1,7 @@
 #include <cerrno>
 #include <utility>
 
+#include <amalgam/tasks/extension/direct_yield.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "runtime.hpp"
@@ -49,9 +50,11 @@ void scheduler_seat::requeue(work_unit& unit) noexcept {
 using namespace amalgam::argobots;
 
 std::unique_ptr<amalgam::scheduler> ABT_xstream_opaque::make_order() {
-    std::vector<amalgam::pool*> pools{&seat_, &anchor_};
+    // The first is the main one, whose ULTs are counted without an atomic operation.
+    std::vector<amalgam::pool*> pools(main_sched->order.begin(), main_sched->order.end());
+    pools.push_back(&seat_);
+    pools.push_back(&anchor_);
     if (primary) pools.push_back(&runtime::get()->newborn());
-    pools.insert(pools.end(), main_sched->pools.begin(), main_sched->pools.end());
     return std::make_unique<stream_order>(*this, std::move(pools));
 }
 
@@ -79,6 +82,7 @@ void ABT_xstream_opaque::start() {
 }
 
 void ABT_xstream_opaque::launch_main_sched() {
+    ordinary = false;
     if (main_sched->predefined()) return;
     create_thread({.pool = nullptr,
                    .function = &run_sched,
@@ -110,6 +114,7 @@ void ABT_xstream_opaque::set_main_sched(ABT_sched_opaque& next_one) {
     const locked_by_caller hold(changing_);
     if (caller != nullptr) end_main_sched();
     ABT_sched_opaque& before = *std::exchange(main_sched, &next_one);
+    ordinary = false;
     next_one.main_of = this;
     before.main_of = nullptr;
     before.exit_asked = false;
@@ -144,6 +149,7 @@ void ABT_xstream_opaque::hand_over_to(ABT_thread_opaque& who) noexcept {
 }
 
 ABT_thread_opaque* ABT_xstream_opaque::pick() noexcept {
+    ordinary = false;
     if (ABT_thread_opaque* const who = handed_first_) {
         handed_first_ = who->next;
         return who;
@@ -163,13 +169,45 @@ ABT_thread_opaque* ABT_xstream_opaque::pick() noexcept {
     if (main_ended_.load(std::memory_order_relaxed)) return nullptr;
     // A user's own has not begun yet, or has ended for another one.
     if (!main_sched->predefined()) return nullptr;
+    ordinary = true;
     ABT_thread_opaque* who = main_sched->choose();
     while (who != nullptr && migrate_if_asked(*who))
         who = main_sched->choose();
     return who;
 }
 
+amalgam::work_unit* ABT_xstream_opaque::begin(ABT_thread_opaque& who) noexcept {
+    who.stream.store(this, std::memory_order_relaxed);
+    who.state.store(ABT_THREAD_STATE_RUNNING, std::memory_order_release);
+    tell_tool(who, ABT_TOOL_EVENT_THREAD_RUN);
+    ++runs;
+    return who.work;
+}
+
 amalgam::work_unit* ABT_xstream_opaque::next() noexcept {
+    if (ordinary && handed_first_ == nullptr && !requeue_first && !time_to_look()) [[likely]] {
+        ABT_thread_opaque* const who = main_sched->choose();
+        if (who != nullptr && !migrate_if_asked(*who)) return begin(*who);
+    }
+    return next_of_all();
+}
+
+bool ABT_xstream_opaque::leave_directly(ABT_thread_opaque& who) noexcept {
+    if (!ordinary || time_to_look() || who.is_primary()) return false;
+    if (main_sched->kind == ABT_SCHED_RANDWS || !amalgam::detail::may_yield_directly()) return false;
+    ABT_thread_opaque* next = handed_first_;
+    if (next != nullptr) {
+        handed_first_ = next->next;
+    } else {
+        // Its pool may be of a higher priority than others.
+        next = main_sched->choose_before(who.pool.load(std::memory_order_relaxed));
+        if (next == nullptr || migrate_if_asked(*next)) return false;
+    }
+    amalgam::detail::yield_directly(*begin(*next));
+    return true;
+}
+
+amalgam::work_unit* ABT_xstream_opaque::next_of_all() noexcept {
     if (end_.is_set()) return nullptr;
     // The loop, which is asked next, has put the ULT that yields back into its pool.
     if (std::exchange(requeue_first, false)) return nullptr;
@@ -185,15 +223,12 @@ amalgam::work_unit* ABT_xstream_opaque::next() noexcept {
         print_wanted_stacks(wanted);
     }
     if (primary) {
-        if (amalgam::work_unit* const stray = runtime::get()->newborn().pop()) return stray;
+        if (amalgam::work_unit* const stray = runtime::get()->newborn().pop()) {
+            ++runs;
+            return stray;
+        }
     }
-    if (ABT_thread_opaque* const who = pick()) {
-        who->stream.store(this, std::memory_order_relaxed);
-        who->state.store(ABT_THREAD_STATE_RUNNING, std::memory_order_release);
-        tell_tool(*who, ABT_TOOL_EVENT_THREAD_RUN);
-        ++runs;
-        return who->work;
-    }
+    if (ABT_thread_opaque* const who = pick()) return begin(*who);
     end_if_done();
     return nullptr;
 }
@@ -201,7 +236,9 @@ amalgam::work_unit* ABT_xstream_opaque::next() noexcept {
 void ABT_xstream_opaque::end_if_done() noexcept {
     if (main_sched->thread != nullptr || replacing_) return;
     const bool done = main_ended_.load(std::memory_order_relaxed) || main_sched->has_to_stop();
-    if (done) end_.set();
+    if (!done) return;
+    ordinary = false;
+    end_.set();
 }
 
 pthread_t ABT_xstream_opaque::thread_handle() const noexcept {

@@ -165,6 +165,25 @@ bool dispatcher::leave_to_taken(ult_core& next) noexcept {
     return leave_to_taken_in_line(next);
 }
 
+void dispatcher::leave_directly(work_unit& next) noexcept {
+    ult_core& self = *running();
+    [[maybe_unused]] const held_mutexes_aside held(self, "yield");
+    work_.spend();
+    note_left(&self, fate::yielded);
+    if (ult_core::is_ult(next)) {
+        auto& to = static_cast<ult_core&>(next);
+        if (run_next(to)) {
+            jump(self.saved, to.saved);
+        } else {
+            leave(self, fate::yielded);
+        }
+        return;
+    }
+    work_.stash(&next);
+    running_.store(nullptr, std::memory_order_release);
+    jump(self.saved, loop_);
+}
+
 bool dispatcher::unpark_and_leave_to(waiter& who) noexcept {
     work_unit* const unit = who.unpark_only();
     if (unit == nullptr) return false;

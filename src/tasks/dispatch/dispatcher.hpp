@@ -76,6 +76,13 @@ public:
     /// The same in two steps: after the first, the caller must run `next` or make it ready.
     bool take(ult_core& next) noexcept;
     bool leave_to_taken(ult_core& next) noexcept;
+    /// See may_yield_directly().
+    bool may_leave_directly() const noexcept {
+        const ult_core* const self = running();
+        return self != nullptr && work_.may_pick_elsewhere() &&
+               self->requests.load(std::memory_order_relaxed) == 0;
+    }
+    void leave_directly(work_unit& next) noexcept;
     /// Gives `who` the permit and yields directly to it. False, permit given but not yielded: it
     /// was not parked, is no ULT, or its pool is not served by this stream.
     bool unpark_and_leave_to(waiter& who) noexcept;

@@ -109,6 +109,13 @@ public:
     void take_over(work_unit& unit) noexcept { own_pool_.push_own(unit); }
 
     fifo_pool& own_pool() noexcept { return own_pool_; }
+    /// Whether who takes a unit from another pool itself does as pick() would: nothing goes first.
+    bool may_pick_elsewhere() const noexcept {
+        return budget_ != 0 && stashed_ == nullptr &&
+               (!own_pool_first_ ||
+                (own_pool_.own_.empty() &&
+                 !fifo_pool::has_units(own_pool_.inbox_.load(std::memory_order_relaxed))));
+    }
     bool owns(const pool* what) const noexcept { return what == &own_pool_; }
     /// Whether units of `home` run on this stream, `here`, and nowhere else.
     bool alone_serves(const pool& home, const dispatcher& here) const noexcept {

@@ -1,7 +1,13 @@
+#include <functional>
+#include <string>
+
 #include <gtest/gtest.h>
 
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/extension/direct_yield.hpp>
 #include <amalgam/tasks/extension/guest.hpp>
 #include <amalgam/tasks/extension/local.hpp>
+#include <amalgam/tasks/extension/plain_thread.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -75,6 +81,95 @@ TEST(guest, a_pool_finds_what_the_ult_has_set) {
     EXPECT_NE(unit, nullptr);
     EXPECT_EQ(detail::guest(), nullptr);
     EXPECT_EQ(detail::running_unit(), nullptr);
+}
+
+/// A unit of another library.
+struct own_unit final : work_unit {
+    explicit own_unit(std::function<void()> what) : work_unit(&run_unit), body(std::move(what)) {}
+    static void run_unit(work_unit& self) noexcept { static_cast<own_unit&>(self).body(); }
+    std::function<void()> body;
+};
+
+TEST(guest, a_unit_that_is_no_ult_has_none) {
+    own_unit unit([] {});
+    EXPECT_EQ(detail::guest_or_null(unit), nullptr);
+}
+
+TEST(as_plain_thread, lets_code_on_a_stream_s_own_stack_wait) {
+    execution_stream stream;
+    event ready;
+    bool waited = false;
+    own_unit unit([&] {
+        const detail::as_plain_thread meanwhile;
+        ready.wait();  // refused otherwise
+        waited = true;
+    });
+    stream.main_pool().push(unit);
+    ready.set();
+    spawn(stream, [] {}).join();
+    EXPECT_TRUE(waited);
+}
+
+/// Yields to the next ULT or unit of `from` as another library's scheduler does.
+bool yield_by_hand(pool& from) {
+    if (!detail::may_yield_directly()) return false;
+    work_unit* const next = from.pop();
+    if (next == nullptr) return false;
+    detail::yield_directly(*next);
+    return true;
+}
+
+TEST(direct_yield, runs_a_ult_or_unit_that_the_caller_took_and_comes_back) {
+    shared_fifo_pool pool;
+    execution_stream stream(std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
+                            {.driven = true});
+    std::string order;
+    EXPECT_FALSE(detail::may_yield_directly());  // no ULT
+    own_unit unit([&] { order += 'c'; });
+    ult first = spawn(pool, [&] {
+        order += 'a';
+        while (yield_by_hand(pool))
+            order += '-';
+        order += 'e';
+    });
+    ult second = spawn(pool, [&] {
+        order += 'b';
+        EXPECT_TRUE(yield_by_hand(pool));
+        order += 'd';
+    });
+    pool.push(unit);
+    stream.run_ready();
+    first.join();
+    second.join();
+    EXPECT_EQ(order, "abc-d-e");
+}
+
+TEST(direct_yield, is_refused_once_a_batch_is_used_up_and_to_a_canceled_ult) {
+    shared_fifo_pool pool;
+    execution_stream stream(std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
+                            {.driven = true});
+    std::size_t yields = 0;
+    bool refused = false;
+    const auto spin = [&] {
+        for (int i = 0; i < 10'000 && !refused; ++i) {
+            yield_by_hand(pool) ? ++yields : refused = true;
+        }
+    };
+    ult first = spawn(pool, spin);
+    ult second = spawn(pool, spin);
+    stream.run_ready();
+    first.join();
+    second.join();
+    EXPECT_TRUE(refused);
+    EXPECT_GT(yields, 0u);
+    bool allowed = true;
+    ult last = spawn(pool, [&] {
+        last.cancel();
+        allowed = detail::may_yield_directly();
+    });
+    stream.run_ready();
+    last.join();
+    EXPECT_FALSE(allowed);
 }
 
 }  // namespace

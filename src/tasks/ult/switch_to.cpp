@@ -1,5 +1,6 @@
 #include <memory>
 
+#include <amalgam/tasks/extension/direct_yield.hpp>
 #include <amalgam/tasks/switch_to.hpp>
 
 #include "tasks/dispatch/dispatcher.hpp"
@@ -67,6 +68,19 @@ bool resume_and_yield_to_any(ult_record& next) {
 }
 
 }  // namespace
+
+namespace detail {
+
+[[gnu::noinline]] bool may_yield_directly() noexcept {
+    const dispatcher* const here = dispatcher::current_in_line();
+    return here != nullptr && here->may_leave_directly();
+}
+
+void yield_directly(work_unit& next) noexcept {
+    dispatcher::current()->leave_directly(next);
+}
+
+}  // namespace detail
 
 namespace this_task {
 

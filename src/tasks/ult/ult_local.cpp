@@ -6,6 +6,7 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/extension/guest.hpp>
 #include <amalgam/tasks/extension/local.hpp>
+#include <amalgam/tasks/extension/plain_thread.hpp>
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 
@@ -99,6 +100,14 @@ void*& guest_of(work_unit& ult) noexcept {
     return static_cast<ult_core&>(ult).guest;
 }
 
+void* guest_or_null(work_unit& unit) noexcept {
+    return ult_core::is_ult(unit) ? static_cast<ult_core&>(unit).guest : nullptr;
+}
+
+bool has_ended(const ult_core& ult) noexcept {
+    return ult.is_finished();
+}
+
 void*& guest_of(ult_core& ult) noexcept {
     return ult.guest;
 }
@@ -109,6 +118,13 @@ work_unit& unit_of(ult_core& ult) noexcept {
 
 work_unit* running_unit() noexcept {
     return running_ult();
+}
+
+as_plain_thread::as_plain_thread(bool really) noexcept
+    : stream_(really ? dispatcher::set_current(nullptr) : nullptr) {}
+
+as_plain_thread::~as_plain_thread() {
+    if (stream_ != nullptr) dispatcher::set_current(stream_);
 }
 
 std::uint64_t new_local_key() noexcept {

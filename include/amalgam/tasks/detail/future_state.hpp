@@ -12,6 +12,7 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/detail/coroutine_unit.hpp>
+#include <amalgam/tasks/extension/small_block.hpp>
 #include <amalgam/tasks/parking.hpp>
 
 namespace amalgam::detail {
@@ -119,10 +120,6 @@ protected:
 private:
     std::optional<value_type> value_;
 };
-
-/// Small blocks, recycled per thread.
-void* allocate_block(std::size_t bytes);
-void free_block(void* memory, std::size_t bytes) noexcept;
 
 template <typename T>
 void* future_state<T>::operator new(std::size_t bytes) {

@@ -16,9 +16,13 @@ void*& guest() noexcept;
 /// The same of any ULT that has not ended: for pools, which are handed units. `ult` must be a ULT.
 void*& guest_of(work_unit& ult) noexcept;
 void*& guest_of(ult_core& ult) noexcept;
+/// The same, but null for a unit that is no ULT.
+void* guest_or_null(work_unit& unit) noexcept;
 /// The unit that pools and schedulers know the ULT by.
 work_unit& unit_of(ult_core& ult) noexcept;
 /// The running ULT's; null on a plain thread and inside a tasklet.
 work_unit* running_unit() noexcept;
+/// Whether a ULT with a handle has ended, so that join() returns at once.
+bool has_ended(const ult_core& ult) noexcept;
 
 }  // namespace amalgam::detail
