@@ -19,6 +19,8 @@ inline constexpr std::size_t min_borrowed_stack_bytes = 20 * 1024;  ///< With th
 inline constexpr std::size_t max_stack_bytes = SIZE_MAX / 4;
 /// Address space is cheap; a frame that steps over a narrower guard is not.
 inline constexpr std::size_t guard_bytes = 64 * 1024;
+/// Stacks of the default size that are mapped at once, when many are.
+inline constexpr std::size_t max_slab_stacks = 16;
 /// Stack of a primary stream's loop: for tasklets, timers and pollers.
 inline constexpr std::size_t loop_stack_bytes = 256 * 1024;
 

@@ -69,8 +69,11 @@ ult_core::ult_core(of_thread, std::string_view what) noexcept
 ult_core& ult_core::map(std::size_t stack_bytes) {
     static_assert(inline_closure_bytes % closure_align == 0);
     constexpr std::size_t own_bytes = round_up(sizeof(ult_core), closure_align);
-    const stack_memory memory =
-        map_stack(stack_bytes + own_bytes + inline_closure_bytes + colours * colour_bytes);
+    const std::size_t usable =
+        stack_bytes + own_bytes + inline_closure_bytes + colours * colour_bytes;
+    const stack_memory memory = !sanitized && stack_bytes == default_stack_bytes
+                                    ? map_stack_of_many(usable)
+                                    : map_stack(usable);
     const std::size_t colour = next_colour.fetch_add(1, std::memory_order_relaxed) % colours;
     std::byte* const at = memory.top() - own_bytes - colour * colour_bytes;
     ult_core& made = *::new (at) ult_core(memory, stack_bytes, false);

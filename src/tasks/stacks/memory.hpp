@@ -25,8 +25,11 @@ struct stack_memory {
     }
 };
 
-/// Maps at least `usable_bytes` above a guard. Throws error{no_memory}.
+/// Maps at least `usable_bytes` above a guard. Throws error{no_memory}. Whoever calls it for each of
+/// many stacks of one size shares the system calls: each time it has to ask the system, it maps twice
+/// as many as before, up to limits::max_slab_stacks, and touches their first pages.
 stack_memory map_stack(std::size_t usable_bytes);
+stack_memory map_stack_of_many(std::size_t usable_bytes);
 
 /// The same in memory of a user's, whose guard is his own, if there is any.
 stack_memory borrow_stack(std::byte* bottom, std::size_t usable_bytes) noexcept;

@@ -1,5 +1,6 @@
 #include "tasks/stacks/memory.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -101,6 +102,29 @@ TEST(stack_memory, a_thousand_guards_take_no_mappings) {
     EXPECT_LT(mappings(), before + 100);
     for (const stack_memory& each : stacks)
         unmap_stack(each);
+}
+
+TEST(stack_memory, of_many_is_guarded_and_usable_and_unmapped_one_by_one) {
+    std::vector<stack_memory> stacks;
+    for (int i = 0; i < 100; ++i)
+        stacks.push_back(map_stack_of_many(usable));
+    std::sort(stacks.begin(), stacks.end(),
+              [](const auto& one, const auto& other) { return one.low < other.low; });
+    for (std::size_t i = 0; i < stacks.size(); ++i) {
+        EXPECT_TRUE(guarded(stacks[i]));
+        std::memset(stacks[i].bottom(), 1, usable);
+        if (i == 0) continue;
+        EXPECT_GE(stacks[i].low, stacks[i - 1].top());
+    }
+    for (std::size_t i = 0; i < stacks.size(); i += 2)
+        unmap_stack(stacks[i]);
+    for (std::size_t i = 0; i < stacks.size(); ++i)
+        EXPECT_EQ(accessible(stacks[i].bottom()), i % 2 == 1);
+    for (std::size_t i = 1; i < stacks.size(); i += 2)
+        unmap_stack(stacks[i]);
+    const stack_memory other = map_stack_of_many(2 * usable);
+    EXPECT_GE(static_cast<std::size_t>(other.top() - other.bottom()), 2 * usable);
+    unmap_stack(other);
 }
 
 TEST(stack_memory, is_guarded_where_the_kernel_has_guards_only_as_mappings) {
