@@ -188,6 +188,44 @@ TEST(argobots, a_basic_scheduler_looks_at_private_pools_first) {
     EXPECT_EQ(order, (std::vector{1, 1, 0, 0}));
 }
 
+TEST(argobots, a_private_pool_loses_nothing_that_other_threads_put_in) {
+    const program here;
+    ABT_pool pools[2] = {};
+    for (ABT_pool& each : pools)
+        ASSERT_EQ(ABT_pool_create_basic(ABT_POOL_FIFO, ABT_POOL_ACCESS_PRIV, ABT_TRUE, &each),
+                  ABT_SUCCESS);
+    ABT_sched sched = nullptr;
+    ASSERT_EQ(ABT_sched_create_basic(ABT_SCHED_BASIC, 2, pools, ABT_SCHED_CONFIG_NULL, &sched),
+              ABT_SUCCESS);
+    ABT_xstream stream = nullptr;
+    ASSERT_EQ(ABT_xstream_create(sched, &stream), ABT_SUCCESS);
+    static std::atomic<int> ran{0};
+    ran = 0;
+    constexpr int each_makes = 2000;
+    const auto count = [](void*) { ++ran; };
+    std::vector<std::thread> others;
+    for (ABT_pool each : pools) {
+        others.emplace_back([each, count] {
+            for (int i = 0; i < each_makes; ++i)
+                EXPECT_EQ(ABT_thread_create(each, count, nullptr, nullptr, nullptr), ABT_SUCCESS);
+        });
+        run_and_free(
+            each,
+            [](void* own) {
+                for (int i = 0; i < each_makes; ++i) {
+                    ABT_thread_create(static_cast<ABT_pool>(own), [](void*) { ++ran; }, nullptr,
+                                      nullptr, nullptr);
+                    ABT_thread_yield();
+                }
+            },
+            each);
+    }
+    for (std::thread& each : others)
+        each.join();
+    ASSERT_EQ(ABT_xstream_free(&stream), ABT_SUCCESS);  // runs what is left
+    EXPECT_EQ(ran, 4 * each_makes);
+}
+
 TEST(argobots, a_yield_of_the_primary_ult_runs_all_that_was_ready_before_it) {
     const program here(1);
     int ran = 0;

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <amalgam/tasks/extension/thread_barrier.hpp>
 #include <amalgam/tasks/pool.hpp>
 
 #include "thread.hpp"
@@ -28,6 +29,7 @@ struct ABT_pool_opaque : public amalgam::pool {
     /// Where a new one, or one that waited, goes first: to the stream that it was handed to, to the
     /// pool that it moves to, or in here.
     void make_ready(thread& who) noexcept;
+    void make_ready_in_line(thread& who) noexcept;
     /// Adds a ready one.
     void add(thread& who, ABT_pool_context why) noexcept;
     /// Null: there is none.
@@ -70,15 +72,22 @@ namespace amalgam::argobots {
 
 /// FIFO, or with `stealing` a deque: new units at the head, whence its own stream takes; others
 /// take from the tail.
+///
+/// A private one is biased to its stream, which then needs no atomic operation; others pay a barrier
+/// on all threads, until some of them have come.
 class own_pool final : public ABT_pool_opaque {
 public:
     own_pool(ABT_pool_kind which, ABT_pool_access how, bool automatically) noexcept
-        : ABT_pool_opaque(how, automatically), kind(which) {
+        : ABT_pool_opaque(how, automatically),
+          kind(which),
+          biased_(how == ABT_POOL_ACCESS_PRIV && detail::barrier_on_all_threads()),
+          others_(!biased_) {
         own = this;
     }
     ~own_pool() override { drop_left(); }
 
     thread* take(ABT_pool_context why) override;
+    thread* take_in_line(ABT_pool_context why);
     bool remove_thread(thread& who) override;
     void for_each(void (*visit)(void* arg, thread& who), void* arg) override;
     ABT_unit create_unit(thread& who) override { return own_unit(who); }
@@ -96,12 +105,19 @@ public:
     const ABT_pool_kind kind;
 
 private:
+    friend ABT_pool_opaque;
     void put(thread& who, ABT_pool_context why) noexcept override;
+    void put_in_line(thread& who, ABT_pool_context why) noexcept;
+    void let_in_visitor() const noexcept;
     void unlink(thread& who) noexcept;
     void count(const thread& who, std::size_t more) noexcept;
     class locked;
 
     mutable std::atomic_flag busy_;
+    mutable bool biased_;                       // with busy_
+    mutable unsigned visits_ = 0;               // of others, while biased_
+    mutable std::atomic<bool> others_;          // in here, or may be: its stream needs busy_, too
+    mutable std::atomic<bool> own_in_{false};   // its stream is, without busy_
     thread* head_ = nullptr;
     thread* tail_ = nullptr;
     std::atomic<std::size_t> size_{0};  // changed under the lock, as the next

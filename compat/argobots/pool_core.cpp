@@ -1,6 +1,7 @@
 #include <amalgam/tasks/extension/cpu_relax.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "own_pool.hpp"
 #include "runtime.hpp"
 #include "tool.hpp"
 
@@ -23,39 +24,6 @@ ABT_pool_opaque::ABT_pool_opaque(ABT_pool_access how, bool automatically) noexce
       access_kind(how),
       automatic(automatically),
       id(next_pool_id.fetch_add(1, std::memory_order_relaxed)) {}
-
-void ABT_pool_opaque::add(thread& who, ABT_pool_context why) noexcept {
-    who.state.store(ABT_THREAD_STATE_READY, std::memory_order_release);
-    put(who, why);
-}
-
-// Of a new ULT, or one that waited.
-void ABT_pool_opaque::push(amalgam::work_unit& unit) noexcept {
-    using namespace amalgam::argobots;
-    thread* const who = thread_of(unit);
-    if (who == nullptr) {
-        pool& strays = runtime::get()->newborn();
-        unit.move_to(strays);
-        return strays.push(unit);
-    }
-    make_ready(*who);
-}
-
-void ABT_pool_opaque::make_ready(thread& who) noexcept {
-    using namespace amalgam::argobots;
-    if (who.state.load(std::memory_order_relaxed) == ABT_THREAD_STATE_BLOCKED)
-        who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_RESUME;
-    if (ABT_xstream_opaque* const direct = who.runs_next_on.load(std::memory_order_relaxed)) {
-        who.runs_next_on.store(nullptr, std::memory_order_relaxed);
-        if (direct->is_current()) return direct->hand_over_to(who);
-    }
-    if (!migrate_if_asked(who)) add(who, who.leaves_as);
-}
-
-void ABT_pool_opaque::requeue(amalgam::work_unit& unit) noexcept {
-    const thread* const who = amalgam::argobots::thread_of(unit);
-    if (who == nullptr || !who->calling) push(unit);
-}
 
 amalgam::work_unit* ABT_pool_opaque::pop() noexcept {
     using amalgam::argobots::tasklet_thread;
@@ -119,19 +87,14 @@ bool ABT_pool_opaque::is_done() const noexcept {
 
 namespace amalgam::argobots {
 
-class own_pool::locked {
-public:
-    explicit locked(const own_pool& which) noexcept : flag_(which.busy_) {
-        while (flag_.test_and_set(std::memory_order_acquire))
-            detail::cpu_relax();
-    }
-    ~locked() { flag_.clear(std::memory_order_release); }
-    locked(const locked&) = delete;
-    locked& operator=(const locked&) = delete;
-
-private:
-    std::atomic_flag& flag_;
-};
+[[gnu::noinline]] void own_pool::let_in_visitor() const noexcept {
+    constexpr unsigned most_visits = 16;
+    others_.store(true, std::memory_order_relaxed);
+    detail::barrier_on_all_threads();
+    while (own_in_.load(std::memory_order_acquire))
+        detail::cpu_relax();
+    if (++visits_ == most_visits) biased_ = false;  // and `others_` stays
+}
 
 // With the lock: see pool::empty().
 bool own_pool::empty() const noexcept {
@@ -140,50 +103,11 @@ bool own_pool::empty() const noexcept {
 }
 
 void own_pool::put(thread& who, ABT_pool_context why) noexcept {
-    constexpr ABT_pool_context fresh =
-        ABT_POOL_CONTEXT_OP_THREAD_CREATE | ABT_POOL_CONTEXT_OP_THREAD_CREATE_TO |
-        ABT_POOL_CONTEXT_OP_THREAD_REVIVE | ABT_POOL_CONTEXT_OP_THREAD_REVIVE_TO;
-    detail::bell* sleeper = nullptr;
-    {
-        const locked hold(*this);
-        who.listed_in.store(this, std::memory_order_relaxed);
-        if (kind == ABT_POOL_RANDWS && (why & fresh) != 0) {
-            who.prev = nullptr;
-            who.next = head_;
-            (head_ == nullptr ? tail_ : head_->prev) = &who;
-            head_ = &who;
-        } else {
-            who.next = nullptr;
-            who.prev = tail_;
-            (tail_ == nullptr ? head_ : tail_->next) = &who;
-            tail_ = &who;
-        }
-        count(who, 1);
-        sleeper = claim_sleeper();
-    }
-    wake(sleeper);
-}
-
-void own_pool::count(const thread& who, std::size_t more) noexcept {
-    size_.store(size_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-    if (!who.is_tasklet()) return;
-    tasklets_.store(tasklets_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-}
-
-void own_pool::unlink(thread& who) noexcept {
-    (who.prev == nullptr ? head_ : who.prev->next) = who.next;
-    (who.next == nullptr ? tail_ : who.next->prev) = who.prev;
-    who.listed_in.store(nullptr, std::memory_order_relaxed);
-    count(who, std::size_t(0) - 1);
+    put_in_line(who, why);
 }
 
 own_pool::thread* own_pool::take(ABT_pool_context why) {
-    if (size_.load(std::memory_order_relaxed) == 0) return nullptr;
-    const locked hold(*this);
-    const bool oldest = kind == ABT_POOL_RANDWS && (why & ABT_POOL_CONTEXT_OWNER_SECONDARY) != 0;
-    thread* const who = oldest ? tail_ : head_;
-    if (who != nullptr) unlink(*who);
-    return who;
+    return take_in_line(why);
 }
 
 bool own_pool::remove_thread(thread& who) {
@@ -200,3 +124,41 @@ void own_pool::for_each(void (*show)(void* arg, thread& who), void* arg) {
 }
 
 }  // namespace amalgam::argobots
+
+void ABT_pool_opaque::add(thread& who, ABT_pool_context why) noexcept {
+    who.state.store(ABT_THREAD_STATE_READY, std::memory_order_release);
+    own != nullptr ? own->put_in_line(who, why) : put(who, why);
+}
+
+[[gnu::always_inline]] inline void ABT_pool_opaque::make_ready_in_line(thread& who) noexcept {
+    using namespace amalgam::argobots;
+    if (who.state.load(std::memory_order_relaxed) == ABT_THREAD_STATE_BLOCKED)
+        who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_RESUME;
+    if (ABT_xstream_opaque* const direct = who.runs_next_on.load(std::memory_order_relaxed)) {
+        who.runs_next_on.store(nullptr, std::memory_order_relaxed);
+        if (direct->is_current()) return direct->hand_over_to(who);
+    }
+    if (migrate_if_asked(who)) return;
+    who.state.store(ABT_THREAD_STATE_READY, std::memory_order_release);
+    own != nullptr ? own->put_in_line(who, who.leaves_as) : put(who, who.leaves_as);
+}
+
+void ABT_pool_opaque::make_ready(thread& who) noexcept {
+    make_ready_in_line(who);
+}
+
+// Of a new ULT, or one that waited.
+void ABT_pool_opaque::push(amalgam::work_unit& unit) noexcept {
+    using namespace amalgam::argobots;
+    thread* const who = thread_of(unit);
+    if (who != nullptr) return make_ready_in_line(*who);
+    pool& strays = runtime::get()->newborn();
+    unit.move_to(strays);
+    strays.push(unit);
+}
+
+void ABT_pool_opaque::requeue(amalgam::work_unit& unit) noexcept {
+    thread* const who = amalgam::argobots::thread_of(unit);
+    if (who == nullptr) return push(unit);
+    if (!who->calling) make_ready_in_line(*who);
+}

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "own_pool.hpp"
 #include "runtime.hpp"
 
 // What runs next, and when a scheduler ends.
@@ -19,8 +20,8 @@ bool ABT_sched_opaque::has_to_stop() const noexcept {
 
 namespace {
 
-ABT_thread_opaque* taken(ABT_pool_opaque& from) {
-    return from.own != nullptr ? from.own->take(ABT_POOL_CONTEXT_OWNER_PRIMARY)
+[[gnu::always_inline]] inline ABT_thread_opaque* taken(ABT_pool_opaque& from) {
+    return from.own != nullptr ? from.own->take_in_line(ABT_POOL_CONTEXT_OWNER_PRIMARY)
                                : from.take(ABT_POOL_CONTEXT_OWNER_PRIMARY);
 }
 
@@ -36,8 +37,7 @@ ABT_thread_opaque* ABT_sched_opaque::choose_before(const ABT_pool_opaque* last) 
 
 ABT_thread_opaque* ABT_sched_opaque::choose() {
     if (kind != ABT_SCHED_RANDWS) return choose_before(nullptr);
-    if (ABT_thread_opaque* const who = pools.front()->take(ABT_POOL_CONTEXT_OWNER_PRIMARY))
-        return who;
+    if (ABT_thread_opaque* const who = taken(*pools.front())) return who;
     if (pools.size() < 2) return nullptr;
     ABT_pool const victim = pools[1 + random.below(pools.size() - 1)];
     return victim->take(ABT_POOL_CONTEXT_OWNER_SECONDARY);

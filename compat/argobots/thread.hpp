@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include <amalgam/tasks/extension/guest.hpp>
 #include <amalgam/tasks/extension/plain_thread.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -97,7 +98,9 @@ struct ABT_thread_opaque {
 namespace amalgam::argobots {
 
 /// The caller's; null on a plain thread or another ULT of Amalgam.
-ABT_thread_opaque* self() noexcept;
+inline ABT_thread_opaque* self() noexcept {
+    return static_cast<ABT_thread_opaque*>(detail::guest());
+}
 /// Null: not one of ours, or at its very end.
 ABT_thread_opaque* thread_of(work_unit& unit) noexcept;
 std::uint64_t id_of(ABT_thread_opaque& who) noexcept;

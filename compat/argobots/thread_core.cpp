@@ -136,7 +136,11 @@ void start(ABT_thread_opaque& who, detail::ult_core& core) noexcept {
         who.handle = ult(core);
         who.joins.store(join_stage::open, std::memory_order_release);
     }
-    detail::start_ult(core);
+    // What else start_ult() would do: find out who this is.
+    ABT_pool const home = who.pool.load(std::memory_order_relaxed);
+    if (home == nullptr || who.work->home() != home) return detail::start_ult(core);
+    detail::start_ult_unpushed(core);
+    home->make_ready(who);
 }
 
 void give_stack_back(ult& ended) noexcept {
@@ -149,10 +153,6 @@ void give_stack_back(ult& ended) noexcept {
 }
 
 }  // namespace
-
-ABT_thread_opaque* self() noexcept {
-    return static_cast<ABT_thread_opaque*>(detail::guest());
-}
 
 ABT_thread_opaque* thread_of(work_unit& unit) noexcept {
     return static_cast<ABT_thread_opaque*>(detail::guest_or_null(unit));
@@ -280,7 +280,6 @@ void end_if_canceled(ABT_thread_opaque& who) {
 
 void leave_stream(ABT_thread_opaque& who) {
     ABT_xstream_opaque& here = *who.stream.load(std::memory_order_relaxed);
-    if (here.leave_directly(who)) return;
     // Its pool may be of a higher priority than the next one.
     here.requeue_first = here.main_sched->pools.size() > 1 && !here.has_handed_over();
     if (!who.is_primary()) return this_task::yield();
@@ -312,11 +311,8 @@ void yield_primary(ABT_thread_opaque& who, ABT_xstream_opaque& here) {
 void yield_as(ABT_thread_opaque& who, ABT_pool_context why) {
     who.leaves_as = why;
     tell_tool(who, ABT_TOOL_EVENT_THREAD_YIELD);
-    if (who.is_primary()) {
-        yield_primary(who, *who.stream.load(std::memory_order_relaxed));
-    } else {
-        leave_stream(who);
-    }
+    ABT_xstream_opaque& here = *who.stream.load(std::memory_order_relaxed);
+    if (!here.leave_directly(who)) who.is_primary() ? yield_primary(who, here) : leave_stream(who);
     end_if_canceled(who);
 }
 

@@ -405,6 +405,13 @@ void drop_ult(ult_core& core) noexcept {
     start_untold(core);
 }
 
+void start_ult_unpushed(ult_core& core) noexcept {
+    if (hooks::any()) [[unlikely]]
+        hooks::tell(task_event::created, core);
+    core.made_at_home = false;
+    ready_work::count_ults(*core.home(), 1, dispatcher::current_in_line());
+}
+
 void start_ult_first(ult_core& core) noexcept {
     if (hooks::any()) [[unlikely]]
         hooks::tell(task_event::created, core);

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <amalgam/tasks/extension/cpu_relax.hpp>
+
+#include "pool.hpp"
+
+// What each create, yield and end of a unit does with a pool of ours.
+
+namespace amalgam::argobots {
+
+/// Of the stream's two steps and those of others, between which is their barrier, one sees the
+/// other.
+class own_pool::locked {
+public:
+    [[gnu::always_inline]] explicit locked(const own_pool& which) noexcept : pool_(which) {
+        if (!pool_.others_.load(std::memory_order_relaxed) && pool_.on_own_stream()) {
+            pool_.own_in_.store(true, std::memory_order_relaxed);
+            std::atomic_signal_fence(std::memory_order_seq_cst);
+            quickly_ = !pool_.others_.load(std::memory_order_acquire);
+            if (quickly_) return;
+            pool_.own_in_.store(false, std::memory_order_release);
+        }
+        while (pool_.busy_.test_and_set(std::memory_order_acquire))
+            detail::cpu_relax();
+        if (pool_.biased_ && !pool_.on_own_stream()) pool_.let_in_visitor();
+    }
+    [[gnu::always_inline]] ~locked() {
+        if (quickly_) {
+            pool_.own_in_.store(false, std::memory_order_release);
+        } else {
+            if (pool_.biased_) pool_.others_.store(false, std::memory_order_release);
+            pool_.busy_.clear(std::memory_order_release);
+        }
+    }
+    locked(const locked&) = delete;
+    locked& operator=(const locked&) = delete;
+
+private:
+    const own_pool& pool_;
+    bool quickly_ = false;
+};
+
+inline void own_pool::count(const thread& who, std::size_t more) noexcept {
+    size_.store(size_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+    if (!who.is_tasklet()) return;
+    tasklets_.store(tasklets_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+}
+
+inline void own_pool::unlink(thread& who) noexcept {
+    (who.prev == nullptr ? head_ : who.prev->next) = who.next;
+    (who.next == nullptr ? tail_ : who.next->prev) = who.prev;
+    who.listed_in.store(nullptr, std::memory_order_relaxed);
+    count(who, std::size_t(0) - 1);
+}
+
+[[gnu::always_inline]] inline void own_pool::put_in_line(thread& who, ABT_pool_context why) noexcept {
+    constexpr ABT_pool_context fresh =
+        ABT_POOL_CONTEXT_OP_THREAD_CREATE | ABT_POOL_CONTEXT_OP_THREAD_CREATE_TO |
+        ABT_POOL_CONTEXT_OP_THREAD_REVIVE | ABT_POOL_CONTEXT_OP_THREAD_REVIVE_TO;
+    detail::bell* sleeper = nullptr;
+    {
+        const locked hold(*this);
+        who.listed_in.store(this, std::memory_order_relaxed);
+        if (kind == ABT_POOL_RANDWS && (why & fresh) != 0) {
+            who.prev = nullptr;
+            who.next = head_;
+            (head_ == nullptr ? tail_ : head_->prev) = &who;
+            head_ = &who;
+        } else {
+            who.next = nullptr;
+            who.prev = tail_;
+            (tail_ == nullptr ? head_ : tail_->next) = &who;
+            tail_ = &who;
+        }
+        count(who, 1);
+        sleeper = claim_sleeper();
+    }
+    wake(sleeper);
+}
+
+[[gnu::always_inline]] inline own_pool::thread* own_pool::take_in_line(ABT_pool_context why) {
+    if (size_.load(std::memory_order_relaxed) == 0) return nullptr;
+    const locked hold(*this);
+    const bool oldest = kind == ABT_POOL_RANDWS && (why & ABT_POOL_CONTEXT_OWNER_SECONDARY) != 0;
+    thread* const who = oldest ? tail_ : head_;
+    if (who != nullptr) unlink(*who);
+    return who;
+}
+
+}  // namespace amalgam::argobots
