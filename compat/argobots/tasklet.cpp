@@ -1,8 +1,6 @@
 #include <memory>
 #include <new>
 
-#include <amalgam/core/detail/returned_child.hpp>
-#include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/extension/guest.hpp>
 #include <amalgam/tasks/extension/small_block.hpp>
 
@@ -16,13 +14,12 @@ namespace amalgam::argobots {
 
 void tasklet_unit::run_unit(work_unit& unit) noexcept {
     tasklet_thread& who = tasklet_thread::of(unit);
-    detail::guest() = &who;
+    void*& self_of_thread = detail::guest();  // which is the same at the end
+    self_of_thread = &who;
     call_function(who);
     tell_tool(who, ABT_TOOL_EVENT_THREAD_FINISH);
     if (!who.named) destroy_values(who);
-    detail::guest() = nullptr;
-    if (execution_stream::current() == nullptr) [[unlikely]]
-        detail::end_returned_child();
+    self_of_thread = nullptr;
     if (!who.named) return free_thread(who);
     who.state.store(ABT_THREAD_STATE_TERMINATED, std::memory_order_release);
     who.tell_end();

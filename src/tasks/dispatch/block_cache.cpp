@@ -4,6 +4,7 @@
 
 #include <amalgam/tasks/detail/future_state.hpp>
 
+#include "tasks/dispatch/dispatcher.hpp"
 #include "tasks/dispatch/thread_store.hpp"
 
 namespace amalgam::detail {
@@ -20,12 +21,24 @@ block_cache* block_cache::of_thread() noexcept {
     return own == nullptr ? nullptr : &own->blocks;
 }
 
-void* allocate_block(std::size_t bytes) {
+// Rare paths are separate and tail-called, so that common ones save no registers.
+
+[[gnu::noinline]] static void* allocate_slowly(std::size_t bytes) {
     return block_cache::allocate(bytes, block_cache::of_thread());
 }
 
-void free_block(void* memory, std::size_t bytes) noexcept {
-    block_cache::free(memory, bytes, block_cache::of_thread());
+[[gnu::noinline]] void* allocate_block(std::size_t bytes) {
+    if (dispatcher* const here = dispatcher::current_in_line()) {
+        if (void* const kept = block_cache::allocate_quickly(bytes, here->caches().blocks))
+            return kept;
+    }
+    return allocate_slowly(bytes);
+}
+
+[[gnu::noinline]] void free_block(void* memory, std::size_t bytes) noexcept {
+    const dispatcher* const here = dispatcher::current_in_line();
+    block_cache::free(memory, bytes,
+                      here != nullptr ? here->caches().blocks : block_cache::of_thread());
 }
 
 }  // namespace amalgam::detail
