@@ -70,6 +70,13 @@ int join(ABT_thread thread, bool to_free = false) {
     });
 }
 
+/// It has ended, and there is neither a joiner to wait for nor a tool to tell.
+bool is_over(ABT_thread_opaque& who) noexcept {
+    return who.state.load(std::memory_order_acquire) == ABT_THREAD_STATE_TERMINATED &&
+           who.joins.load(std::memory_order_acquire) == join_stage::open &&
+           tool_events.load(std::memory_order_relaxed) == 0 && has_ended(who);
+}
+
 int migrate_to(ABT_thread thread, ABT_pool pool) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
     if (pool == nullptr) return ABT_ERR_INV_POOL;
@@ -152,6 +159,11 @@ int ABT_thread_revive_to(ABT_pool pool, void (*thread_func)(void*), void* arg, A
 }
 
 int ABT_thread_free(ABT_thread* thread) {
+    if (*thread != nullptr && is_over(**thread) && !caller_is_tasklet()) [[likely]] {
+        free_thread(**thread);
+        *thread = nullptr;
+        return ABT_SUCCESS;
+    }
     if (const int error = join(*thread, true)) return error;
     free_thread(**thread);
     *thread = nullptr;

@@ -126,7 +126,8 @@ void describe(ABT_thread_opaque& who, const new_thread& what) {
     who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_CREATE;
     who.pool.store(what.pool, std::memory_order_relaxed);
     who.runs_next_on.store(what.runs_next_on, std::memory_order_relaxed);
-    who.unit = what.pool == nullptr ? own_pool::own_unit(who) : what.pool->create_unit(who);
+    const bool known_by_address = what.pool == nullptr || what.pool->own != nullptr;
+    who.unit = known_by_address ? own_pool::own_unit(who) : what.pool->create_unit(who);
 }
 
 void start(ABT_thread_opaque& who, detail::ult_core& core) noexcept {
