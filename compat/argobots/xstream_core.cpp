@@ -149,11 +149,11 @@ void ABT_xstream_opaque::hand_over_to(ABT_thread_opaque& who) noexcept {
 }
 
 ABT_thread_opaque* ABT_xstream_opaque::pick() noexcept {
-    ordinary = false;
     if (ABT_thread_opaque* const who = handed_first_) {
         handed_first_ = who->next;
         return who;
     }
+    ordinary = false;
     if (!calling.empty()) {
         ABT_thread_opaque* const who = calling.back();
         calling.pop_back();
