@@ -60,6 +60,7 @@ std::unique_ptr<amalgam::scheduler> ABT_xstream_opaque::make_order() {
 
 void ABT_xstream_opaque::start() {
     join_asked = exit_asked = main_ended_ = false;
+    ordinary = false;
     end_.reset();
     known_ = false;
     state = ABT_XSTREAM_STATE_RUNNING;
@@ -82,7 +83,6 @@ void ABT_xstream_opaque::start() {
 }
 
 void ABT_xstream_opaque::launch_main_sched() {
-    ordinary = false;
     if (main_sched->predefined()) return;
     create_thread({.pool = nullptr,
                    .function = &run_sched,
