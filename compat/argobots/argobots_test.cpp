@@ -213,8 +213,9 @@ TEST(argobots, a_private_pool_loses_nothing_that_other_threads_put_in) {
             each,
             [](void* own) {
                 for (int i = 0; i < each_makes; ++i) {
-                    ABT_thread_create(static_cast<ABT_pool>(own), [](void*) { ++ran; }, nullptr,
-                                      nullptr, nullptr);
+                    ABT_thread_create(
+                        static_cast<ABT_pool>(own), [](void*) { ++ran; }, nullptr, nullptr,
+                        nullptr);
                     ABT_thread_yield();
                 }
             },

@@ -113,8 +113,8 @@ int ABT_info_print_thread(FILE* fp, ABT_thread thread) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
     ABT_pool const pool = thread->pool.load();
     std::fprintf(fp, "%s %llu: %s, pool %d\n", name_of_kind(thread->kind),
-                 static_cast<unsigned long long>(id_of(*thread)), name_of_state(thread->state.load()),
-                 pool == nullptr ? -1 : pool->id);
+                 static_cast<unsigned long long>(id_of(*thread)),
+                 name_of_state(thread->state.load()), pool == nullptr ? -1 : pool->id);
     return ABT_SUCCESS;
 }
 

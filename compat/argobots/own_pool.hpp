@@ -53,7 +53,8 @@ inline void own_pool::unlink(thread& who) noexcept {
     count(who, std::size_t(0) - 1);
 }
 
-[[gnu::always_inline]] inline void own_pool::put_in_line(thread& who, ABT_pool_context why) noexcept {
+[[gnu::always_inline]] inline void own_pool::put_in_line(thread& who,
+                                                         ABT_pool_context why) noexcept {
     constexpr ABT_pool_context fresh =
         ABT_POOL_CONTEXT_OP_THREAD_CREATE | ABT_POOL_CONTEXT_OP_THREAD_CREATE_TO |
         ABT_POOL_CONTEXT_OP_THREAD_REVIVE | ABT_POOL_CONTEXT_OP_THREAD_REVIVE_TO;

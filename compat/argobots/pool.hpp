@@ -73,8 +73,8 @@ namespace amalgam::argobots {
 /// FIFO, or with `stealing` a deque: new units at the head, whence its own stream takes; others
 /// take from the tail.
 ///
-/// A private one is biased to its stream, which then needs no atomic operation; others pay a barrier
-/// on all threads, until some of them have come.
+/// A private one is biased to its stream, which then needs no atomic operation; others pay a
+/// barrier on all threads, until some of them have come.
 class own_pool final : public ABT_pool_opaque {
 public:
     own_pool(ABT_pool_kind which, ABT_pool_access how, bool automatically) noexcept
@@ -114,10 +114,10 @@ private:
     class locked;
 
     mutable std::atomic_flag busy_;
-    mutable bool biased_;                       // with busy_
-    mutable unsigned visits_ = 0;               // of others, while biased_
-    mutable std::atomic<bool> others_;          // in here, or may be: its stream needs busy_, too
-    mutable std::atomic<bool> own_in_{false};   // its stream is, without busy_
+    mutable bool biased_;                      // with busy_
+    mutable unsigned visits_ = 0;              // of others, while biased_
+    mutable std::atomic<bool> others_;         // in here, or may be: its stream needs busy_, too
+    mutable std::atomic<bool> own_in_{false};  // its stream is, without busy_
     thread* head_ = nullptr;
     thread* tail_ = nullptr;
     std::atomic<std::size_t> size_{0};  // changed under the lock, as the next

@@ -139,7 +139,8 @@ struct tasklet_thread final : ABT_thread_opaque {
     static void end_left(tasklet_thread& which) noexcept;
 };
 
-/// While it exists, the caller counts as blocked. For each wait. One of a tasklet blocks its stream.
+/// While it exists, the caller counts as blocked. For each wait. One of a tasklet blocks its
+/// stream.
 class blocked {
 public:
     blocked() noexcept : who_(self()), on_(argobots::is_tasklet(who_)) {

@@ -43,8 +43,8 @@ void run_ult(ABT_thread_opaque& who) noexcept {
 
 /// A ULT's closure is its own descriptor, which outlives its run,
 constexpr detail::closure_type body_in_stack{
-    [](void* closure) { run_ult(*static_cast<ABT_thread_opaque*>(closure)); }, [](void*) noexcept {},
-    sizeof(ABT_thread_opaque), alignof(ABT_thread_opaque)};
+    [](void* closure) { run_ult(*static_cast<ABT_thread_opaque*>(closure)); },
+    [](void*) noexcept {}, sizeof(ABT_thread_opaque), alignof(ABT_thread_opaque)};
 static_assert(sizeof(ABT_thread_opaque) <= detail::inline_closure_bytes);
 
 /// or leads to it, if the program may free the stack before the handle.

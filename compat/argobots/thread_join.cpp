@@ -91,7 +91,8 @@ void join_thread(ABT_thread_opaque& who) {
 // open one needs no claim.
 void join_last(ABT_thread_opaque& who) {
     if (who.joins.load(std::memory_order_acquire) == join_stage::open) [[likely]] {
-        if (has_ended(who) || join_first(who)) who.joins.store(join_stage::joined, std::memory_order_relaxed);
+        if (has_ended(who) || join_first(who))
+            who.joins.store(join_stage::joined, std::memory_order_relaxed);
         return;
     }
     join_thread(who);

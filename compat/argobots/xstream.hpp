@@ -73,7 +73,7 @@ struct ABT_xstream_opaque {
     std::atomic<bool> join_asked{false};
     std::atomic<bool> exit_asked{false};
     std::atomic<int> state{ABT_XSTREAM_STATE_RUNNING};
-    bool ordinary = false;  ///< All but handed over units are in the pools; the stream's.
+    bool ordinary = false;       ///< All but handed over units are in the pools; the stream's.
     bool requeue_first = false;  ///< The ULT that yields is a candidate, too; the stream's.
     std::atomic<unsigned> stacks_seen{0};     ///< The last request of stack traces it noticed.
     std::uint64_t runs = 0;                   ///< Units run so far; the stream's.

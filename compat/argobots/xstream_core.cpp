@@ -194,7 +194,8 @@ amalgam::work_unit* ABT_xstream_opaque::next() noexcept {
 
 bool ABT_xstream_opaque::leave_directly(ABT_thread_opaque& who) noexcept {
     if (!ordinary || time_to_look() || who.is_primary()) return false;
-    if (main_sched->kind == ABT_SCHED_RANDWS || !amalgam::detail::may_yield_directly()) return false;
+    if (main_sched->kind == ABT_SCHED_RANDWS || !amalgam::detail::may_yield_directly())
+        return false;
     ABT_thread_opaque* next = handed_first_;
     if (next != nullptr) {
         handed_first_ = next->next;

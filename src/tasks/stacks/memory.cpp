@@ -52,8 +52,8 @@ bool under_valgrind() noexcept {
 #endif
 }
 
-constexpr int madv_guard_install = 102;   // <linux/mman.h> of Linux 6.13
-constexpr int madv_populate_write = 23;   // of 5.14
+constexpr int madv_guard_install = 102;    // <linux/mman.h> of Linux 6.13
+constexpr int madv_populate_write = 23;    // of 5.14
 constexpr int pidfd_self_group = -10'001;  // <linux/pidfd.h> of 6.14: this process
 
 std::atomic<bool> shares_mappings{true};

@@ -25,9 +25,9 @@ struct stack_memory {
     }
 };
 
-/// Maps at least `usable_bytes` above a guard. Throws error{no_memory}. Whoever calls it for each of
-/// many stacks of one size shares the system calls: each time it has to ask the system, it maps twice
-/// as many as before, up to limits::max_slab_stacks, and touches their first pages.
+/// Maps at least `usable_bytes` above a guard. Throws error{no_memory}. Whoever calls it for each
+/// of many stacks of one size shares the system calls: each time it has to ask the system, it maps
+/// twice as many as before, up to limits::max_slab_stacks, and touches their first pages.
 stack_memory map_stack(std::size_t usable_bytes);
 stack_memory map_stack_of_many(std::size_t usable_bytes);
 

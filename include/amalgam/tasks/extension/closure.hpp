@@ -60,8 +60,8 @@ ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable,
 void drop_ult(ult_core& core) noexcept;  // its closure could not be constructed
 void start_ult(ult_core& core) noexcept;
 void start_ult_unpushed(ult_core& core) noexcept;  // the caller makes it ready in its pool
-void start_ult_first(ult_core& core) noexcept;  // ahead of ready ones, at top priority
-void cancel_ult(ult_core& core) noexcept;       // it has not ended
+void start_ult_first(ult_core& core) noexcept;     // ahead of ready ones, at top priority
+void cancel_ult(ult_core& core) noexcept;          // it has not ended
 
 /// Throws unless it has ended and may run in `where`, as ult::revive() says.
 void check_revivable(ult_core* core, const pool& where);
