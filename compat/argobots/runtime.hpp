@@ -11,7 +11,7 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
 
-#include "xstream.hpp"
+#include "scheduling/xstream.hpp"
 
 namespace amalgam::argobots {
 

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "thread.hpp"
+#include "units/thread.hpp"
 
 namespace amalgam::argobots {
 

@@ -4,7 +4,7 @@
 #include <amalgam/tasks/mutex.hpp>
 
 #include "runtime.hpp"
-#include "wait_queue.hpp"
+#include "sync/wait_queue.hpp"
 
 // All of these are valid as zero bytes, which is what the static initializers are.
 

@@ -1,7 +1,7 @@
 #include <amalgam/tasks/extension/cpu_relax.hpp>
 #include <amalgam/tasks/extension/guest.hpp>
 
-#include "sync.hpp"
+#include "sync/sync.hpp"
 
 using namespace amalgam::argobots;
 

@@ -2,7 +2,7 @@
 
 #include <amalgam/tasks/extension/cpu_relax.hpp>
 
-#include "pool.hpp"
+#include "scheduling/pool.hpp"
 
 // What each create, yield and end of a unit does with a pool of ours.
 

@@ -1,4 +1,4 @@
-#include "wait_queue.hpp"
+#include "sync/wait_queue.hpp"
 
 #include <amalgam/tasks/extension/cpu_relax.hpp>
 

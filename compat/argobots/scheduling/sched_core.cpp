@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "own_pool.hpp"
 #include "runtime.hpp"
+#include "scheduling/own_pool.hpp"
 
 // What runs next, and when a scheduler ends.
 

@@ -8,7 +8,7 @@
 #include <amalgam/tasks/extension/thread_barrier.hpp>
 #include <amalgam/tasks/pool.hpp>
 
-#include "thread.hpp"
+#include "units/thread.hpp"
 
 namespace amalgam::argobots {
 class own_pool;

@@ -2,7 +2,7 @@
 
 #include <amalgam/tasks/parking.hpp>
 
-#include "thread.hpp"
+#include "units/thread.hpp"
 
 namespace amalgam::argobots {
 

@@ -13,7 +13,7 @@
 #include <amalgam/tasks/mutex.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 
-#include "sched.hpp"
+#include "scheduling/sched.hpp"
 
 namespace amalgam::argobots {
 

@@ -1,5 +1,5 @@
-#include "pool.hpp"
 #include "runtime.hpp"
+#include "scheduling/pool.hpp"
 
 using namespace amalgam::argobots;
 

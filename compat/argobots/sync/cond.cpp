@@ -2,7 +2,7 @@
 
 #include <amalgam/tasks/extension/cpu_relax.hpp>
 
-#include "sync.hpp"
+#include "sync/sync.hpp"
 
 using namespace amalgam::argobots;
 

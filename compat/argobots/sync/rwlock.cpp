@@ -1,4 +1,4 @@
-#include "sync.hpp"
+#include "sync/sync.hpp"
 
 using namespace amalgam::argobots;
 

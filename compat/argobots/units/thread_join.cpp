@@ -1,7 +1,7 @@
 #include <amalgam/core/log.hpp>
 
 #include "runtime.hpp"
-#include "sync.hpp"
+#include "sync/sync.hpp"
 
 // Joining, by any number of callers at once, while a ULT of Amalgam has one: the first joins, the
 // others wait for it. What they wait with is one for all ULTs, since few have a second joiner.

@@ -5,7 +5,7 @@
 
 #include <amalgam/core/random.hpp>
 
-#include "pool.hpp"
+#include "scheduling/pool.hpp"
 
 /// A scheduler: a user's functions, or a predefined kind.
 ///

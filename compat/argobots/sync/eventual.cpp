@@ -1,7 +1,7 @@
 #include <cstring>
 #include <memory>
 
-#include "sync.hpp"
+#include "sync/sync.hpp"
 
 using namespace amalgam::argobots;
 

@@ -5,7 +5,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "runtime.hpp"
-#include "sync.hpp"
+#include "sync/sync.hpp"
 #include "tool.hpp"
 
 // How a stream chooses, and how it starts and ends.

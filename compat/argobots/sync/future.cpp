@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "callback.hpp"
-#include "sync.hpp"
+#include "sync/sync.hpp"
 
 using namespace amalgam::argobots;
 

@@ -1,8 +1,8 @@
 #include <amalgam/tasks/extension/cpu_relax.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "own_pool.hpp"
 #include "runtime.hpp"
+#include "scheduling/own_pool.hpp"
 #include "tool.hpp"
 
 // What all pools have in common, and those of ours.
