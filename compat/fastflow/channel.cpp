@@ -60,7 +60,7 @@ channel::block* channel::new_block() {
 }
 
 void channel::put(void* item) {
-    if (closed_.load(std::memory_order_relaxed)) return;
+    if (state_.load(std::memory_order_relaxed) != state::open) return put_elsewhere(item);
     std::atomic<void*>& slot = tail_->slots[tail_at_];
     if (++tail_at_ == block_size) {
         block* next = new_block();
@@ -71,6 +71,40 @@ void channel::put(void* item) {
     pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     slot.store(item, std::memory_order_seq_cst);
     consumer_->ring();
+}
+
+void channel::put_elsewhere(void* item) {
+    if (far_ == nullptr) return;
+    if (!sends_) return far_->drop(item);
+    pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    far_->send(item);
+}
+
+void channel::send_to(far_end& there, std::size_t window) {
+    far_ = &there;
+    sends_ = true;
+    const std::size_t limit = limit_.load(std::memory_order_relaxed);
+    limit_.store(limit < window ? limit : window, std::memory_order_relaxed);
+    reopen();
+}
+
+void channel::receive_from(far_end& there) {
+    far_ = &there;
+    limit_.store(received, std::memory_order_relaxed);
+}
+
+void channel::credit(std::size_t items) {
+    popped_.store(popped_.load(std::memory_order_relaxed) + items, std::memory_order_seq_cst);
+    producer_->ring();
+}
+
+void channel::drop_rest() {
+    far_end* const there = far_;
+    far_ = nullptr;
+    limit_.store(unlimited, std::memory_order_relaxed);
+    void* item = nullptr;
+    while (!sends_ && there != nullptr && try_pop(&item))
+        there->drop(item);
 }
 
 void channel::push(void* item) {
@@ -98,8 +132,13 @@ bool channel::try_pop(void** item) {
         delete spare_.exchange(old, std::memory_order_acq_rel);
     }
     const std::size_t popped = popped_.load(std::memory_order_relaxed) + 1;
-    if (limit_.load(std::memory_order_relaxed) == unlimited) {
+    const std::size_t limit = limit_.load(std::memory_order_relaxed);
+    if (limit == unlimited) {
         popped_.store(popped, std::memory_order_relaxed);
+    } else if (limit == received) {
+        popped_.store(popped, std::memory_order_relaxed);
+        *item = far_->receive(found);
+        return true;
     } else {
         popped_.store(popped, std::memory_order_seq_cst);
         producer_->ring();
@@ -109,12 +148,14 @@ bool channel::try_pop(void** item) {
 }
 
 void channel::close() {
-    closed_.store(true, std::memory_order_relaxed);
+    state_.store(state::closed, std::memory_order_relaxed);
     producer_->ring();
+    if (far_ != nullptr && !sends_) far_->closed();
 }
 
 std::size_t channel::changesize(std::size_t entries) {
     const std::size_t former = buffersize();
+    if (far_ != nullptr) return former;  // The window is what both ends agreed on.
     limit_.store(entries, std::memory_order_relaxed);
     entries_ = entries;
     producer_->ring();

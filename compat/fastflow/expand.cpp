@@ -27,10 +27,12 @@ struct queue_size {
 
 class expansion {
 public:
-    explicit expansion(network& net) : net_(net) {}
+    expansion(network& net, const placement& group_of) : net_(net), group_of_(group_of) {}
 
     ends block(ff_node& node, ssize_t id) {
         access::id(node, id);
+        const std::string* const outer = group_;
+        if (const std::string* own = group_of_ ? group_of_(node) : nullptr) group_ = own;
         const std::size_t before = net_.runners.size();
         ends result = node.isPipe()      ? pipeline(static_cast<ff_pipeline&>(node), id)
                       : node.isFarm()    ? farm(static_cast<ff_farm&>(node))
@@ -39,15 +41,17 @@ public:
         auto& threads = access::threads(node);
         threads.assign(net_.runners.begin() + static_cast<std::ptrdiff_t>(before),
                        net_.runners.end());
+        group_ = outer;
         return result;
     }
 
-    void link(runner& from, runner& to, bool feedback, queue_size size) {
+    void link(runner& from, runner& to, bool feedback, queue_size size, bool internal = false) {
         auto queue = std::make_shared<channel>(static_cast<std::size_t>(std::max(size.entries, 1)),
                                                size.fixed);
         queue->wakes(&to.in.news, &from.room);
         give_output(from, queue, to.node, feedback);
         add_input(to, queue, feedback);
+        if (group_of_) net_.edges.push_back({&from, &to, std::move(queue), feedback, internal});
     }
     void connect(const ends& before, const ends& after, bool feedback, queue_size size) {
         if (before.outs.empty() || after.ins.empty())
@@ -114,6 +118,7 @@ private:
     runner& thread_of(ff_node* node) {
         net_.runners.push_back(std::make_shared<runner>(node));
         runner& made = *net_.runners.back();
+        if (group_ != nullptr) made.group = *group_;
         if (node == nullptr) return made;
         access::threads(*node).assign(1, net_.runners.back());
         access::direct(*node) = nullptr;
@@ -122,10 +127,16 @@ private:
             access::connect(comb);
             access::direct(*comb.getLast()) = nullptr;
             access::on_send(*comb.getLast(), nullptr, nullptr);
-            for (ff_node* each : access::chain(comb))
+            for (ff_node* each : access::chain(comb)) {
                 access::threads(*each).assign(1, net_.runners.back());
+                place(made, *each);
+            }
         }
+        place(made, *node);
         return made;
+    }
+    void place(runner& thread, const ff_node& node) const {
+        if (const std::string* own = group_of_ ? group_of_(node) : nullptr) thread.group = *own;
     }
     /// The node of `thread` that has its inputs, and the one that has its outputs.
     static ff_node* first(const runner& thread) {
@@ -260,7 +271,7 @@ private:
         if (all.ondemand_buffer() > 0) size = {all.ondemand_buffer(), true};
         for (runner* to : right_ins)
             for (runner* from : left_outs)
-                link(*from, *to, false, on_demand(*from, size));
+                link(*from, *to, false, on_demand(*from, size), true);
         if (access::wrapped(all)) take_plain(right.outs);
         return {left.ins, right.outs, true, true};
     }
@@ -283,15 +294,18 @@ private:
         for (ff_node* worker : farm.getWorkers()) {
             const ends part = block(*worker, id++);
             for (runner* to : part.ins) {
-                link(emitter, *to, false, in);
+                link(emitter, *to, false, in, true);
                 // A thread of the farm stands for the whole worker: what is frozen is that.
                 access::targets(*emitter.lb).back() = part.ins.size() == 1 ? worker : to->node;
             }
             result.outs.insert(result.outs.end(), part.outs.begin(), part.outs.end());
         }
+        // A default emitter goes with its workers.
+        if (emitter.node == nullptr && emitter.group.empty() && !result.outs.empty())
+            emitter.group = result.outs.front()->group;
         if (emitter.master_worker) {
             for (runner* from : result.outs)
-                link(*from, emitter, true, {});
+                link(*from, emitter, true, {}, true);
             take_plain(result.outs);
         }
         if (ff_node* manager = access::manager(*farm.getlb()))
@@ -325,9 +339,13 @@ private:
             use(made, *static_cast<ff_monode*>(last(made))->getlb());
         use(made, *farm.getgt());
         const queue_size size{access::out_entries(farm), access::fixed_out(farm)};
+        if (made.node == nullptr && made.group.empty()) made.group = workers.front()->group;
         for (runner* from : workers)
-            link(*from, made, false, on_demand(*from, size));
+            link(*from, made, false, on_demand(*from, size), true);
         if (farm.isOFarm()) {
+            if (emitter.group != made.group)
+                refuse("the emitter and the collector of an ordered farm are in different groups, "
+                       "expected one, since the first tells the second the order");
             for (runner* worker : workers) {
                 if (worker->multi_out || worker->multi_in || worker->node->isComp() ||
                     worker->how != runner::kind::plain)
@@ -346,14 +364,16 @@ private:
     }
 
     network& net_;
+    const placement& group_of_;
+    const std::string* group_ = nullptr;  // of what is being expanded
 };
 
 }  // namespace
 
-std::shared_ptr<network> expand(ff_node& whole, bool input_channel) {
+std::shared_ptr<network> expand(ff_node& whole, bool input_channel, const placement& group_of) {
     auto net = std::make_shared<network>();
     try {
-        expansion all(*net);
+        expansion all(*net, group_of);
         const ends open = all.block(whole, whole.get_my_id());
         if (input_channel) {
             if (open.ins.size() != 1)

@@ -10,7 +10,12 @@ using detail::runner;
 ff_node::ff_node() = default;
 // A copy is a node of its own: it has neither the threads nor the place of the other.
 ff_node::ff_node(const ff_node& other)
-    : has_input_channel_(other.has_input_channel_), cpu_(other.cpu_) {}
+    : serializeF(other.serializeF),
+      freetaskF(other.freetaskF),
+      deserializeF(other.deserializeF),
+      alloctaskF(other.alloctaskF),
+      has_input_channel_(other.has_input_channel_),
+      cpu_(other.cpu_) {}
 ff_node::~ff_node() = default;
 
 bool ff_node::ff_send_out(void* task, int id, unsigned long retry, unsigned long ticks) {
@@ -85,6 +90,8 @@ int ff_node::wait() {
 }
 
 int ff_node::run_and_wait_end() {
+    int result = -1;
+    if (detail::distributed_run != nullptr && detail::distributed_run(*this, result)) return result;
     stop();
     if (isfrozen()) {
         thaw();
@@ -256,6 +263,8 @@ bool ff_buffernode::change_inputqueuesize(size_t entries, size_t& former) {
 }
 
 namespace detail {
+
+bool (*distributed_run)(ff_node& whole, int& result) = nullptr;
 
 int gather_all(runner& thread, void* task, void** items) {
     inlet& in = thread.in;

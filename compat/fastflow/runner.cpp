@@ -59,6 +59,7 @@ int runner::start() {
 
 void runner::main() {
     thread_id = static_cast<std::size_t>(syscall(SYS_gettid));
+    if (cpu >= 0) ff_mapThreadToCpu(cpu);
     for (bool again = true; again;) {
         void* const result = round();
         std::unique_lock guard(mutex_);
@@ -110,6 +111,8 @@ void* runner::round() {
             gettimeofday(&work_stopped, nullptr);
             if (node != nullptr) node->svc_end();
         }
+    } catch (const run_lost&) {
+        failed_ = true;
     } catch (const std::exception& failure) {
         error("a node threw an exception, and has ended: %s\n", failure.what());
         failed_ = true;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -13,6 +14,9 @@
 #include "access.hpp"
 
 namespace ff::detail {
+
+/// Ends a node of a distributed program whose run has failed, which was told already.
+struct run_lost {};
 
 /// The inputs of one thread.
 struct inlet {
@@ -77,6 +81,8 @@ public:
 
     kind how = kind::plain;
     ff_node* node;  // null: an emitter or collector that passes items on
+    std::string group;  // of a distributed program; empty: none
+    int cpu = -1;       // to be pinned to
     ff_loadbalancer* lb = nullptr;
     ff_gatherer* gt = nullptr;
     std::shared_ptr<channel> out;  // of a node with one output

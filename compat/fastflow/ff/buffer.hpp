@@ -55,6 +55,24 @@ private:
     std::atomic<amalgam::waiter*> sleeper_{nullptr};
 };
 
+/// The other end of a queue whose nodes are in different processes.
+class far_end {
+public:
+    /// Sends an item, or a mark, to the node of another process. Throws run_lost.
+    virtual void send(void* item) = 0;
+    /// Makes an item of what has come; marks stay as they are. Throws run_lost.
+    virtual void* receive(void* came) = 0;
+    /// Nobody will take what has come.
+    virtual void drop(void* came) noexcept = 0;
+    /// The node that read from the queue has ended.
+    virtual void closed() noexcept = 0;
+    /// Sends what waits for more.
+    virtual void flush() = 0;
+
+protected:
+    ~far_end() = default;
+};
+
 /// The queue from one node to another: pointers, in order, from one thread to one thread. Grows as
 /// it must unless it is given a fixed size.
 ///
@@ -87,11 +105,24 @@ public:
         return limit_.load(std::memory_order_relaxed) != unlimited &&
                pushed_.load(std::memory_order_relaxed) - popped_.load(std::memory_order_seq_cst) >=
                    limit_.load(std::memory_order_relaxed) &&
-               !closed_.load(std::memory_order_relaxed);
+               state_.load(std::memory_order_relaxed) != state::closed;
     }
     /// The consumer is gone.
     void close();
-    void reopen() { closed_.store(false, std::memory_order_relaxed); }
+    void reopen() {
+        state_.store(sends_ ? state::sends : state::open, std::memory_order_relaxed);
+    }
+    /// From now on, pushes go to `there`, at most `window` that were not credited. Before use.
+    void send_to(far_end& there, std::size_t window);
+    /// From now on, what is pushed are bytes from `there`, and never too many. Before use.
+    void receive_from(far_end& there);
+    /// `items` were taken at the other end. From one thread.
+    void credit(std::size_t items);
+    void flush() {
+        if (sends_ && far_ != nullptr) far_->flush();
+    }
+    /// Gives what was not taken to far_end::drop(). When nobody uses it.
+    void drop_rest();
     /// Items pushed so far. The producer's.
     std::size_t sent() const { return pushed_.load(std::memory_order_relaxed); }
     /// Whom a push wakes, and whom a pop of a queue with a fixed size wakes. Set before use.
@@ -109,22 +140,25 @@ public:
     }
     std::size_t buffersize() const {
         const std::size_t limit = limit_.load(std::memory_order_relaxed);
-        return limit == unlimited ? entries_ : limit;
+        return limit >= received ? entries_ : limit;
     }
     /// Fixes the size from now on; returns the former one.
     std::size_t changesize(std::size_t entries);
-    bool isFixedSize() const { return limit_.load(std::memory_order_relaxed) != unlimited; }
+    bool isFixedSize() const { return limit_.load(std::memory_order_relaxed) < received; }
     void reset() {}
 
 private:
     static constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+    static constexpr std::size_t received = unlimited - 1;  ///< Credits limit it.
     static constexpr std::size_t block_size = 512;
+    enum class state : unsigned char { open, closed, sends };
     struct block {
         std::atomic<void*> slots[block_size];
         block* next;
     };
 
     void put(void* item);
+    void put_elsewhere(void* item);
     block* new_block();
 
     // The producer's.
@@ -139,9 +173,11 @@ private:
     bell* producer_ = &own_producer_;
     // Of both.
     alignas(64) std::atomic<std::size_t> limit_;
-    std::atomic<bool> closed_{false};
+    std::atomic<state> state_{state::open};
+    bool sends_ = false;
     std::atomic<block*> spare_{nullptr};
     std::size_t entries_;
+    far_end* far_ = nullptr;
     bell own_consumer_;
     bell own_producer_;
 };

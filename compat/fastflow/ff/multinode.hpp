@@ -88,7 +88,7 @@ template <typename In, typename Out = In>
 struct ff_minode_t : ff_minode {
     using in_type = In;
     using out_type = Out;
-    ff_minode_t() = default;
+    ff_minode_t() { FF_TYPED_CODEC(In, Out); }
     ff_minode_t(const ff_minode_t& other) : ff_minode(other) {}
     FF_TYPED_MARKS(Out);
 
@@ -104,7 +104,7 @@ template <typename In, typename Out = In>
 struct ff_monode_t : ff_monode {
     using in_type = In;
     using out_type = Out;
-    ff_monode_t() = default;
+    ff_monode_t() { FF_TYPED_CODEC(In, Out); }
     ff_monode_t(const ff_monode_t& other) : ff_monode(other) {}
     FF_TYPED_MARKS(Out);
 

@@ -3,17 +3,32 @@
 #include <functional>
 #include <iosfwd>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <ff/barrier.hpp>
 #include <ff/buffer.hpp>
 #include <ff/config.hpp>
+#include <ff/distributed/message.hpp>
 #include <ff/mapper.hpp>
 #include <ff/svector.hpp>
 #include <ff/thread.hpp>
 #include <ff/utils.hpp>
 
+// Typed nodes of distributed programs know how their items travel.
+#if defined(DFF_ENABLED)
+#include <ff/distributed/codec.hpp>
+#define FF_TYPED_CODEC(In, Out) ::ff::detail::use_codec<In, Out>(static_cast<::ff::ff_node&>(*this))
+#else
+#if !defined(DISABLE_FF_DISTRIBUTED)
+#define FF_NODE_WITHOUT_DFF
+#endif
+#define FF_TYPED_CODEC(In, Out) static_cast<void>(0)
+#endif
+
 namespace ff {
+
+struct GroupInterface;
 
 class ff_node;
 class ff_loadbalancer;
@@ -152,6 +167,18 @@ public:
     /// All threads have ended, or are frozen.
     virtual bool done() const;
 
+    /// Puts this block, with all that is in it, into a new group of a distributed program. `host`
+    /// is what --DFF_dryrun writes.
+    GroupInterface createGroup(const std::string& name, const std::string& host = "");
+    // How items leave for another group, and come from one. Typed nodes of programs with
+    // ff/dff.hpp set all four; a program may set others.
+    detail::serialize_function serializeF;
+    std::function<void(void*)> freetaskF;
+    detail::deserialize_function deserializeF;
+    std::function<void*(char*, size_t)> alloctaskF;
+    virtual bool isSerializable() { return static_cast<bool>(serializeF); }
+    virtual bool isDeserializable() { return static_cast<bool>(deserializeF); }
+
     virtual void callbackIn(void* = nullptr) {}
     virtual void callbackOut(void* = nullptr) {}
 
@@ -210,6 +237,24 @@ private:
     std::shared_ptr<detail::network> network_;              // of the outermost block
 };
 
+/// A group of a distributed program, to which `<<` adds nodes and blocks. The first that is added
+/// takes the place of the block that the group was created from.
+///
+/// Failure: a sentence on stderr, and run_and_wait_end() returns -1: a node that has a group
+///          already.
+struct GroupInterface {
+    explicit GroupInterface(std::string group, ff_node* from = nullptr);
+    GroupInterface& operator<<(ff_node* node);
+    GroupInterface& operator<<(ff_node& node) { return *this << &node; }
+    GroupInterface& operator<<=(ff_node* node) { return *this << node; }
+    GroupInterface& operator<<=(ff_node& node) { return *this << &node; }
+
+    std::string name;
+    ff_node* base;
+};
+/// A group of nodes that are added to it.
+GroupInterface createGroup(const std::string& name, const std::string& host = "");
+
 /// A node whose items have types.
 template <typename In, typename Out = In>
 struct ff_node_t : ff_node {
@@ -218,7 +263,7 @@ struct ff_node_t : ff_node {
     using ff_node::ff_send_out;
     using ff_node::registerCallback;
 
-    ff_node_t() = default;
+    ff_node_t() { FF_TYPED_CODEC(In, Out); }
     ff_node_t(const ff_node_t& other) : ff_node(other) {}
     Out* const GO_ON = static_cast<Out*>(FF_GO_ON);
     Out* const EOS = static_cast<Out*>(FF_EOS);
