@@ -125,8 +125,10 @@ bool ff_comb::received(void* item, int, unsigned long, unsigned long, void* argu
 int ff_comb::svc_init() {
     ended_ = false;
     inputs_left_ = 1;
-    if (const auto& threads = detail::access::threads(*this); !threads.empty())
+    if (const auto& threads = detail::access::threads(*this); !threads.empty()) {
         inputs_left_ = std::max<std::size_t>(threads.front()->in.inputs.size(), 1);
+        starts_loop_ = !threads.front()->in.inputs.empty();
+    }
     for (ff_node* each : chain_) {
         const int result = each->svc_init();
         if (result < 0) return result;
@@ -147,6 +149,11 @@ void ff_comb::eosnotify(ssize_t id) {
 void* ff_comb::svc(void* task) {
     void* const result = chain_.front()->svc(task);
     if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
+    // The first call of a loop is for whoever begins it, as in FastFlow.
+    if (task == nullptr && result == nullptr && starts_loop_) {
+        pass(1, nullptr);
+        return ended_ ? FF_GO_OUT : FF_GO_ON;
+    }
     if (ends(result)) {
         end_from(1, result);
         return FF_GO_OUT;
@@ -159,6 +166,7 @@ bool ff_comb::pass(std::size_t at, void* item) {
     if (ended_) return false;
     void* const result = chain_[at]->svc(item);
     if (sends_nothing(result)) return true;
+    if (item == nullptr && result == nullptr && at + 1 < chain_.size()) return pass(at + 1, nullptr);
     if (ends(result)) {
         end_from(at + 1, result);
         return false;

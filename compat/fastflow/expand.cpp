@@ -56,6 +56,7 @@ public:
     void connect(const ends& before, const ends& after, bool feedback, queue_size size) {
         if (before.outs.empty() || after.ins.empty())
             refuse("a stage that has no output stands before another one");
+        if (group_of_) widen(before, after);
         const bool several_in = after.ins.front()->multi_in;
         if (!after.ins_are_a_set) {
             if (!several_in && before.outs.size() > 1)
@@ -109,6 +110,20 @@ public:
     }
 
 private:
+    /// Distributed programs of FastFlow connect what others may not: plain nodes get as many
+    /// outputs or inputs as they need.
+    void widen(const ends& before, const ends& after) {
+        if (before.outs.size() == after.ins.size()) return;
+        if (after.ins.size() > 1)
+            for (runner* from : before.outs)
+                if (!from->multi_out && from->out == nullptr) {
+                    several_outputs(*from);
+                    if (from->node != nullptr) access::on_send(*last(*from), &send_any, from->lb);
+                }
+        if (before.outs.size() > 1)
+            for (runner* to : after.ins)
+                if (to->in.inputs.empty()) several_inputs(*to);
+    }
     static queue_size on_demand(const runner& from, queue_size size) {
         const int entries =
             from.node != nullptr && from.multi_out ? from.node->ondemand_buffer() : 0;

@@ -96,12 +96,7 @@ void distributed_part::took(far_group& from) {
     }
     for (auto& [batches, done] : waiting.ends) {
         if (batches != from.expected) continue;
-        {
-            const std::lock_guard guard(lock_);
-            from.ended = true;
-            changed_.notify_all();
-        }
-        done();
+        answer_end(from, done);
         waiting.ends.clear();
         break;
     }
@@ -139,17 +134,18 @@ void distributed_part::take_item(std::uint64_t number, std::uint32_t edge,
     in_turn(*from, number, std::move(whole));
 }
 
+/// First the answer: then this process may end.
+void distributed_part::answer_end(far_group& from, amalgam::responder<void>& done) {
+    done();
+    const std::lock_guard guard(lock_);
+    from.ended = true;
+    changed_.notify_all();
+}
+
 void distributed_part::take_end(amalgam::responder<void> done, std::uint64_t batches) {
     far_group* const from = sender(done.call().from());
     if (from == nullptr) return done.fail("it has not joined");
-    if (batches == from->expected) {
-        {
-            const std::lock_guard guard(lock_);
-            from->ended = true;
-            changed_.notify_all();
-        }
-        return done();
-    }
+    if (batches == from->expected) return answer_end(*from, done);
     early_[from].ends.emplace_back(batches, std::move(done));
 }
 

@@ -203,20 +203,28 @@ void distributed_part::send_ends() {
     for (const auto& [name, each] : groups_) {
         if (!each->listens || failed_) continue;
         each->flush();
-        const auto answer = end.on(each->to).try_call(each->batches());
-        const std::lock_guard guard(lock_);
-        each->took_all = static_cast<bool>(answer);
+        far_group* const there = each.get();
+        // On the engine's stream, so before the loss of a group that ends when it has answered.
+        end.on(each->to).call_then(
+            [this, there](const amalgam::result<void>& answer) {
+                if (!answer)
+                    return fail("group " + there->name + " at " + there->address +
+                                " did not take all that was sent to it (" +
+                                std::string(answer.sentence()) + ")");
+                const std::lock_guard guard(lock_);
+                there->took_all = true;
+                changed_.notify_all();
+            },
+            each->batches());
     }
-    for (const auto& [name, each] : groups_)
-        if (each->listens && !each->took_all)
-            fail("group " + name + " at " + each->address + " did not take all that was sent to it");
 }
 
 void distributed_part::wait_for_ends() {
     std::unique_lock guard(lock_);
     changed_.wait(guard, [this] {
         return failed_ || std::all_of(groups_.begin(), groups_.end(), [](const auto& each) {
-                   return !each.second->sends || each.second->ended;
+                   const far_group& there = *each.second;
+                   return (!there.sends || there.ended) && (!there.listens || there.took_all);
                });
     });
 }

@@ -57,6 +57,7 @@ private:
     void take_batch(std::uint64_t number, amalgam::const_bytes frames);
     void take_item(std::uint64_t number, std::uint32_t edge, amalgam::const_bytes bytes);
     void take_end(amalgam::responder<void> done, std::uint64_t batches);
+    void answer_end(far_group& from, amalgam::responder<void>& done);
     void take_failed(const std::string& why);
     void lose(const amalgam::peer& who, amalgam::status why);
     far_group* sender(const amalgam::peer& who);

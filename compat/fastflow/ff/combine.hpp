@@ -100,6 +100,7 @@ private:
     std::vector<ff_node*> chain_;  // while it runs
     std::vector<link> links_;
     std::size_t inputs_left_ = 0;
+    bool starts_loop_ = false;  // called with nothing first, though it has inputs
     bool ended_ = false;
 };
 
