@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -20,6 +21,11 @@ void add_run(CLI::App& app);        ///< Starts the groups of a flow program.
 void add_directory(CLI::App& app);  ///< The directory of a host.
 void add_find(CLI::App& app);       ///< Resources by attribute.
 void add_inject(CLI::App& app);     ///< Images of code.
+
+/// Whether the tool was started by the name of FastFlow's launcher, and what its arguments mean to
+/// `amalgam run`. The latter throws exit_code, having said why.
+bool is_dff_run(const char* program);
+std::vector<std::string> run_of_dff_run(int argc, char** argv);
 
 /// Returns the result of `work()`. If that finds the argument `name` malformed, reports a command
 /// line error.

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -61,6 +62,15 @@ int run(int argc, char** argv) {
     amalgam::tool::add_find(app);
     amalgam::tool::add_inject(app);
     try {
+        std::vector<std::string> words;
+        std::vector<char*> translated;
+        if (amalgam::tool::is_dff_run(argv[0])) {
+            words = amalgam::tool::run_of_dff_run(argc, argv);
+            for (std::string& each : words)
+                translated.push_back(each.data());
+            argc = static_cast<int>(translated.size());
+            argv = translated.data();
+        }
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
         if (e.get_exit_code() == 0) return app.exit(e);  // --help or --version

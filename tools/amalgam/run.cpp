@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/flow/launcher.hpp>
@@ -19,6 +20,8 @@ struct run_options {
     std::vector<std::string> view;
     std::vector<std::string> command;
     double grace_s = 3;
+    double limit_s = 0;
+    bool only_show = false;
     double stats_s = 0;
     std::string report_file;
     std::string ssh = "ssh";
@@ -31,12 +34,28 @@ std::chrono::milliseconds milliseconds(double seconds) {
     return std::chrono::milliseconds(static_cast<long>(seconds * 1000));
 }
 
+/// What would be started.
+int show(const launch_options& options) {
+    for (const group_config& group : options.config.groups) {
+        for (std::size_t i = 0; i != group.replicas(); ++i) {
+            const std::string host = group.host(i);
+            fmt::print("[{}] {}{}{}{} {}\n", process_label(group, i), host.empty() ? "" : "on ", host,
+                       host.empty() ? "" : ": ",
+                       group.pre_command + (group.pre_command.empty() ? "" : " ") +
+                           fmt::format("{}", fmt::join(options.command, " ")),
+                       fmt::join(group.arguments, " "));
+        }
+    }
+    return 0;
+}
+
 int launch_all(const run_options& options) {
     launch_options launched;
     launched.config = load_flow_config(options.config).value();
     launched.command = options.command;
     launched.view = options.view;
     launched.grace = milliseconds(options.grace_s);
+    launched.limit = milliseconds(options.limit_s);
     launched.stats = milliseconds(options.stats_s);
     launched.report_file = options.report_file;
     launched.ssh = CLI::detail::split_up(options.ssh);
@@ -44,6 +63,7 @@ int launch_all(const run_options& options) {
                                   ? std::filesystem::read_symlink("/proc/self/exe").string()
                                   : options.remote_amalgam;
     launched.host_silence = milliseconds(options.silence_s);
+    if (options.only_show) return show(launched);
     return launch(launched);
 }
 
@@ -70,6 +90,11 @@ void add_run(CLI::App& app) {
                     "Seconds that the other groups have to exit by themselves after one has failed")
         ->check(seconds(0, 86400))
         ->capture_default_str();
+    sub->add_option("--limit", options->limit_s,
+                    "Seconds after which the run is ended as failed; 0: never")
+        ->check(seconds(0, 86400))
+        ->capture_default_str();
+    sub->add_flag("--show", options->only_show, "Print what would be started, and start nothing");
     sub->add_option("--stats", options->stats_s,
                     "Report progress and bottlenecks at this interval, and each node's statistics "
                     "at the end; every second if no number is given")

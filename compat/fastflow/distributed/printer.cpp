@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <iostream>
 #include <mutex>
 #include <string>
@@ -17,7 +18,9 @@ struct line {
         static std::mutex one_at_a_time;
         const std::lock_guard guard(one_at_a_time);
         const std::string& group = detail::groups().mine;
-        if (begins && !group.empty()) std::cout << '[' << group << "] ";
+        // `amalgam run` puts it there itself.
+        static const bool launched = std::getenv("AMALGAM_GROUP") != nullptr;
+        if (begins && !group.empty() && !launched) std::cout << '[' << group << "] ";
         begins = text.back() == '\n';
         std::cout << text << std::flush;
         text.clear();

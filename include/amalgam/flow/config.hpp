@@ -22,6 +22,10 @@ struct group_config {
     /// Hosts where the launcher starts the processes over ssh, in ssh's notation ("node7",
     /// "me@node7"). An empty string or an empty list means this host.
     std::vector<std::string> hosts{};
+    /// Further arguments of the program in this group.
+    std::vector<std::string> arguments{};
+    /// Shell text before the program: "taskset -c 0-3", or "export OMP_NUM_THREADS=4;".
+    std::string pre_command{};
 
     /// Host of that replica; empty means this host.
     std::string host(std::size_t replica) const { return hosts.empty() ? "" : hosts[replica]; }
@@ -39,12 +43,17 @@ struct group_config {
 ///
 /// `endpoint` is a URI, or a list with one URI per replica. Likewise `host` is the name of a
 /// machine reachable by ssh, or a list. With port 0 or an unnamed `shm://` each process gets an
-/// address of its own, which the launcher passes to the others.
+/// address of its own, which the launcher passes to the others. `arguments` is a list of texts,
+/// `preCmd` a text. FastFlow's configuration files are read as well: their groups are a list, each
+/// with `name`, `endpoint` ("node7:8004") and `preCmd`; see docs/guide/fastflow.md.
 struct flow_config {
     static constexpr std::size_t max_replicas = 1024;  ///< Per group.
     static constexpr unsigned max_threads = 1024;      ///< Per process.
 
     std::vector<group_config> groups;  ///< In file order; names are unique.
+    /// The processes find one another by themselves, as those of FastFlow's programs do, and run no
+    /// graph of flow. In JSON: "standAlone": true.
+    bool stand_alone = false;
 
     /// The group of that name, or nullptr. Owned by this object.
     const group_config* find(std::string_view name) const noexcept;

@@ -22,6 +22,8 @@ struct launch_options {
     std::string report_file{};
     /// Time for the other processes to end after SIGTERM before they are killed.
     std::chrono::milliseconds grace{3000};
+    /// After this long the run is ended as failed; 0: never.
+    std::chrono::milliseconds limit{0};
 
     /// Command that reaches a group's `host`: a program and its arguments; the host and one command
     /// are appended. It must not prompt for a password.

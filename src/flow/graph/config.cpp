@@ -10,6 +10,7 @@
 #include <amalgam/flow/config.hpp>
 
 #include "core/json_reader.hpp"
+#include "flow/graph/fastflow_config.hpp"
 
 namespace amalgam {
 namespace {
@@ -105,6 +106,15 @@ void read_hosts(const json_reader& given, group_config& into) {
     }
 }
 
+void read_arguments(const json_reader& given, group_config& into) {
+    if (!given.value().is_array()) given.unexpected("a list of texts", R"(["--verbose"])");
+    for (std::size_t i = 0; i < given.value().size(); ++i) {
+        into.arguments.push_back(given.at(i).text("a text", "\"--verbose\""));
+        if (into.arguments.back().find('\0') != std::string::npos)
+            given.at(i).unexpected("a text", "\"--verbose\"");
+    }
+}
+
 group_config read_group(const json_reader& groups, const std::string& name) {
     // Dots separate group and replica; commas separate names in --view.
     const bool good_name = !name.empty() && name.find_first_of(". ,=\"") == std::string::npos &&
@@ -116,7 +126,7 @@ group_config read_group(const json_reader& groups, const std::string& name) {
                         name));
     }
     const json_reader group = groups.at(name);
-    group.expect_object({"endpoint", "replicas", "threads", "env", "host"},
+    group.expect_object({"endpoint", "replicas", "threads", "env", "host", "arguments", "preCmd"},
                         R"({"endpoint": "shm://g1"})");
     group_config read;
     read.name = name;
@@ -127,6 +137,9 @@ group_config read_group(const json_reader& groups, const std::string& name) {
     read_endpoints(group, read);
     if (group.has("env")) read_env(group.at("env"), read);
     if (group.has("host")) read_hosts(group.at("host"), read);
+    if (group.has("arguments")) read_arguments(group.at("arguments"), read);
+    if (group.has("preCmd"))
+        read.pre_command = group.at("preCmd").text("a piece of shell", "\"taskset -c 0-3\"");
     return read;
 }
 
@@ -149,7 +162,7 @@ void check_endpoints_differ(const json_reader& groups, const flow_config& config
 }
 
 flow_config read_config(const json_reader& from) {
-    from.expect_object({"groups"}, group_example);
+    from.expect_object({"groups", "standAlone"}, group_example);
     if (!from.has("groups"))
         from.fail(fmt::format("groups is missing, expected an object; example: {}", group_example));
     const json_reader groups = from.at("groups");
@@ -158,6 +171,7 @@ flow_config read_config(const json_reader& from) {
                           R"({"G1": {"endpoint": "shm://g1"}})");
     }
     flow_config config;
+    if (from.has("standAlone")) config.stand_alone = from.at("standAlone").truth(true);
     for (const auto& [name, ignored] : groups.value().items())
         config.groups.push_back(read_group(groups, name));
     check_endpoints_differ(groups, config);
@@ -175,7 +189,9 @@ const group_config* flow_config::find(std::string_view name) const noexcept {
 result<flow_config> parse_flow_config(std::string_view text, std::string_view origin) {
     try {
         const json document = json_reader::parse(text, origin, group_example);
-        return read_config(json_reader(document, "", origin));
+        const json_reader whole(document, "", origin);
+        if (detail::is_fastflow_config(whole)) return detail::read_fastflow_config(whole, origin);
+        return read_config(whole);
     } catch (const error& wrong) {
         return {wrong.code().code, wrong.what()};
     }
@@ -204,9 +220,13 @@ std::string to_json(const flow_config& config) {
             one["env"] = std::move(env);
         }
         if (!group.hosts.empty()) one["host"] = group.hosts;
+        if (!group.arguments.empty()) one["arguments"] = group.arguments;
+        if (!group.pre_command.empty()) one["preCmd"] = group.pre_command;
         groups[group.name] = std::move(one);
     }
-    return json{{"groups", std::move(groups)}}.dump(-1, ' ', false, json::error_handler_t::replace);
+    json whole{{"groups", std::move(groups)}};
+    if (config.stand_alone) whole["standAlone"] = true;
+    return whole.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 std::string process_label(const group_config& group, std::size_t replica) {

@@ -55,6 +55,32 @@ TEST(flow_config, a_group_of_one_process_is_labeled_by_its_name) {
               "G");
 }
 
+TEST(flow_config, a_file_of_fastflow_gives_each_group_its_options) {
+    flow_config config = read(
+        R"({"protocol": "TCP", "groups": [
+            {"name": "G1", "endpoint": "localhost:8004", "batchSize": 8},
+            {"endpoint": "192.0.2.77:8005", "name": "G2", "preCmd": "taskset -c 0"}]})");
+    EXPECT_TRUE(config.stand_alone);
+    ASSERT_EQ(config.groups.size(), 2u);
+    EXPECT_EQ(config.groups[0].host(0), "");
+    EXPECT_EQ(config.groups[1].host(0), "192.0.2.77");
+    EXPECT_EQ(config.groups[1].pre_command, "taskset -c 0");
+    ASSERT_EQ(config.groups[1].arguments.size(), 2u);
+    EXPECT_EQ(config.groups[1].arguments[0].rfind("--DFF_Config=/", 0), 0u);
+    EXPECT_EQ(config.groups[1].arguments[1], "--DFF_GName=G2");
+    EXPECT_EQ(read(to_json(config)), config);
+}
+
+TEST(flow_config, a_faulty_file_of_fastflow_gets_one_sentence) {
+    EXPECT_NE(sentence_for(R"({"groups": []})").find("expected a list of groups"),
+              std::string::npos);
+    EXPECT_NE(sentence_for(R"({"groups": [{"endpoint": "localhost:8004"}]})").find("a name"),
+              std::string::npos);
+    EXPECT_NE(sentence_for(R"({"groups": [{"name": "A"}, {"name": "A"}]})")
+                  .find("which another group has"),
+              std::string::npos);
+}
+
 TEST(flow_config, hosts_are_one_for_all_replicas_or_one_for_each) {
     flow_config config = read(
         R"({"groups": {"G": {"endpoint": "tcp://eth0:0", "replicas": 2, "host": "me@node7"},
@@ -119,7 +145,7 @@ constexpr wrong_config wrong[] = {
            R"({"G1": {"endpoint": "tcp://127.0.0.1:0"}}})"},
     {R"({"groups": {}})", R"(groups is {}, expected an object with at least one group; )"
                           R"(example: {"G1": {"endpoint": "shm://g1"}})"},
-    {R"({"group": {}})", "group is not known, expected one of: groups"},
+    {R"({"group": {}})", "group is not known, expected one of: groups, standAlone"},
     {R"({"groups": {"G1": 7}})",
      R"(groups.G1 is 7, expected an object; example: {"endpoint": "shm://g1"})"},
     {R"({"groups": {"G1": {}}})",
@@ -133,7 +159,8 @@ constexpr wrong_config wrong[] = {
      R"(groups.G1.endpoint is "tcp://", which does not listen, expected an address; )"
      R"(example: "tcp://127.0.0.1:0")"},
     {R"({"groups": {"G1": {"endpoint": "shm://a", "thread": 1}}})",
-     "groups.G1.thread is not known, expected one of: endpoint, replicas, threads, env, host"},
+     "groups.G1.thread is not known, expected one of: endpoint, replicas, threads, env, host, "
+     "arguments, preCmd"},
     {R"({"groups": 1e999})", R"(a number is too large, expected an object; example: )"
                              R"({"groups": {"G1": {"endpoint": "tcp://127.0.0.1:0"}}})"},
     {R"({"groups": {"G1": {"endpoint": "shm://a", "threads": 0}}})",

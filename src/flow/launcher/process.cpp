@@ -103,11 +103,19 @@ void become(const std::string& file, const std::vector<std::string>& command,
     ::setenv("AMALGAM_GROUP", group.name.c_str(), 1);
     ::setenv("AMALGAM_REPLICA", fmt::format("{}", replica).c_str(), 1);
 
+    std::vector<std::string> words = command;
+    words.insert(words.end(), group.arguments.begin(), group.arguments.end());
+    std::string start = file;
+    if (!group.pre_command.empty()) {
+        words.front() = file;
+        start = "/bin/sh";
+        words.insert(words.begin(), {"sh", "-c", group.pre_command + " \"$@\"", "sh"});
+    }
     std::vector<char*> arguments;
-    for (const std::string& one : command)
+    for (const std::string& one : words)
         arguments.push_back(const_cast<char*>(one.c_str()));
     arguments.push_back(nullptr);
-    ::execv(file.c_str(), arguments.data());
+    ::execv(start.c_str(), arguments.data());
     std::string why =
         fmt::format("the program \"{}\" cannot be run ({})\n", file, std::strerror(errno));
     [[maybe_unused]] auto told = ::write(STDERR_FILENO, why.data(), why.size());

@@ -40,6 +40,7 @@ supervisor::supervisor(const launch_options& options, std::string program, uniqu
       report_(options) {
     sigset_t set = watched_signals();
     signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (options.limit.count() > 0) stop_at_ = clock::now() + options.limit;
 }
 
 int supervisor::run() {
@@ -63,6 +64,7 @@ int supervisor::run() {
         check_that_nobody_left_early();
         introduce_when_all_are_ready();
         check_that_nobody_is_late();
+        check_that_the_run_is_not_late();
         if (stopping_ && !killed_ && clock::now() >= kill_at_) stop_now();
         if (const std::string line = report_.next_line(clock::now()); !line.empty()) say(line);
     }
@@ -124,6 +126,7 @@ void supervisor::wait_for_something() {
     };
     if (more_messages_) wake_at(now);
     if (stopping_ && !killed_) wake_at(kill_at_);
+    if (!stopping_ && stop_at_ != clock::time_point::max()) wake_at(stop_at_);
     if (!stopping_ && !introduced_ && ready_by_ != clock::time_point::max()) wake_at(ready_by_);
     constexpr std::chrono::milliseconds longest = std::chrono::hours(24);  // poll() takes an int.
     ::poll(watched.data(), watched.size(), static_cast<int>(std::min(timeout, longest).count()));
@@ -270,11 +273,17 @@ void supervisor::check_that_nobody_is_late() {
                                std::chrono::duration<double>(join_limit_).count()));
 }
 
+void supervisor::check_that_the_run_is_not_late() {
+    if (stopping_ || clock::now() < stop_at_) return;
+    stop_the_others(1, fmt::format("the run has not ended within {} s, its limit; stopped all groups",
+                                   std::chrono::duration<double>(options_.limit).count()));
+}
+
 /// A program that shows its help or its graph runs no graph on purpose; but a caller waiting for
 /// results must not take that for success.
 void supervisor::check_that_somebody_ran() {
     const char* show = std::getenv("AMALGAM_SHOW");
-    if (exit_code_ || introduced_ || (show != nullptr && *show != 0)) return;
+    if (exit_code_ || introduced_ || options_.config.stand_alone || (show != nullptr && *show != 0)) return;
     exit_code_ = 1;
     say(
         fmt::format("no group has run its part of the graph, expected a program that calls run() "

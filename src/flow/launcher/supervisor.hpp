@@ -41,6 +41,7 @@ private:
     void check_that_nobody_left_early();
     void wait_for_the_others_of(std::uint64_t limit_ms);
     void check_that_nobody_is_late();
+    void check_that_the_run_is_not_late();
     void check_that_somebody_ran();
     void introduce_when_all_are_ready();
     void stop_the_others(int exit_code, std::string why);
@@ -68,6 +69,7 @@ private:
     bool killed_ = false;  // By us: do not blame a process for this SIGKILL.
     std::optional<int> exit_code_;
     clock::time_point kill_at_{};
+    clock::time_point stop_at_ = clock::time_point::max();   // launch_options::limit
     clock::time_point ready_by_ = clock::time_point::max();  // Set when the first is ready.
     std::chrono::milliseconds join_limit_{0};                // The corresponding duration.
 };
