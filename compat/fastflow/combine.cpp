@@ -165,6 +165,7 @@ void* ff_comb::svc(void* task) {
 bool ff_comb::pass(std::size_t at, void* item) {
     if (ended_) return false;
     void* const result = chain_[at]->svc(item);
+    if (result == FF_FLUSH) detail::access::threads(*this).front()->flush();
     if (sends_nothing(result)) return true;
     if (item == nullptr && result == nullptr && at + 1 < chain_.size()) return pass(at + 1, nullptr);
     if (ends(result)) {

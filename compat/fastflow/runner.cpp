@@ -203,9 +203,17 @@ void runner::emit_end(void* mark) {
         out->push(mark);
 }
 
+void runner::flush() {
+    if (out != nullptr) out->flush();
+    if (lb == nullptr) return;
+    for (const auto& each : access::outs(*lb))
+        each->flush();
+}
+
 void* runner::call(void* item) {
     items.store(items.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     void* const result = node->svc(item);
+    if (result == FF_FLUSH) flush();
     // A combination that ended has told those after it already.
     if (result == FF_GO_OUT && node->isComp() && access::ended(static_cast<ff_comb&>(*node)))
         return FF_EOS;

@@ -76,6 +76,8 @@ public:
     bool abandoned() const { return abandoned_; }
     /// Sends what svc() returned.
     void emit(void* item);
+    /// What waits on its way to another process leaves now.
+    void flush();
     /// Sends `mark` to all outputs.
     void emit_end(void* mark);
 
