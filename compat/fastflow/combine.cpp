@@ -167,7 +167,8 @@ bool ff_comb::pass(std::size_t at, void* item) {
     void* const result = chain_[at]->svc(item);
     if (result == FF_FLUSH) detail::access::threads(*this).front()->flush();
     if (sends_nothing(result)) return true;
-    if (item == nullptr && result == nullptr && at + 1 < chain_.size()) return pass(at + 1, nullptr);
+    if (item == nullptr && result == nullptr && at + 1 < chain_.size())
+        return pass(at + 1, nullptr);
     if (ends(result)) {
         end_from(at + 1, result);
         return false;

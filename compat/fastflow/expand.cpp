@@ -359,8 +359,9 @@ private:
             link(*from, made, false, on_demand(*from, size), true);
         if (farm.isOFarm()) {
             if (emitter.group != made.group)
-                refuse("the emitter and the collector of an ordered farm are in different groups, "
-                       "expected one, since the first tells the second the order");
+                refuse(
+                    "the emitter and the collector of an ordered farm are in different groups, "
+                    "expected one, since the first tells the second the order");
             for (runner* worker : workers) {
                 if (worker->multi_out || worker->multi_in || worker->node->isComp() ||
                     worker->how != runner::kind::plain)

@@ -413,7 +413,7 @@ struct everything {
     void serialize(Archive& archive) {
         archive(words, table, maybe, never);
         archive(inner, both);
-        archive & letters;
+        archive& letters;
         archive(bits, three);
     }
 };

@@ -219,14 +219,15 @@ TEST_P(fastflow_groups, amalgam_run_starts_all_groups_of_fastflow_s_file) {
     const std::string file = config(R"("preCmd": "export FASTFLOW_PRE=1;")");
     for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
              {FASTFLOW_AMALGAM, "run", "-c", file, "--", FASTFLOW_GROUPS_PROGRAM, "stages"},
-             {FASTFLOW_DFF_RUN, "-V", "-t", "100", "-f", file, FASTFLOW_GROUPS_PROGRAM, "stages"}}) {
+             {FASTFLOW_DFF_RUN, "-V", "-t", "100", "-f", file, FASTFLOW_GROUPS_PROGRAM,
+              "stages"}}) {
         auto launcher = child_process::run(command);
         const std::string output = launcher.output();
         EXPECT_EQ(launcher.join(), 0) << output;
         EXPECT_EQ(output, "[G3] right\n");
     }
-    auto shown = child_process::run(
-        {FASTFLOW_DFF_RUN, "-n", "-f", file, FASTFLOW_GROUPS_PROGRAM, "stages"});
+    auto shown =
+        child_process::run({FASTFLOW_DFF_RUN, "-n", "-f", file, FASTFLOW_GROUPS_PROGRAM, "stages"});
     EXPECT_NE(shown.output().find("--DFF_GName=G2"), std::string::npos);
     auto failing = child_process::run(
         {FASTFLOW_AMALGAM, "run", "-c", file, "--", FASTFLOW_GROUPS_PROGRAM, "trouble", "dies"});

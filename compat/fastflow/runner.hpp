@@ -82,7 +82,7 @@ public:
     void emit_end(void* mark);
 
     kind how = kind::plain;
-    ff_node* node;  // null: an emitter or collector that passes items on
+    ff_node* node;      // null: an emitter or collector that passes items on
     std::string group;  // of a distributed program; empty: none
     int cpu = -1;       // to be pinned to
     ff_loadbalancer* lb = nullptr;

@@ -51,7 +51,8 @@ std::vector<std::string> run_of_dff_run(int argc, char** argv) {
             if (const std::string name = value("a transport; example: -p TCP"); name != "TCP")
                 refuse("-p " + name +
                        " is set in the configuration file, expected a line such as \"protocol\": "
-                       "\"" + name + "\"");
+                       "\"" +
+                       name + "\"");
         } else if (option != "-V") {
             refuse("there is no option " + option);
         }

@@ -39,8 +39,8 @@ int show(const launch_options& options) {
     for (const group_config& group : options.config.groups) {
         for (std::size_t i = 0; i != group.replicas(); ++i) {
             const std::string host = group.host(i);
-            fmt::print("[{}] {}{}{}{} {}\n", process_label(group, i), host.empty() ? "" : "on ", host,
-                       host.empty() ? "" : ": ",
+            fmt::print("[{}] {}{}{}{} {}\n", process_label(group, i), host.empty() ? "" : "on ",
+                       host, host.empty() ? "" : ": ",
                        group.pre_command + (group.pre_command.empty() ? "" : " ") +
                            fmt::format("{}", fmt::join(options.command, " ")),
                        fmt::join(group.arguments, " "));

@@ -129,8 +129,7 @@ void distributed_part::take_item(std::uint64_t number, std::uint32_t edge,
         whole[i] = static_cast<std::byte>(edge >> (8 * i));
     for (std::size_t i = 0; i != 8; ++i)
         whole[8 + i] = static_cast<std::byte>(static_cast<std::uint64_t>(bytes.size()) >> (8 * i));
-    if (!bytes.empty())
-        std::memcpy(whole.data() + wire::header_bytes, bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(whole.data() + wire::header_bytes, bytes.data(), bytes.size());
     in_turn(*from, number, std::move(whole));
 }
 

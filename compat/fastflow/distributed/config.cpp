@@ -37,7 +37,8 @@ std::size_t bytes_of(const json& given, const std::string& path) {
                              : given.is_string()        ? lower(given.get<std::string>())
                                                         : "";
     std::size_t digits = 0;
-    while (digits < text.size() && digits < 15 && std::isdigit(static_cast<unsigned char>(text[digits])))
+    while (digits < text.size() && digits < 15 &&
+           std::isdigit(static_cast<unsigned char>(text[digits])))
         ++digits;
     const std::string unit = text.substr(digits);
     if (digits == 0 || (unit != "" && unit != "k" && unit != "m" && unit != "g"))
@@ -84,8 +85,7 @@ std::string address_of(const std::string& endpoint, const std::string& protocol,
 
 group_config load_group_config(const std::string& path, const dff_defaults& defaults) {
     std::ifstream file(path);
-    if (!file)
-        refuse(path, "cannot be opened, expected FastFlow's configuration file");
+    if (!file) refuse(path, "cannot be opened, expected FastFlow's configuration file");
     json whole;
     try {
         whole = json::parse(file);

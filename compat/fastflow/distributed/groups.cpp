@@ -56,7 +56,9 @@ bool serialize_function::through(const std::function<bool(void*, dataBuffer&)>& 
     to.size = bytes->getLen();
     if (bytes->isCleanup()) {
         to.cleanup = true;
-        to.freeCallback = [](void* owner, char*, size_t) { delete static_cast<dataBuffer*>(owner); };
+        to.freeCallback = [](void* owner, char*, size_t) {
+            delete static_cast<dataBuffer*>(owner);
+        };
         to.blobOwner = bytes.release();
     }
     return copied;

@@ -8,8 +8,8 @@
 #include <ff/distributed/init.hpp>
 #include <ff/ff.hpp>
 
-#include "../network.hpp"
 #include "groups.hpp"
+#include "network.hpp"
 
 namespace ff::detail {
 namespace {
@@ -71,7 +71,8 @@ int dff_init(int& argc, char**& argv, const dff_defaults& defaults) {
     distributed_run = &run_distributed;
     if (!all.dry_run_file.empty()) return 0;
     if (file.empty())
-        return refuse("DFF_Init: there is no configuration file; example: --DFF_Config=groups.json");
+        return refuse(
+            "DFF_Init: there is no configuration file; example: --DFF_Config=groups.json");
     try {
         all.config = load_group_config(file, defaults);
     } catch (const std::exception& wrong) {

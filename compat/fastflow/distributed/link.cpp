@@ -18,9 +18,10 @@ void put(std::byte*& at, T value) {
 }
 
 std::uint32_t mark_of(const void* item) {
-    return item > FF_TAG_MIN ? static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(item) -
-                                                          reinterpret_cast<std::uintptr_t>(FF_TAG_MIN))
-                             : 0;
+    return item > FF_TAG_MIN
+               ? static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(item) -
+                                            reinterpret_cast<std::uintptr_t>(FF_TAG_MIN))
+               : 0;
 }
 void* item_of(std::uint32_t mark) {
     return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(FF_TAG_MIN) + mark);
@@ -34,8 +35,8 @@ constexpr std::size_t large = 64 << 10;
 
 }  // namespace
 
-void far_group::append(std::uint32_t edge, std::uint32_t mark, const char* bytes,
-                       std::size_t count, bool last) {
+void far_group::append(std::uint32_t edge, std::uint32_t mark, const char* bytes, std::size_t count,
+                       bool last) {
     const std::lock_guard guard(lock_);
     const std::size_t before = open_.size();
     open_.resize(before + wire::header_bytes + count);
@@ -174,8 +175,10 @@ void far_edge::came(std::uint32_t mark, const std::byte* bytes, std::size_t coun
     if (mark != 0) {
         void* const item = item_of(mark);
         if (is_end(item)) end_came_ = true;
-        if (item != FF_FLUSH) queue->try_push(item);
-        else give_credit(1, 0);
+        if (item != FF_FLUSH)
+            queue->try_push(item);
+        else
+            give_credit(1, 0);
         return;
     }
     char* copy = static_cast<char*>(std::malloc(count != 0 ? count : 1));

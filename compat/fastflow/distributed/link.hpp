@@ -10,8 +10,8 @@
 
 #include <amalgam/rpc/engine.hpp>
 
-#include "../network.hpp"
 #include "groups.hpp"
+#include "network.hpp"
 
 namespace ff::detail {
 
@@ -68,12 +68,12 @@ private:
 public:
     const std::string name;
     const std::string address;
-    amalgam::peer to;      ///< To send to.
-    amalgam::peer from;    ///< That joined, to send here.
-    bool sends = false;    ///< Edges lead here from it.
-    bool listens = false;  ///< Edges lead from here to it.
-    bool ended = false;    ///< It has sent all, and it came.
-    bool took_all = false; ///< It has got all.
+    amalgam::peer to;            ///< To send to.
+    amalgam::peer from;          ///< That joined, to send here.
+    bool sends = false;          ///< Edges lead here from it.
+    bool listens = false;        ///< Edges lead from here to it.
+    bool ended = false;          ///< It has sent all, and it came.
+    bool took_all = false;       ///< It has got all.
     std::uint64_t expected = 0;  ///< The number of its next batch.
 
 private:

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "../access.hpp"
+#include "access.hpp"
 #include "run.hpp"
 
 namespace ff::detail {
@@ -24,8 +24,7 @@ ff_node* end_node(const runner& end, bool out) {
 
 far_group& distributed_part::group(const std::string& name) {
     auto& made = groups_[name];
-    if (made == nullptr)
-        made = std::make_unique<far_group>(*this, *mine_, *all_.config.find(name));
+    if (made == nullptr) made = std::make_unique<far_group>(*this, *mine_, *all_.config.find(name));
     return *made;
 }
 

@@ -6,7 +6,7 @@
 #include <amalgam/core/uri.hpp>
 #include <amalgam/rpc/procedure.hpp>
 
-#include "../access.hpp"
+#include "access.hpp"
 
 namespace ff::detail {
 namespace {
@@ -24,9 +24,9 @@ bool may_come(amalgam::errc code) {
 
 /// The transport of a URI, as ports are told apart by it.
 std::string transport(const std::string& address) {
-    return amalgam::to_string(amalgam::uri::parse(amalgam::client_uri(amalgam::uri::parse(address))));
+    return amalgam::to_string(
+        amalgam::uri::parse(amalgam::client_uri(amalgam::uri::parse(address))));
 }
-
 
 }  // namespace
 
@@ -63,8 +63,8 @@ void distributed_part::open() {
     if (ports.empty()) return;  // All of it is in this process.
     amalgam::engine_options options;
     options.name = "dff";
-    over = std::make_unique<amalgam::engine>(amalgam::endpoints(std::move(ports)),
-                                             std::move(options));
+    over =
+        std::make_unique<amalgam::engine>(amalgam::endpoints(std::move(ports)), std::move(options));
     define();
 }
 
@@ -99,10 +99,10 @@ void distributed_part::define() {
     });
     over->define("ff.failed", [this](std::string why) { take_failed(why); });
     // The last: who has joined may send.
-    over->define("ff.join", [this](std::string from, std::uint64_t graph,
-                                   std::vector<std::uint64_t> windows) {
-        take_join(from, graph, windows);
-    });
+    over->define("ff.join",
+                 [this](std::string from, std::uint64_t graph, std::vector<std::uint64_t> windows) {
+                     take_join(from, graph, windows);
+                 });
 }
 
 void distributed_part::join() {
@@ -129,7 +129,8 @@ void distributed_part::join(far_group& there, steady::time_point until) {
                 there.took_all = true;  // Its loss is no loss yet.
             }
             const auto answer =
-                ask.on(*found).within(std::max<steady::duration>(until - steady::now(), pause))
+                ask.on(*found)
+                    .within(std::max<steady::duration>(until - steady::now(), pause))
                     .try_call(all_.mine, graph_, windows);
             if (answer) {
                 const std::lock_guard guard(lock_);
@@ -164,8 +165,8 @@ void distributed_part::wait_for_senders(steady::time_point until) {
         });
     }
     if (!failed_ && !missing.empty())
-        fail("no word from group " + missing + ", which sends to group " + all_.mine +
-             ", within " + std::to_string(static_cast<long>(all_.config.join_seconds)) +
+        fail("no word from group " + missing + ", which sends to group " + all_.mine + ", within " +
+             std::to_string(static_cast<long>(all_.config.join_seconds)) +
              " s; start it, or set \"joinSeconds\" in the configuration file");
 }
 
@@ -273,8 +274,7 @@ int distributed_part::run(ff_node& whole) {
         if (!plan(whole)) return -1;
         open();
         if (over != nullptr) join();
-        if (over != nullptr && mine_->batch_size > 1)
-            lingers_ = std::thread([this] { linger(); });
+        if (over != nullptr && mine_->batch_size > 1) lingers_ = std::thread([this] { linger(); });
         if (!start()) result = -1;
         for (const auto& each : runners_)
             if (each->wait() < 0) result = -1;

@@ -109,9 +109,7 @@ public:
     }
     /// The consumer is gone.
     void close();
-    void reopen() {
-        state_.store(sends_ ? state::sends : state::open, std::memory_order_relaxed);
-    }
+    void reopen() { state_.store(sends_ ? state::sends : state::open, std::memory_order_relaxed); }
     /// From now on, pushes go to `there`, at most `window` that were not credited. Before use.
     void send_to(far_end& there, std::size_t window);
     /// From now on, what is pushed are bytes from `there`, and never too many. Before use.

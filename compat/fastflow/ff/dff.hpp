@@ -28,18 +28,16 @@
 #define DEFAULT_INTERNALMSG_OTF 10
 #endif
 
-#include <iostream>
-
-#include <getopt.h>
-#include <unistd.h>
-
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 
 #include <ff/distributed/init.hpp>
 #include <ff/distributed/printer.hpp>
 #include <ff/ff.hpp>
+#include <getopt.h>
+#include <unistd.h>
 
 namespace ff {
 
@@ -58,9 +56,9 @@ inline int DFF_Init(int& argc, char**& argv) {
     static_cast<void>(argv);
     return 0;
 #else
-    return detail::dff_init(
-        argc, argv,
-        {DEFAULT_BATCH_SIZE, DEFAULT_BATCH_BYTE_SIZE, DEFAULT_MESSAGE_OTF, DEFAULT_INTERNALMSG_OTF});
+    return detail::dff_init(argc, argv,
+                            {DEFAULT_BATCH_SIZE, DEFAULT_BATCH_BYTE_SIZE, DEFAULT_MESSAGE_OTF,
+                             DEFAULT_INTERNALMSG_OTF});
 #endif
 }
 

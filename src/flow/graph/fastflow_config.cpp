@@ -46,8 +46,8 @@ bool is_this_host(const std::string& host) {
     char own[256] = {};
     ::gethostname(own, sizeof own - 1);
     const char* const told = std::getenv("DFF_RUN_HOSTNAME");
-    if (host.empty() || host == "localhost" || host == "127.0.0.1" || host == "::1" || host == own ||
-        (told != nullptr && host == told))
+    if (host.empty() || host == "localhost" || host == "127.0.0.1" || host == "::1" ||
+        host == own || (told != nullptr && host == told))
         return true;
     addrinfo wanted{};
     wanted.ai_socktype = SOCK_STREAM;
@@ -71,7 +71,8 @@ std::string host_of(std::string endpoint) {
 }  // namespace
 
 bool is_fastflow_config(const json_reader& whole) {
-    return whole.value().is_object() && whole.has("groups") && whole.at("groups").value().is_array();
+    return whole.value().is_object() && whole.has("groups") &&
+           whole.at("groups").value().is_array();
 }
 
 flow_config read_fastflow_config(const json_reader& whole, std::string_view path) {
@@ -92,9 +93,10 @@ flow_config read_fastflow_config(const json_reader& whole, std::string_view path
         if (one.name.empty() || one.name.find_first_of(",\n\r") != std::string::npos)
             group.at("name").unexpected("a name without commas", "\"G1\"");
         if (config.find(one.name) != nullptr)
-            group.fail(fmt::format("{}.name is \"{}\", which another group has, expected one of "
-                                   "each name",
-                                   group.path(), one.name));
+            group.fail(
+                fmt::format("{}.name is \"{}\", which another group has, expected one of "
+                            "each name",
+                            group.path(), one.name));
         std::string endpoint;
         if (group.has("endpoint"))
             endpoint = group.at("endpoint").text("a host and a port", "\"node7:8004\"");

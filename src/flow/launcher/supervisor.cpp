@@ -275,15 +275,17 @@ void supervisor::check_that_nobody_is_late() {
 
 void supervisor::check_that_the_run_is_not_late() {
     if (stopping_ || clock::now() < stop_at_) return;
-    stop_the_others(1, fmt::format("the run has not ended within {} s, its limit; stopped all groups",
-                                   std::chrono::duration<double>(options_.limit).count()));
+    stop_the_others(1,
+                    fmt::format("the run has not ended within {} s, its limit; stopped all groups",
+                                std::chrono::duration<double>(options_.limit).count()));
 }
 
 /// A program that shows its help or its graph runs no graph on purpose; but a caller waiting for
 /// results must not take that for success.
 void supervisor::check_that_somebody_ran() {
     const char* show = std::getenv("AMALGAM_SHOW");
-    if (exit_code_ || introduced_ || options_.config.stand_alone || (show != nullptr && *show != 0)) return;
+    if (exit_code_ || introduced_ || options_.config.stand_alone || (show != nullptr && *show != 0))
+        return;
     exit_code_ = 1;
     say(
         fmt::format("no group has run its part of the graph, expected a program that calls run() "

@@ -335,13 +335,14 @@ template <typename T, typename Archive, typename = void>
 struct archivable
     : std::bool_constant<is_plain<T> || has_member_serialize<T, Archive>::value ||
                          has_free_serialize<T, Archive>::value ||
-                         (Archive::is_loading
-                              ? has_member_load<T, Archive>::value || has_free_load<T, Archive>::value
-                              : has_member_save<T, Archive>::value ||
-                                    has_free_save<T, Archive>::value)> {};
+                         (Archive::is_loading ? has_member_load<T, Archive>::value ||
+                                                    has_free_load<T, Archive>::value
+                                              : has_member_save<T, Archive>::value ||
+                                                    has_free_save<T, Archive>::value)> {};
 template <typename T, typename Archive>
-struct archivable<T, Archive, std::enable_if_t<is_sequence<T>::value || is_set<T>::value ||
-                                               is_string<T>::value || is_optional<T>::value>>
+struct archivable<T, Archive,
+                  std::enable_if_t<is_sequence<T>::value || is_set<T>::value ||
+                                   is_string<T>::value || is_optional<T>::value>>
     : archivable<typename T::value_type, Archive> {};
 template <typename T, typename Archive>
 struct archivable<T, Archive, std::enable_if_t<is_map<T>::value>>

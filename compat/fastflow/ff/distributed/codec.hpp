@@ -40,7 +40,8 @@ template <typename T, typename = void>
 struct has_own_serialize : std::false_type {};
 template <typename T>
 struct has_own_serialize<
-    T, std::enable_if_t<std::is_same_v<decltype(std::declval<T&>().serialize()), serializedBuffer_t>>>
+    T,
+    std::enable_if_t<std::is_same_v<decltype(std::declval<T&>().serialize()), serializedBuffer_t>>>
     : std::true_type {};
 template <typename T, typename = void>
 struct has_own_deserialize : std::false_type {};
@@ -52,9 +53,8 @@ struct has_own_deserialize<
 template <typename T, typename = void>
 struct has_own_alloc : std::false_type {};
 template <typename T>
-struct has_own_alloc<T,
-                     std::enable_if_t<std::is_same_v<
-                         decltype(T::alloc(std::declval<char*>(), size_t{})), T*>>>
+struct has_own_alloc<
+    T, std::enable_if_t<std::is_same_v<decltype(T::alloc(std::declval<char*>(), size_t{})), T*>>>
     : std::true_type {};
 template <typename T, typename = void>
 struct has_own_free : std::false_type {};
@@ -164,7 +164,9 @@ void use_codec(Node& node) {
         node.freetaskF = [](void* item) { delete static_cast<Out*>(item); };
 
     if constexpr (has_own_alloc<In>::value)
-        node.alloctaskF = [](char* bytes, size_t count) -> void* { return In::alloc(bytes, count); };
+        node.alloctaskF = [](char* bytes, size_t count) -> void* {
+            return In::alloc(bytes, count);
+        };
     else if constexpr (std::is_default_constructible_v<In>)
         node.alloctaskF = [](char*, size_t) -> void* { return new In; };
 

@@ -95,14 +95,13 @@ private:
 
 namespace detail {
 
-
 /// bool(void* item, message2_t*), or bool(void* item, dataBuffer&). True: the item can go.
 class serialize_function {
 public:
     serialize_function() = default;
-    template <typename F, typename = std::enable_if_t<
-                              !std::is_same_v<std::decay_t<F>, serialize_function> &&
-                              !std::is_same_v<std::decay_t<F>, std::nullptr_t>>>
+    template <typename F,
+              typename = std::enable_if_t<!std::is_same_v<std::decay_t<F>, serialize_function> &&
+                                          !std::is_same_v<std::decay_t<F>, std::nullptr_t>>>
     serialize_function(F function) {
         if constexpr (std::is_invocable_r_v<bool, F&, void*, message2_t*>)
             call_ = std::move(function);
@@ -125,9 +124,9 @@ private:
 class deserialize_function {
 public:
     deserialize_function() = default;
-    template <typename F, typename = std::enable_if_t<
-                              !std::is_same_v<std::decay_t<F>, deserialize_function> &&
-                              !std::is_same_v<std::decay_t<F>, std::nullptr_t>>>
+    template <typename F,
+              typename = std::enable_if_t<!std::is_same_v<std::decay_t<F>, deserialize_function> &&
+                                          !std::is_same_v<std::decay_t<F>, std::nullptr_t>>>
     deserialize_function(F function) {
         if constexpr (std::is_invocable_r_v<void*, F&, message2_t*, bool&, ff_node*>)
             call_ = std::move(function);
