@@ -205,7 +205,10 @@ int loop() {
             --inside;
             return inside == 0 && input_ended ? EOS : GO_ON;
         }
-        void eosnotify(ssize_t) override { input_ended = true; }
+        void eosnotify(ssize_t) override {
+            if (!input_ended && inside == 0) ff_send_out(EOS);  // The last item is back already.
+            input_ended = true;
+        }
         void svc_end() override { check("the sum", sum, sum_to(100) + 100 * 10); }
         long inside = 0, sum = 0;
         bool input_ended = false;
