@@ -34,6 +34,13 @@ far_edge* distributed_part::edge_at(std::uint32_t number, bool out) {
     return edges_[number].get();
 }
 
+/// The queue whose other end the caller has. Null: it has not.
+far_edge* distributed_part::edge_to(std::uint32_t number) {
+    far_edge* const found = edge_at(number, true);
+    const bool its = found != nullptr && found->there.to == amalgam::call_context::current().from();
+    return its ? found : nullptr;
+}
+
 void distributed_part::take_join(const std::string& from, std::uint64_t graph,
                                  const std::vector<std::uint64_t>& windows) {
     const std::lock_guard guard(lock_);

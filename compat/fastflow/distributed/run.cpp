@@ -85,13 +85,13 @@ void distributed_part::define() {
     over->define(
         "ff.credit",
         [this](std::uint32_t edge, std::uint64_t items, std::uint64_t bytes) {
-            if (far_edge* const from = edge_at(edge, true)) from->credited(items, bytes);
+            if (far_edge* const from = edge_to(edge)) from->credited(items, bytes);
         },
         at_once);
     over->define(
         "ff.closed",
         [this](std::uint32_t edge) {
-            if (far_edge* const from = edge_at(edge, true)) from->close();
+            if (far_edge* const from = edge_to(edge)) from->close();
         },
         at_once);
     over->define("ff.end", [this](amalgam::responder<void> done, std::uint64_t batches) {

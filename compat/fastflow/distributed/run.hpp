@@ -61,6 +61,7 @@ private:
     void take_failed(const std::string& why);
     void lose(const amalgam::peer& who, amalgam::status why);
     far_group* sender(const amalgam::peer& who);
+    far_edge* edge_to(std::uint32_t number);
     far_edge* edge_at(std::uint32_t number, bool out);
     bool in_turn(far_group& from, std::uint64_t number, std::vector<std::byte> whole);
     void take_frames(far_group& from, amalgam::const_bytes frames);

@@ -199,7 +199,7 @@ private:
             write(value.first);
             write(value.second);
         } else if constexpr (is_tuple<T>::value) {
-            std::apply([this](const auto&... each) { (write(each), ...); }, value);
+            std::apply([this](const auto&... each) { (this->write(each), ...); }, value);
         } else if constexpr (is_optional<T>::value) {
             plain(static_cast<std::uint8_t>(value ? 0 : 1));  // "null?", as cereal has it
             if (value) write(*value);
@@ -300,7 +300,7 @@ private:
             read(value.first);
             read(value.second);
         } else if constexpr (is_tuple<T>::value) {
-            std::apply([this](auto&... each) { (read(each), ...); }, value);
+            std::apply([this](auto&... each) { (this->read(each), ...); }, value);
         } else if constexpr (is_optional<T>::value) {
             value.reset();
             if (read_new<std::uint8_t>() == 0) value = read_new<typename T::value_type>();
