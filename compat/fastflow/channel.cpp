@@ -93,6 +93,11 @@ void channel::receive_from(far_end& there) {
     limit_.store(received, std::memory_order_relaxed);
 }
 
+bool channel::take_received(void* came, void** item) {
+    *item = far_->receive(came);
+    return true;
+}
+
 void channel::credit(std::size_t items) {
     popped_.store(popped_.load(std::memory_order_relaxed) + items, std::memory_order_seq_cst);
     producer_->ring();
@@ -132,13 +137,11 @@ bool channel::try_pop(void** item) {
         delete spare_.exchange(old, std::memory_order_acq_rel);
     }
     const std::size_t popped = popped_.load(std::memory_order_relaxed) + 1;
-    const std::size_t limit = limit_.load(std::memory_order_relaxed);
-    if (limit == unlimited) {
+    if (limit_.load(std::memory_order_relaxed) == unlimited) {
         popped_.store(popped, std::memory_order_relaxed);
-    } else if (limit == received) {
+    } else if (far_ != nullptr) {
         popped_.store(popped, std::memory_order_relaxed);
-        *item = far_->receive(found);
-        return true;
+        return take_received(found, item);
     } else {
         popped_.store(popped, std::memory_order_seq_cst);
         producer_->ring();

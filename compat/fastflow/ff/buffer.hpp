@@ -157,6 +157,7 @@ private:
 
     void put(void* item);
     void put_elsewhere(void* item);
+    bool take_received(void* came, void** item);
     block* new_block();
 
     // The producer's.
