@@ -33,6 +33,10 @@ int ff_a2a::add(svector<ff_node*>& set, const std::vector<ff_node*>& nodes, bool
               nodes.empty() ? "there are no nodes" : "the set has nodes already");
         return -1;
     }
+    if (std::find(nodes.begin(), nodes.end(), nullptr) != nodes.end()) {
+        error("add_%sset: a null pointer among the nodes, expected nodes\n", name);
+        return -1;
+    }
     for (ff_node* node : nodes) {
         set.push_back(node);
         if (cleanup) owned_.push_back(node);

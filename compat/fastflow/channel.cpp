@@ -112,6 +112,12 @@ void channel::drop_rest() {
         there->drop(item);
 }
 
+void channel::discard() {
+    void* item = nullptr;
+    while (far_ == nullptr && try_pop(&item))
+        continue;
+}
+
 void channel::push(void* item) {
     while (!try_push(item))
         wait_room();

@@ -43,10 +43,10 @@ void ff_comb::set(ff_node* first, ff_node* second, bool cleanup_first, bool clea
 }
 
 ff_node* ff_comb::getFirst() const {
-    return left_->isComp() ? static_cast<ff_comb*>(left_)->getFirst() : left_;
+    return left_ != nullptr && left_->isComp() ? static_cast<ff_comb*>(left_)->getFirst() : left_;
 }
 ff_node* ff_comb::getLast() const {
-    return right_->isComp() ? static_cast<ff_comb*>(right_)->getLast() : right_;
+    return right_ != nullptr && right_->isComp() ? static_cast<ff_comb*>(right_)->getLast() : right_;
 }
 
 ff_node* ff_comb::replace_first(ff_node* with, bool cleanup, bool forget) {
@@ -124,6 +124,7 @@ bool ff_comb::received(void* item, int, unsigned long, unsigned long, void* argu
 
 int ff_comb::svc_init() {
     ended_ = false;
+    left_with_ = nullptr;
     inputs_left_ = 1;
     if (const auto& threads = detail::access::threads(*this); !threads.empty()) {
         inputs_left_ = std::max<std::size_t>(threads.front()->in.inputs.size(), 1);
@@ -152,20 +153,30 @@ void* ff_comb::svc(void* task) {
     // The first call of a loop is for whoever begins it, as in FastFlow.
     if (task == nullptr && result == nullptr && starts_loop_) {
         pass(1, nullptr);
-        return ended_ ? FF_GO_OUT : FF_GO_ON;
+        return answer();
     }
     if (ends(result)) {
         end_from(1, result);
         return FF_GO_OUT;
     }
     if (!sends_nothing(result)) pass(1, result);
+    return answer();
+}
+
+/// What svc() returns after its nodes were called.
+void* ff_comb::answer() const {
+    if (left_with_ != nullptr) return left_with_;
     return ended_ ? FF_GO_OUT : FF_GO_ON;
 }
 
 bool ff_comb::pass(std::size_t at, void* item) {
-    if (ended_) return false;
+    if (ended_ || left_with_ != nullptr) return false;
     void* const result = chain_[at]->svc(item);
     if (result == FF_FLUSH) detail::access::threads(*this).front()->flush();
+    if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) {
+        left_with_ = result;
+        return false;
+    }
     if (sends_nothing(result)) return true;
     if (item == nullptr && result == nullptr && at + 1 < chain_.size())
         return pass(at + 1, nullptr);

@@ -30,6 +30,10 @@ public:
     expansion(network& net, const placement& group_of) : net_(net), group_of_(group_of) {}
 
     ends block(ff_node& node, ssize_t id) {
+        for (const ff_node* around : path_)
+            if (around == &node) refuse("a block contains itself, expected other nodes in it");
+        path_.push_back(&node);
+        if (node.isComp()) check(static_cast<const ff_comb&>(node));
         access::id(node, id);
         const std::string* const outer = group_;
         if (const std::string* own = group_of_ ? group_of_(node) : nullptr) group_ = own;
@@ -42,6 +46,7 @@ public:
         threads.assign(net_.runners.begin() + static_cast<std::ptrdiff_t>(before),
                        net_.runners.end());
         group_ = outer;
+        path_.pop_back();
         return result;
     }
 
@@ -130,7 +135,19 @@ private:
         return entries > 0 ? queue_size{entries, true} : size;
     }
 
+    /// Its parts are nodes, or combinations of nodes.
+    static void check(const ff_comb& comb) {
+        for (const ff_node* each : {comb.getLeft(), comb.getRight()}) {
+            if (each == nullptr || each->isFarm() || each->isAll2All() || each->isPipe())
+                refuse(
+                    "a combination has a farm, pipeline, all-to-all or null pointer in it, "
+                    "expected nodes or combinations of nodes");
+            if (each->isComp()) check(static_cast<const ff_comb&>(*each));
+        }
+    }
+
     runner& thread_of(ff_node* node) {
+        if (node != nullptr && node->isComp()) check(static_cast<const ff_comb&>(*node));
         net_.runners.push_back(std::make_shared<runner>(node));
         runner& made = *net_.runners.back();
         if (group_ != nullptr) made.group = *group_;
@@ -342,7 +359,9 @@ private:
     static void add_manager(runner& emitter, ff_buffernode& manager) {
         manager.queue()->wakes(&emitter.in.news, nullptr);
         add_input(emitter, manager.queue(), true);
-        emitter.in.inputs[emitter.in.count(true) - 1].id = manager.get_my_id();
+        inlet::input& made = emitter.in.inputs[emitter.in.count(true) - 1];
+        made.id = manager.get_my_id();
+        made.outside = true;
     }
     runner& collector(ff_farm& farm, runner& emitter, const std::vector<runner*>& workers) {
         if (workers.empty())
@@ -382,7 +401,25 @@ private:
     network& net_;
     const placement& group_of_;
     const std::string* group_ = nullptr;  // of what is being expanded
+    std::vector<const ff_node*> path_;    // the blocks around it
 };
+
+}  // namespace
+
+namespace {
+
+/// Of the queue that the program offloads to.
+queue_size input_queue(ff_node& whole) {
+    if (whole.isFarm()) {
+        const auto& farm = static_cast<ff_farm&>(whole);
+        return {access::in_entries(farm), access::fixed_in(farm)};
+    }
+    if (whole.isPipe()) {
+        const auto& pipe = static_cast<ff_pipeline&>(whole);
+        return {access::in_entries(pipe), access::fixed_in(pipe)};
+    }
+    return {};
+}
 
 }  // namespace
 
@@ -394,14 +431,19 @@ std::shared_ptr<network> expand(ff_node& whole, bool input_channel, const placem
         if (input_channel) {
             if (open.ins.size() != 1)
                 refuse("a block with an input channel starts with several nodes, expected one");
-            net->offloaded = std::make_shared<channel>();
+            const queue_size size = input_queue(whole);
+            net->offloaded = std::make_shared<channel>(
+                static_cast<std::size_t>(std::max(size.entries, 1)), size.fixed);
             net->offloaded->wakes(&open.ins.front()->in.news, &net->offload_room);
             expansion::add_input(*open.ins.front(), net->offloaded, false);
+            open.ins.front()->in.inputs.back().outside = true;
             for (runner* from : open.outs) {
                 if (!from->multi_out && from->out != nullptr) continue;
                 if (whole.isFarm() && !static_cast<ff_farm&>(whole).hasCollector()) continue;
                 auto queue = std::make_shared<channel>();
                 queue->wakes(&net->results.news, &from->room);
+                from->end_bell = &net->results.news;
+                net->results_from.push_back(from);
                 all.give_output(*from, queue, nullptr, false);
                 net->results.inputs.push_back({queue, false, 0});
             }
@@ -421,6 +463,12 @@ std::shared_ptr<network> expand(ff_node& whole, bool input_channel, const placem
         }
     }
     return net;
+}
+
+bool network::over() const {
+    for (const runner* each : results_from)
+        if (!each->over()) return false;
+    return true;
 }
 
 network::~network() {

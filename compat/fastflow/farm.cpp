@@ -71,6 +71,10 @@ int ff_farm::add_workers(const std::vector<ff_node*>& workers) {
               workers_.size(), max_workers_);
         return -1;
     }
+    if (std::find(workers.begin(), workers.end(), nullptr) != workers.end()) {
+        error("add_workers: a null pointer among the workers, expected nodes\n");
+        return -1;
+    }
     for (ff_node* worker : workers)
         workers_.push_back(worker);
     return 0;
@@ -146,12 +150,20 @@ bool ff_farm::change_node(ff_node* old, ff_node* with, bool cleanup, bool forget
 }
 
 void ff_farm::setlb(ff_loadbalancer* lb, bool cleanup) {
+    if (lb == nullptr) {
+        error("setlb: a null pointer, expected a load balancer\n");
+        return;
+    }
     own_lb_ = std::shared_ptr<ff_loadbalancer>(lb, [cleanup](ff_loadbalancer* each) {
         if (cleanup) delete each;
     });
     lb_ = lb;
 }
 void ff_farm::setgt(ff_gatherer* gt, bool cleanup) {
+    if (gt == nullptr) {
+        error("setgt: a null pointer, expected a gatherer\n");
+        return;
+    }
     own_gt_ = std::shared_ptr<ff_gatherer>(gt, [cleanup](ff_gatherer* each) {
         if (cleanup) delete each;
     });

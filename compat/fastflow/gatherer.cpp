@@ -1,4 +1,5 @@
 #include <ostream>
+#include <stdexcept>
 
 #include "network.hpp"
 #include "runner.hpp"
@@ -35,13 +36,24 @@ ssize_t ff_gatherer::selectworker() {
     return next_;
 }
 
+/// Whose item is next; turns of a stream that the collector ended early are left out.
+bool ff_gatherer::next_turn(void** turn) {
+    while (order_->try_pop(turn)) {
+        if (*turn == FF_GO_ON)
+            begins_ -= begins_ > 0 ? 1 : 0;
+        else if (begins_ == 0)
+            return true;
+    }
+    return false;
+}
+
 ssize_t ff_gatherer::gather_task(void** task) {
     detail::runner& thread = *thread_;
     auto& inputs = thread.in.inputs;
     // An ordered farm: the emitter has told whose turn it is.
     while (order_ != nullptr) {
         void* turn = nullptr;
-        if (!order_->try_pop(&turn)) {
+        if (!next_turn(&turn)) {
             const auto any_end = [&] {
                 for (const auto& each : inputs)
                     if (each.here()) return true;
@@ -67,7 +79,10 @@ ssize_t ff_gatherer::gather_task(void** task) {
         tried_.clear();
         for (size_t attempt = nattempts(); attempt != 0; --attempt) {
             const ssize_t from = selectworker();
-            if (from < 0 || static_cast<size_t>(from) >= inputs.size()) return -1;
+            if (from < 0 || static_cast<size_t>(from) >= inputs.size())
+                throw std::out_of_range("selectworker: input " + std::to_string(from) +
+                                        " does not exist, expected one below " +
+                                        std::to_string(inputs.size()));
             if (inputs[static_cast<size_t>(from)].queue->try_pop(task)) return from;
             tried_.push_back(static_cast<size_t>(from));
         }

@@ -37,6 +37,7 @@ bool ff_loadbalancer::schedule_task(void* task, unsigned long retry, unsigned lo
             if (next_ >= outs_.size()) {
                 error("selectworker: channel %zu does not exist, expected one below %zu\n", next_,
                       outs_.size());
+                thread_->fail();
                 return false;
             }
             if (!outs_[next_]->full()) return put(next_, task, 1);

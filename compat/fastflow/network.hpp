@@ -34,6 +34,9 @@ public:
     std::shared_ptr<channel> offloaded;
     bool has_results = false;
     inlet results;
+    std::vector<runner*> results_from;
+    /// No result will come.
+    bool over() const;
     bell offload_room;
 };
 

@@ -21,7 +21,7 @@ ff_node::~ff_node() = default;
 bool ff_node::ff_send_out(void* task, int id, unsigned long retry, unsigned long ticks) {
     if (task == nullptr) return false;
     if (callback_ != nullptr) return callback_(task, id, retry, ticks, callback_argument_);
-    if (direct_ == nullptr) return true;
+    if (direct_ == nullptr) return false;
     if (retry == static_cast<unsigned long>(-1)) {
         direct_->push(task);
         return true;
@@ -77,9 +77,25 @@ int ff_node::run(bool) {
     for (const auto& thread : threads_)
         for (const auto& each : thread->in.inputs)
             each.queue->reopen();
-    for (const auto& thread : threads_)
-        if (thread->start() < 0) return -1;
+    for (const auto& thread : threads_) {
+        if (thread->start() == 0) continue;
+        end_begun();
+        return -1;
+    }
     return 0;
+}
+
+/// Not all threads could be started: those that were end, and nobody waits for the others.
+void ff_node::end_begun() {
+    for (const auto& thread : threads_)
+        thread->abandon();
+    for (const auto& thread : threads_)
+        for (const auto& each : thread->in.inputs)
+            each.queue->close();
+    for (const auto& thread : threads_) {
+        thread->end_abandoned();
+        thread->fail();
+    }
 }
 
 int ff_node::wait() {
@@ -210,12 +226,23 @@ bool ff_node::load_from(void** task, unsigned long retry, bool wait) {
     for (;;) {
         std::size_t from = results.next(any);
         if (from == detail::inlet::none) {
-            if (!wait || --retry == 0) return false;
-            if (retry > 1UL << 32)
-                results.news.sleep_until(
-                    [&] { return (from = results.next(any)) != detail::inlet::none; });
-            else
-                sched_yield();
+            if (!wait) return false;
+            const bool over = network_->over();
+            if ((from = results.next(any)) == detail::inlet::none) {
+                if (over) {
+                    *task = FF_EOS;
+                    return false;
+                }
+                if (retry <= 1) return false;
+                --retry;
+                if (retry > 1UL << 32)
+                    results.news.sleep_until([&] {
+                        return (from = results.next(any)) != detail::inlet::none ||
+                               network_->over();
+                    });
+                else
+                    sched_yield();
+            }
             if (from == detail::inlet::none) continue;
         }
         results.inputs[from].queue->try_pop(task);

@@ -95,21 +95,30 @@ void loop_team::ranges(long first, long last, long step, long grain, bool in_tur
         return;
     }
     if (first >= last) return;
-    const long count = (last - first + step - 1) / step;
-    threads = std::min(clamp(threads), count);
+    // Unsigned: the numbers from first to last may be more than a long can count.
+    using number = unsigned long;
+    const auto by = static_cast<number>(step);
+    const number span = static_cast<number>(last) - static_cast<number>(first);
+    const number count = (span - 1) / by + 1;
+    threads = static_cast<long>(std::min(static_cast<number>(clamp(threads)), count));
+    const auto team = static_cast<number>(threads);
     if (grain < 0) in_turns = true;
-    const long size = grain == 0 ? (count + threads - 1) / threads : std::abs(grain);
-    const long parts = (count + size - 1) / size;
-    const auto range = [&](long at, int thread) {
-        body(first + at * size * step, std::min(first + (at + 1) * size * step, last), thread);
+    const number size = grain == 0  ? (count - 1) / team + 1
+                        : grain < 0 ? 0 - static_cast<number>(grain)
+                                    : static_cast<number>(grain);
+    const number parts = (count - 1) / size + 1;
+    const auto range = [&](number at, int thread) {
+        const number from = static_cast<number>(first) + at * size * by;
+        const number to = at + 1 == parts ? static_cast<number>(last) : from + size * by;
+        body(static_cast<long>(from), static_cast<long>(to), thread);
     };
-    std::atomic<long> next{0};
+    std::atomic<number> next{0};
     run(threads, [&](int thread) {
         if (in_turns || grain == 0) {
-            for (long at = thread; at < parts && !state_->failed; at += threads)
+            for (auto at = static_cast<number>(thread); at < parts && !state_->failed; at += team)
                 range(at, thread);
         } else {
-            for (long at;
+            for (number at;
                  (at = next.fetch_add(1, std::memory_order_relaxed)) < parts && !state_->failed;)
                 range(at, thread);
         }

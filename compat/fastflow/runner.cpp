@@ -1,7 +1,9 @@
 #include "runner.hpp"
 
 #include <exception>
+#include <stdexcept>
 
+#include <cxxabi.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,6 +33,25 @@ std::size_t inlet::count(bool feedback) const {
     return found;
 }
 
+bool inlet::drop_stale() {
+    bool all = true;
+    for (input& each : inputs) {
+        void* item = nullptr;
+        while (each.stale && each.queue->try_pop(&item))
+            each.stale = !is_end(item);
+        all = all && !each.stale;
+    }
+    return all;
+}
+void inlet::end_stale() {
+    for (input& each : inputs) {
+        void* item = nullptr;
+        while (each.stale && each.queue->taken() < each.until && each.queue->try_pop(&item))
+            each.stale = !is_end(item);
+        each.stale = false;
+    }
+}
+
 runner::~runner() {
     if (thread_.joinable()) thread_.join();
 }
@@ -40,8 +61,14 @@ void runner::announce() {
     if (thread_.joinable()) return;
     started_ = true;
     done_ = frozen_ = false;
-    failed_ = false;
+    failed_ = stream_failed_ = false;
     abandoned_ = false;
+    // What its last run has not taken.
+    for (inlet::input& each : in.inputs) {
+        each.stale = false;
+        if (!each.outside) each.queue->discard();
+    }
+    if (gt != nullptr) access::restart(*gt);
 }
 
 int runner::start() {
@@ -65,66 +92,107 @@ void runner::main() {
         std::unique_lock guard(mutex_);
         if (result != FF_EOS_NOFREEZE && !stop_) {
             if (freezing_ == 0 && result == FF_EOS) stop_ = true;
-            while (freezing_ == 1 && !abandoned_) {
-                frozen_ = true;
-                changed_.notify_all();
-                changed_.wait(guard);
-            }
+            while (freezing_ == 1 && !abandoned_)
+                freeze_here(guard);
         }
         if (freezing_ != 0) freezing_ = 1;
-        again = (!stop_ || thawed_) && !abandoned_ && !failed_;
+        again = (!stop_ || thawed_) && !abandoned_ && !lost_;
         thawed_ = false;
     }
-    // Nobody reads these any more: who sends here must not wait for room.
-    for (const inlet::input& each : in.inputs)
-        each.queue->close();
-    const std::lock_guard guard(mutex_);
-    if (freezing_ != 0) frozen_ = true;
-    done_ = true;
+    finish();
+}
+
+/// Until it is thawed. What still comes of a stream that it ended early is dropped meanwhile: who
+/// sends it must not wait for room.
+void runner::freeze_here(std::unique_lock<std::mutex>& guard) {
+    frozen_ = true;
     changed_.notify_all();
+    bool dropped = true;
+    for (const inlet::input& each : in.inputs)
+        dropped = dropped && !each.stale;
+    if (dropped) {
+        changed_.wait(guard);
+        return;
+    }
+    woken_ = false;
+    guard.unlock();
+    in.news.sleep_until([this] { return woken_ || abandoned_ || in.drop_stale(); });
+    guard.lock();
+}
+
+void runner::finish() {
+    // Nobody reads these any more: who sends here must not wait for room.
+    for (const inlet::input& each : in.inputs) {
+        each.queue->close();
+        each.queue->discard();
+    }
+    {
+        const std::lock_guard guard(mutex_);
+        if (freezing_ != 0) frozen_ = true;
+        done_ = true;
+        changed_.notify_all();
+    }
+    if (end_bell != nullptr) end_bell->ring();
 }
 
 /// From svc_init() to svc_end(): one stream.
 void* runner::round() {
     gettimeofday(&started, nullptr);
     void* result = FF_EOS;
+    end_sent_ = stream_failed_ = false;
+    bool failed = true;
     try {
+        in.end_stale();
         for (inlet::input& each : in.inputs)
             each.ended = false;
-        if (node != nullptr && node->svc_init() < 0) {
-            error("svc_init of node %ld failed; the node has ended\n",
-                  static_cast<long>(node->get_my_id()));
-            failed_ = true;
-        } else {
-            gettimeofday(&work_started, nullptr);
-            switch (how) {
-                case kind::plain:
-                    result = plain_loop();
-                    break;
-                case kind::spread:
-                    result = spread_loop();
-                    break;
-                case kind::gather:
-                    result = gather_loop();
-                    break;
-            }
-            gettimeofday(&work_stopped, nullptr);
-            if (node != nullptr) node->svc_end();
-        }
+        if (lb != nullptr) access::begin(*lb);
+        if (gt != nullptr && !again_) access::begin(*gt);
+        again_ = false;
+        result = stream();
+        failed = false;
+    } catch (const abi::__forced_unwind&) {
+        // pthread_exit(), or a cancelled thread: it cannot be kept from ending.
+        error("a node's thread was made to exit, and the node has ended\n");
+        fail();
+        if (!end_sent_) emit_end(FF_EOS);
+        finish();
+        throw;
     } catch (const run_lost&) {
-        failed_ = true;
+        lost_ = true;
     } catch (const std::exception& failure) {
         error("a node threw an exception, and has ended: %s\n", failure.what());
-        failed_ = true;
     } catch (...) {
         error("a node threw an exception of an unknown type, and has ended\n");
-        failed_ = true;
     }
-    if (failed_) emit_end(FF_EOS);
+    if (failed) {
+        fail();
+        result = FF_EOS;
+        end_early(in.inputs.size());
+        if (!end_sent_) emit_end(FF_EOS);
+    }
+    again_ = result == FF_EOS_NOFREEZE;
     gettimeofday(&stopped, nullptr);
     return result;
 }
 
+/// What svc() has not taken of this stream is dropped.
+void runner::end_early(std::size_t inputs) {
+    for (std::size_t at = 0; at != inputs; ++at)
+        in.inputs[at].stale = !in.inputs[at].ended;
+}
+
+void* runner::stream() {
+    if (node != nullptr && node->svc_init() < 0)
+        throw std::runtime_error("svc_init of node " + std::to_string(node->get_my_id()) +
+                                 " returned a number below 0");
+    gettimeofday(&work_started, nullptr);
+    void* const result = how == kind::plain    ? plain_loop()
+                         : how == kind::spread ? spread_loop()
+                                               : gather_loop();
+    gettimeofday(&work_stopped, nullptr);
+    if (node != nullptr) node->svc_end();
+    return result;
+}
 int runner::wait() {
     {
         std::unique_lock guard(mutex_);
@@ -133,9 +201,11 @@ int runner::wait() {
             changed_.wait(guard, [this] { return frozen_ || done_; });
             freezing_ = 0;
             frozen_ = false;
+            woken_ = true;
             changed_.notify_all();
         }
     }
+    in.news.ring();
     if (thread_.joinable()) thread_.join();
     const std::lock_guard guard(mutex_);
     started_ = false;
@@ -147,7 +217,7 @@ int runner::wait_freezing() {
     std::unique_lock guard(mutex_);
     if (!started_) return 0;
     changed_.wait(guard, [this] { return frozen_ || done_; });
-    return failed_ ? -1 : 0;
+    return stream_failed_ ? -1 : 0;
 }
 
 void runner::freeze() {
@@ -157,11 +227,18 @@ void runner::freeze() {
 }
 
 void runner::thaw(bool again) {
-    const std::lock_guard guard(mutex_);
-    thawed_ = !stop_;  // A wait() that comes before it has woken must not cost it that stream.
-    freezing_ = again ? 2 : 0;
-    frozen_ = false;
-    changed_.notify_all();
+    {
+        const std::lock_guard guard(mutex_);
+        thawed_ = !stop_;  // A wait() that comes before it has woken must not cost it that stream.
+        freezing_ = again ? 2 : 0;
+        if (frozen_ && !done_)
+            for (inlet::input& each : in.inputs)
+                each.until = each.queue->sent();  // What comes from now on is the next stream's.
+        frozen_ = false;
+        woken_ = true;
+        changed_.notify_all();
+    }
+    in.news.ring();
 }
 
 void runner::stop() {
@@ -177,6 +254,18 @@ bool runner::frozen_asked() const {
 bool runner::done() const {
     const std::lock_guard guard(mutex_);
     return done_ || !started_ || (frozen_ && !stop_);
+}
+
+bool runner::over() const {
+    const std::lock_guard guard(mutex_);
+    return done_ || !started_;
+}
+
+void runner::end_abandoned() {
+    if (thread_.joinable()) thread_.join();
+    const std::lock_guard guard(mutex_);
+    started_ = false;
+    freezing_ = 0;
 }
 
 void runner::abandon() {
@@ -197,6 +286,7 @@ void runner::emit(void* item) {
 }
 
 void runner::emit_end(void* mark) {
+    end_sent_ = true;
     if (lb != nullptr)
         access::end(*lb, mark);
     else if (out != nullptr)
@@ -252,7 +342,9 @@ void* runner::plain_loop() {
             if (from == inlet::none && abandoned_) return FF_EOS;
             if (is_end(item)) {
                 // A feedback channel beside an input: either ends it, as in FastFlow.
+                in.inputs[from].ended = true;
                 notify(-1);
+                if (item == FF_EOS) end_early(in.inputs.size());
                 if (item != FF_EOS_NOFREEZE) emit_end(item);
                 return item;
             }
@@ -268,6 +360,7 @@ void* runner::plain_loop() {
         void* const result = call(item);
         if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
         if (result == nullptr || result == FF_EOS || result == FF_EOSW) {
+            end_early(in.inputs.size());
             if (!comb) emit_end(result == nullptr ? FF_EOS : result);
             return FF_EOS;
         }
@@ -314,6 +407,7 @@ void runner::absorb_ends() {
             if (!each.queue->try_pop(&item))
                 in.news.sleep_until([&] { return !each.queue->empty() || abandoned_; });
         }
+        each.ended = true;
     }
 }
 
@@ -354,10 +448,22 @@ void* runner::spread_loop() {
             if (node == nullptr || !node->isComp() || !access::ended(static_cast<ff_comb&>(*node)))
                 emit_end(result == nullptr ? FF_EOS : result);
             if (frozen_asked()) absorb_ends();
+            end_early(in.inputs.size());
             return FF_EOS;
         }
         emit(result);
     }
+}
+
+/// While the input of a node with several is off. Below 0: there is nothing for now.
+ssize_t runner::take_feedback(void** item) {
+    const auto takes = [](const inlet::input& each) { return each.feedback; };
+    std::size_t from = in.next(takes);
+    if (from == inlet::none)
+        in.news.nap_until([&] { return (from = in.next(takes)) != inlet::none || abandoned_; });
+    if (from == inlet::none) return -1;
+    in.inputs[from].queue->try_pop(item);
+    return static_cast<ssize_t>(from);
 }
 
 void* runner::gather_loop() {
@@ -369,19 +475,27 @@ void* runner::gather_loop() {
     while (ended < all || all == 0) {
         void* item = nullptr;
         if (!skip && all != 0) {
-            const ssize_t from = gt->gather_task(&item);
-            if (from < 0) return FF_EOS;  // abandoned
-            inlet::input& source = in.inputs[static_cast<std::size_t>(from)];
-            if (item == FF_GO_ON || item == FF_FLUSH || item == FF_BLK || item == FF_NBLK) continue;
-            gt->channel_ = source.id;
-            gt->from_input_ = !source.feedback;
-            set_channel(source.id, !source.feedback);
-            if (is_end(item)) {
-                source.ended = true;
-                last_end = item;
-                ++ended;
-                if (!notify_once) notify(source.id);
-                continue;
+            const bool open = active();
+            const ssize_t from = open ? gt->gather_task(&item) : take_feedback(&item);
+            if (from < 0 && abandoned_) return FF_EOS;
+            if (open || from >= 0) {
+                if (from < 0 || static_cast<std::size_t>(from) >= in.inputs.size())
+                    throw std::out_of_range("input " + std::to_string(from) +
+                                            " does not exist, expected one below " +
+                                            std::to_string(in.inputs.size()));
+                inlet::input& source = in.inputs[static_cast<std::size_t>(from)];
+                if (item == FF_GO_ON || item == FF_FLUSH || item == FF_BLK || item == FF_NBLK)
+                    continue;
+                gt->channel_ = source.id;
+                gt->from_input_ = !source.feedback;
+                set_channel(source.id, !source.feedback);
+                if (is_end(item)) {
+                    source.ended = true;
+                    last_end = item;
+                    ++ended;
+                    if (!notify_once) notify(source.id);
+                    continue;
+                }
             }
         }
         if (abandoned_) return FF_EOS;
@@ -390,8 +504,9 @@ void* runner::gather_loop() {
         ended = in.inputs.size() - in.left();  // all_gather() may have met some
         if (is_nothing(result)) continue;
         if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
-        if (result == FF_EOSW) return FF_EOS;
-        if (result == nullptr || result == FF_EOS) {
+        if (result == nullptr || result == FF_EOS || result == FF_EOSW) {
+            end_early(all);
+            if (result == FF_EOSW) return FF_EOS;
             last_end = FF_EOS;
             if (node != nullptr && node->isComp() && access::ended(static_cast<ff_comb&>(*node)))
                 return FF_EOS;

@@ -25,6 +25,9 @@ struct inlet {
         bool feedback;
         ssize_t id;  // among its kind
         bool ended = false;
+        bool outside = false;   // the program writes to it
+        bool stale = false;     // what is left of a stream that the node ended early is dropped
+        std::size_t until = 0;  // at most until so many were taken
         bool here() const { return !ended && !queue->empty(); }
     };
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
@@ -40,6 +43,11 @@ struct inlet {
     }
     std::size_t left() const;
     std::size_t count(bool feedback) const;
+    /// After a stream that the node ended early: drops items up to the end of that stream. True:
+    /// there is nothing more to drop.
+    bool drop_stale();
+    /// Drops what is there of that stream; the next one begins.
+    void end_stale();
 
     std::vector<input> inputs;  // feedback first
     std::size_t last = none;
@@ -73,6 +81,13 @@ public:
     /// For destructors: ends a thread that waits for input, or for being thawed.
     void abandon();
 
+    /// After abandon(), for a thread that may wait for room: joins it.
+    void end_abandoned();
+    /// Whoever waits for it has waited in vain: it has ended, or never began.
+    bool over() const;
+    /// wait() will return -1.
+    void fail() { failed_ = stream_failed_ = true; }
+
     bool abandoned() const { return abandoned_; }
     /// Sends what svc() returned.
     void emit(void* item);
@@ -97,6 +112,7 @@ public:
     inlet in;
     ssize_t last_forward = -1;  // of an emitter: which input the item in svc() came from
     bell room;
+    bell* end_bell = nullptr;  // rung when it has ended
     std::unique_ptr<ff_loadbalancer> own_lb;
     std::unique_ptr<ff_gatherer> own_gt;
 
@@ -108,12 +124,17 @@ public:
 private:
     friend class ::ff::ff_gatherer;
     void main();
+    void freeze_here(std::unique_lock<std::mutex>& guard);
+    void finish();
     void* round();
+    void* stream();
+    void end_early(std::size_t inputs);
     void* plain_loop();
     void* spread_loop();
     void* gather_loop();
     void* call(void* item);
     void* wait_one(ssize_t& channel, bool& forward);
+    ssize_t take_feedback(void** item);
     void absorb_ends();
     void notify(ssize_t id);
     void set_channel(ssize_t channel, bool forward);
@@ -121,7 +142,12 @@ private:
     bool active() const { return node == nullptr || access::active(*node); }
 
     std::atomic<bool> abandoned_{false};
-    std::atomic<bool> failed_{false};
+    std::atomic<bool> failed_{false};         // in any stream
+    std::atomic<bool> stream_failed_{false};  // in the last one
+    std::atomic<bool> woken_{false};          // while it drops items
+    bool end_sent_ = false;
+    bool lost_ = false;
+    bool again_ = false;  // it returned EOS_NOFREEZE: the next round is of the same stream
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::thread thread_;

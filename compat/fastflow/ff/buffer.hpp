@@ -121,6 +121,10 @@ public:
     }
     /// Gives what was not taken to far_end::drop(). When nobody uses it.
     void drop_rest();
+    /// Drops what was not taken, if both ends are in this process. The consumer's.
+    void discard();
+    /// Items popped so far. The consumer's.
+    std::size_t taken() const { return popped_.load(std::memory_order_relaxed); }
     /// Items pushed so far. The producer's.
     std::size_t sent() const { return pushed_.load(std::memory_order_relaxed); }
     /// Whom a push wakes, and whom a pop of a queue with a fixed size wakes. Set before use.

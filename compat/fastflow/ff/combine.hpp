@@ -30,8 +30,14 @@ public:
     ~ff_comb() override;
 
     bool isComp() const override { return true; }
-    bool isMultiInput() const override { return getFirst()->isMultiInput(); }
-    bool isMultiOutput() const override { return getLast()->isMultiOutput(); }
+    bool isMultiInput() const override {
+        const ff_node* first = getFirst();
+        return first != nullptr && first->isMultiInput();
+    }
+    bool isMultiOutput() const override {
+        const ff_node* last = getLast();
+        return last != nullptr && last->isMultiOutput();
+    }
     ff_node* getFirst() const;
     ff_node* getLast() const;
     ff_node* getLeft() const { return left_; }
@@ -89,6 +95,7 @@ private:
     /// What a node of the chain sends.
     static bool received(void* item, int, unsigned long, unsigned long, void* link);
     void connect();
+    void* answer() const;
 
     struct link {
         ff_comb* whole;
@@ -102,6 +109,7 @@ private:
     std::size_t inputs_left_ = 0;
     bool starts_loop_ = false;  // called with nothing first, though it has inputs
     bool ended_ = false;
+    void* left_with_ = nullptr;  // GO_OUT or EOS_NOFREEZE of a node after the first
 };
 
 /// A combination whose types fit: In -> Middle -> Out.

@@ -101,8 +101,8 @@ public:
     /// An input ended. `id` is its channel, where the node has several.
     virtual void eosnotify(ssize_t /*id*/ = -1) {}
 
-    /// False: the queue has a fixed size and was full in each of `retry` attempts, or `task` is
-    /// null.
+    /// False: the queue has a fixed size and was full in each of `retry` attempts, `task` is null,
+    /// or the node has no output.
     virtual bool ff_send_out(void* task, int id = -1,
                              unsigned long retry = static_cast<unsigned long>(-1),
                              unsigned long ticks = TICKS2WAIT);
@@ -219,6 +219,7 @@ protected:
     /// Ends the threads of an outermost block: before the nodes go that it owns.
     void end_threads() { network_.reset(); }
     bool offload_to(void* task, unsigned long retry);
+    void end_begun();
     bool load_from(void** task, unsigned long retry, bool wait);
 
     bool has_input_channel_ = false;

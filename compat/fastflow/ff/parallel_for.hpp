@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -44,12 +45,24 @@ private:
     std::unique_ptr<state> state_;
 };
 
+/// body(i) for from, from + step, ... below to. Near the largest long, `i += step` would overflow.
 template <typename Body>
-auto each(long step, const Body& body) {
-    return [step, &body](long from, long to, int) {
+void steps(long from, long to, long step, const Body& body) {
+    if (to <= std::numeric_limits<long>::max() - step) {
         for (long i = from; i < to; i += step)
             body(i);
-    };
+        return;
+    }
+    const auto by = static_cast<unsigned long>(step);
+    for (auto i = static_cast<unsigned long>(from), end = static_cast<unsigned long>(to);; i += by) {
+        body(static_cast<long>(i));
+        if (end - i <= by) return;
+    }
+}
+
+template <typename Body>
+auto each(long step, const Body& body) {
+    return [step, &body](long from, long to, int) { steps(from, to, step, body); };
 }
 
 }  // namespace detail
@@ -82,8 +95,7 @@ public:
     void parallel_for_thid(long first, long last, long step, long grain, const Body& body,
                            long nw = FF_AUTO) {
         team_.ranges(first, last, step, grain, false, nw, [&](long from, long to, int thread) {
-            for (long i = from; i < to; i += step)
-                body(i, thread);
+            detail::steps(from, to, step, [&](long i) { body(i, thread); });
         });
     }
     /// body(from, to, thread).
@@ -129,8 +141,7 @@ public:
                          const Body& body, const Reduce& reduce, long nw = FF_AUTO) {
         share(var, identity, first, last, step, grain, false, nw, reduce,
               [&](long from, long to, T& mine, int) {
-                  for (long i = from; i < to; i += step)
-                      body(i, mine);
+                  detail::steps(from, to, step, [&](long i) { body(i, mine); });
               });
     }
     template <typename Body, typename Reduce>
@@ -139,8 +150,7 @@ public:
                               long nw = FF_AUTO) {
         share(var, identity, first, last, step, grain, false, nw, reduce,
               [&](long from, long to, T& mine, int thread) {
-                  for (long i = from; i < to; i += step)
-                      body(i, mine, thread);
+                  detail::steps(from, to, step, [&](long i) { body(i, mine, thread); });
               });
     }
     template <typename Body, typename Reduce>
@@ -156,8 +166,7 @@ public:
                                 long nw = FF_AUTO) {
         share(var, identity, first, last, step, grain, true, nw, reduce,
               [&](long from, long to, T& mine, int) {
-                  for (long i = from; i < to; i += step)
-                      body(i, mine);
+                  detail::steps(from, to, step, [&](long i) { body(i, mine); });
               });
     }
 
