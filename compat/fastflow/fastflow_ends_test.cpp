@@ -195,6 +195,24 @@ TEST(fastflow_accelerator, load_result_returns_when_no_result_will_come) {
     }
 }
 
+TEST(fastflow_run, of_a_block_that_runs_is_refused_and_leaves_it_running) {
+    struct running_it : passing {
+        long* svc(long* item) override {
+            again = whole->run();
+            return item;
+        }
+        ff_pipeline* whole = nullptr;
+        int again = 0;
+    } middle;
+    numbered first(3);
+    collecting last;
+    ff_Pipe<> pipe(first, middle, last);
+    middle.whole = &pipe;
+    EXPECT_EQ(pipe.run_and_wait_end(), 0);
+    EXPECT_EQ(middle.again, -1);
+    EXPECT_EQ(last.got, numbers(1, 3));
+}
+
 TEST(fastflow_run, that_lacks_threads_fails_and_leaves_nobody_waiting) {
     // Stacks of 4 GiB, of which the address space has room for a few.
     pthread_attr_t attributes;

@@ -73,6 +73,8 @@ int ff_node::prepare() {
 int ff_node::run(bool) {
     if (prepare() < 0) return -1;
     for (const auto& thread : threads_)
+        if (thread->begun()) return -1;
+    for (const auto& thread : threads_)
         thread->announce();
     for (const auto& thread : threads_)
         for (const auto& each : thread->in.inputs)

@@ -256,6 +256,11 @@ bool runner::done() const {
     return done_ || !started_ || (frozen_ && !stop_);
 }
 
+bool runner::begun() const {
+    const std::lock_guard guard(mutex_);
+    return thread_.joinable();
+}
+
 bool runner::over() const {
     const std::lock_guard guard(mutex_);
     return done_ || !started_;

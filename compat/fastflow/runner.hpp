@@ -83,6 +83,8 @@ public:
 
     /// After abandon(), for a thread that may wait for room: joins it.
     void end_abandoned();
+    /// Its thread is not joined.
+    bool begun() const;
     /// Whoever waits for it has waited in vain: it has ended, or never began.
     bool over() const;
     /// wait() will return -1.

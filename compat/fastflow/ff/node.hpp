@@ -71,7 +71,8 @@ struct OptLevel2 : OptLevel1 {
 /// Failure: functions that return int return -1, with a sentence on stderr. A svc_init() below 0,
 /// or
 ///          an exception out of a node's function, ends that node as if it had returned EOS, and
-///          wait() returns -1.
+///          wait() returns -1. Where nodes freeze, wait_freezing() does so for that stream, and the
+///          node takes part in the next.
 /// Cost:    a thread for each node.
 class ff_node {
 public:
