@@ -46,7 +46,8 @@ ff_node* ff_comb::getFirst() const {
     return left_ != nullptr && left_->isComp() ? static_cast<ff_comb*>(left_)->getFirst() : left_;
 }
 ff_node* ff_comb::getLast() const {
-    return right_ != nullptr && right_->isComp() ? static_cast<ff_comb*>(right_)->getLast() : right_;
+    return right_ != nullptr && right_->isComp() ? static_cast<ff_comb*>(right_)->getLast()
+                                                 : right_;
 }
 
 ff_node* ff_comb::replace_first(ff_node* with, bool cleanup, bool forget) {

@@ -54,7 +54,8 @@ void steps(long from, long to, long step, const Body& body) {
         return;
     }
     const auto by = static_cast<unsigned long>(step);
-    for (auto i = static_cast<unsigned long>(from), end = static_cast<unsigned long>(to);; i += by) {
+    for (auto i = static_cast<unsigned long>(from), end = static_cast<unsigned long>(to);;
+         i += by) {
         body(static_cast<long>(i));
         if (end - i <= by) return;
     }
