@@ -58,15 +58,7 @@ struct access {
     static auto& order(ff_gatherer& gt) { return gt.order_; }
     /// Before a run: no turn is left of the last one.
     static void restart(ff_gatherer& gt) {
-        gt.begins_ = 0;
         if (gt.order_ != nullptr) gt.order_->discard();
-    }
-    /// The emitter of an ordered farm, and its collector, begin a stream.
-    static void begin(ff_loadbalancer& lb) {
-        if (lb.order_ != nullptr) lb.order_->push(FF_GO_ON);
-    }
-    static void begin(ff_gatherer& gt) {
-        if (gt.order_ != nullptr) ++gt.begins_;
     }
 
     // For a worker that a farm no longer has, null.

@@ -36,24 +36,13 @@ ssize_t ff_gatherer::selectworker() {
     return next_;
 }
 
-/// Whose item is next; turns of a stream that the collector ended early are left out.
-bool ff_gatherer::next_turn(void** turn) {
-    while (order_->try_pop(turn)) {
-        if (*turn == FF_GO_ON)
-            begins_ -= begins_ > 0 ? 1 : 0;
-        else if (begins_ == 0)
-            return true;
-    }
-    return false;
-}
-
 ssize_t ff_gatherer::gather_task(void** task) {
     detail::runner& thread = *thread_;
     auto& inputs = thread.in.inputs;
     // An ordered farm: the emitter has told whose turn it is.
     while (order_ != nullptr) {
         void* turn = nullptr;
-        if (!next_turn(&turn)) {
+        if (!order_->try_pop(&turn)) {
             const auto any_end = [&] {
                 for (const auto& each : inputs)
                     if (each.here()) return true;

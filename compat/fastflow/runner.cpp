@@ -145,9 +145,6 @@ void* runner::round() {
         in.end_stale();
         for (inlet::input& each : in.inputs)
             each.ended = false;
-        if (lb != nullptr) access::begin(*lb);
-        if (gt != nullptr && !again_) access::begin(*gt);
-        again_ = false;
         result = stream();
         failed = false;
     } catch (const abi::__forced_unwind&) {
@@ -170,7 +167,6 @@ void* runner::round() {
         end_early(in.inputs.size());
         if (!end_sent_) emit_end(FF_EOS);
     }
-    again_ = result == FF_EOS_NOFREEZE;
     gettimeofday(&stopped, nullptr);
     return result;
 }

@@ -149,7 +149,6 @@ private:
     std::atomic<bool> woken_{false};          // while it drops items
     bool end_sent_ = false;
     bool lost_ = false;
-    bool again_ = false;  // it returned EOS_NOFREEZE: the next round is of the same stream
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::thread thread_;

@@ -51,8 +51,6 @@ private:
     friend struct detail::access;
     friend class detail::runner;
 
-    bool next_turn(void** turn);
-
     int max_;
     size_t running_ = 0;
     ssize_t next_ = -1;
@@ -61,7 +59,6 @@ private:
     ff_node* filter_ = nullptr;
     std::shared_ptr<detail::runner> thread_;
     std::shared_ptr<FFBUFFER> order_;  // of an ordered farm: which worker got each item
-    size_t begins_ = 0;                // streams that the emitter begins before the next turn
     std::vector<size_t> tried_;
 };
 
