@@ -1,6 +1,6 @@
-# FastFlow is headers only and in no registry, so whoever has it says where: -DFASTFLOW_ROOT=FOLDER,
-# or the environment's FASTFLOW_ROOT. Then amalgam_fastflow_headers is a target, and what needs
-# FastFlow is built and tested; else nothing is.
+# FastFlow, to measure beside it, is headers only and in no registry, so whoever has it says where:
+# -DFASTFLOW_ROOT=FOLDER, or the environment's FASTFLOW_ROOT. Then amalgam_fastflow_headers is a
+# target of the benches.
 set(FASTFLOW_ROOT "$ENV{FASTFLOW_ROOT}" CACHE PATH "The folder that has FastFlow's ff/ff.hpp; empty: without it")
 if(FASTFLOW_ROOT)
   if(NOT EXISTS ${FASTFLOW_ROOT}/ff/ff.hpp)

@@ -4,7 +4,6 @@
 #include <amalgam/core/alias.hpp>
 #include <amalgam/flow/accelerator.hpp>
 #include <amalgam/flow/config.hpp>
-#include <amalgam/flow/fastflow_options.hpp>
 #include <amalgam/flow/graph.hpp>
 #include <amalgam/flow/launcher.hpp>
 #include <amalgam/flow/node.hpp>
