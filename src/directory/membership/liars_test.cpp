@@ -126,6 +126,24 @@ clock::duration believed_in(sign answer) {
     return all.net.now() - begun;
 }
 
+/// How long one of two servers believes in the other after this.
+clock::duration missed_after(void (*what)(hosts&)) {
+    hosts all(2);
+    all.net.run_for(3s);
+    EXPECT_EQ(all.known_by(0), 2u);
+    what(all);
+    const auto begun = all.net.now();
+    for (int i = 0; i < 1000 && all.known_by(0) == 2; ++i)
+        all.net.run_for(20ms);
+    EXPECT_EQ(all.known_by(0), 1u);
+    return all.net.now() - begun;
+}
+
+TEST(ring_liars, a_server_that_is_silent_is_given_more_time_than_one_that_is_gone) {
+    EXPECT_GT(missed_after([](hosts& all) { all.net.cut("host1"); }),
+              missed_after([](hosts& all) { all.net.kill("host1"); }) + 300ms);
+}
+
 TEST(ring_liars, who_does_not_know_a_server_confirms_no_suspicion_of_it) {
     EXPECT_GT(believed_in(sign::unknown), believed_in(sign::silent) + 100ms);
 }
@@ -163,6 +181,17 @@ TEST(ring_liars, what_one_tells_a_watch_of_takes_no_more_than_its_share) {
         one.tell(kind::appeared, id, large);
     all.net.run_for(100ms);
     EXPECT_EQ(seen, 2 * before + 7) << "all of it came back";
+    std::size_t again = 0;
+    all.in(0, [&](context& here) {
+        watch = here.watch(attribute_list{{"type", "x"}}.ask("y"),
+                           [&](const resource_change&) { ++again; });
+        return 0;
+    });
+    all.net.run_for(2s);
+    for (std::uint32_t id = 1; id <= 100; ++id)
+        one.tell(kind::appeared, id, large);
+    all.net.run_for(100ms);
+    EXPECT_EQ(again, before) << "the watch that ended still counts";
     all.in(0, [&](context&) {
         watch.end();
         return 0;
