@@ -7,6 +7,7 @@
 
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/detail/printable.hpp>
+#include <amalgam/rpc/detail/stream_call.hpp>
 
 #include "rpc/call/extras.hpp"
 #include "rpc/call/pending_call.hpp"
@@ -289,8 +290,17 @@ void caller::give_up(pending_call& call, status what, std::string_view text) noe
     const std::uint64_t id = call.id;
     peer_state& there = *call.callee;
     const bool left = call.where != outgoing::at::queue;
+    // Released after the cancel: a release before it tells the sender that the value was fetched.
+    loan_ids unfetched;
+    if (call.record.window != 0)
+        unfetched = static_cast<stream_call&>(call.record).take_unfetched();
+    const peer lender = there.name;
     end(call, what, text);
-    if (!left) return;
+    if (left) tell_canceled(there, id);
+    if (!unfetched.empty()) loans_.release(lender, unfetched);
+}
+
+void caller::tell_canceled(peer_state& there, std::uint64_t id) noexcept {
     std::byte bytes[cancel_bytes];
     write_cancel(bytes);
     if (out_.send_copy(there, id, {bytes}) || closed_) return;

@@ -169,6 +169,7 @@ private:
     void end(pending_call& call, status what, std::string_view text = {}) noexcept;
     /// The same, decided here: tells the handler that its result is not wanted.
     void give_up(pending_call& call, status what, std::string_view text = {}) noexcept;
+    void tell_canceled(peer_state& there, std::uint64_t id) noexcept;
     void fail_unsent(pending_call& call, status what, std::string_view text = {}) noexcept;
     void detach(pending_call& call) noexcept;
     void explain(pending_call& call, status what, std::string_view text) noexcept;

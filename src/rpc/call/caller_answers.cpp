@@ -108,18 +108,19 @@ void caller::read_result(pending_call& call, const_bytes result, loan_ids& lent_
     end(call, {});
 }
 
-/// The call stays pending meanwhile, so ending it ends the fetch, too.
+/// The call stays pending meanwhile, so ending it ends the fetch, too. What is not fetched is
+/// released after the call is given up: to who sends a stream, a release means fetched.
 void caller::fetch(pending_call& call, peer_state& from, const rendezvous_values& what,
                    loan_ids lent_to_us) {
     if (call.extras == nullptr) call.extras = std::make_unique<call_extras>();
     if (call.extras->result != nullptr || what.key.bytes > settings_.max_values_bytes) {
-        loans_.release(from, lent_to_us);
-        return give_up(call, {errc::too_large}, too_long);
+        give_up(call, {errc::too_large}, too_long);
+        return loans_.release(from, lent_to_us);
     }
     buffer room = context_.buffers().try_take(what.key.bytes);
     if (room.size() != what.key.bytes) {
-        loans_.release(from, lent_to_us);
-        return give_up(call, {errc::no_memory});
+        give_up(call, {errc::no_memory});
+        return loans_.release(from, lent_to_us);
     }
     auto* const get = new result_fetch(context_.core(), from.name, what, call, std::move(room),
                                        std::move(lent_to_us));
@@ -184,13 +185,13 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
     if (call->naming) from.set_verified(index, true);
     const char* const wrong = wrong_item(*call, item);
     if (wrong != nullptr) {
-        loans_.release(from, loans_in(item.extras));
-        return give_up(*call, {errc::mismatch}, wrong);
+        give_up(*call, {errc::mismatch}, wrong);
+        return loans_.release(from, loans_in(item.extras));
     }
     auto& stream = static_cast<stream_call&>(call->record);
     if (stream.bounded_ && !stream.has_room_for(item.body.size())) [[unlikely]] {
-        loans_.release(from, loans_in(item.extras));
-        return give_up(*call, {errc::overloaded}, too_far_ahead);
+        give_up(*call, {errc::overloaded}, too_far_ahead);
+        return loans_.release(from, loans_in(item.extras));
     }
     if (item.extras.empty()) {
         loan_ids nothing;
@@ -206,8 +207,8 @@ void caller::on_item(peer_state& from, std::uint64_t id, const parsed_message& i
         read_item(*call, item.body, lent_to_us);
         loans_.release(from, lent_to_us);
     } catch (const std::bad_alloc&) {
-        loans_.release(from, loans_in(item.extras));
         give_up(*call, {errc::no_memory});
+        loans_.release(from, loans_in(item.extras));
     }
 }
 

@@ -24,7 +24,7 @@ std::uint64_t lend(const origin* between, std::shared_ptr<void> what, std::size_
     }
     static std::atomic<std::uint64_t> latest{random_u64()};
     const std::uint64_t id = latest.fetch_add(1, std::memory_order_relaxed);
-    between->lends->push_back({id, std::move(what), bytes});
+    between->lends->push_back({id, std::move(what), bytes, nullptr});
     return id;
 }
 
@@ -83,7 +83,8 @@ bool loans::keep(const peer& to, const lent_list& what, bool counts) noexcept {
         for (const lent& each : what) {
             const std::size_t bytes = counts ? each.bytes + overhead_bytes : 0;
             const bool values = each.bytes != 0;
-            if (!kept.all.emplace(each.id, kept_one{each.what, bytes, values}).second) continue;
+            if (!kept.all.emplace(each.id, kept_one{each.what, bytes, values, each.end}).second)
+                continue;
             size_.add();
             kept.unfetched += values ? 1 : 0;
             unfetched_ += values ? 1 : 0;
@@ -123,7 +124,7 @@ void loans::take_back(const peer& from) noexcept {
     on_peer_down(from);
 }
 
-void loans::drop(const peer& to, std::uint64_t id) noexcept {
+void loans::drop(const peer& to, std::uint64_t id, loan_end::how how) noexcept {
     const auto kept = kept_.find(to);
     if (kept == kept_.end()) return;
     const auto at = kept->second.all.find(id);
@@ -137,18 +138,19 @@ void loans::drop(const peer& to, std::uint64_t id) noexcept {
     kept->second.unfetched -= last.values ? 1 : 0;
     unfetched_ -= last.values ? 1 : 0;
     if (kept->second.all.empty()) kept_.erase(kept);
+    if (last.end) last.end->set(how);
 }
 
 void loans::withdraw(const peer& to, const lent_list& what) noexcept {
     for (const lent& each : what)
-        drop(to, each.id);
+        drop(to, each.id, loan_end::how::dropped);
     const auto kept = kept_.find(to);
     if (kept != kept_.end() && kept->second.all.empty()) kept_.erase(kept);
 }
 
 void loans::on_release(const peer& from, const_bytes ids) noexcept {
     for (std::size_t at = 0; at + 8 <= ids.size(); at += 8)
-        drop(from, load_le<std::uint64_t>(ids.data() + at));
+        drop(from, load_le<std::uint64_t>(ids.data() + at), loan_end::how::released);
 }
 
 void loans::on_peer_down(const peer& gone) noexcept {

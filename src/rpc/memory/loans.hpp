@@ -9,6 +9,7 @@
 #include <amalgam/core/counter.hpp>
 #include <amalgam/rpc/extension/loans.hpp>
 
+#include "rpc/memory/loan_end.hpp"
 #include "rpc/peers/known_peers.hpp"
 #include "rpc/peers/outbox.hpp"
 #include "rpc/peers/routes.hpp"
@@ -65,6 +66,7 @@ private:
         std::shared_ptr<void> what;
         std::size_t bytes = 0;  ///< As counted.
         bool values = false;
+        std::shared_ptr<loan_end> end{};
     };
     struct of_peer {
         std::unordered_map<std::uint64_t, kept_one> all;
@@ -74,7 +76,7 @@ private:
     bool keep(const peer& to, const lent_list& what, bool counts) noexcept;
     status keep_lent(const peer& to, const lent_list& what) noexcept;
     void take_back(const peer& from) noexcept;
-    void drop(const peer& to, std::uint64_t id) noexcept;
+    void drop(const peer& to, std::uint64_t id, loan_end::how how) noexcept;
 
     outbox& out_;
     route_table& routes_;

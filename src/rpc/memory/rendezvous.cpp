@@ -37,8 +37,8 @@ std::optional<rendezvous_values> rendezvous_in(const_bytes extras) noexcept {
 }
 
 lent_values::lent_values(engine_core& core, body&& values, const peer& only,
-                         std::shared_ptr<event> returned)
-    : alive_(core), values_(values.take()), returned_(std::move(returned)) {
+                         std::shared_ptr<loan_end> end)
+    : alive_(core), values_(values.take()), end_(std::move(end)) {
     // The type of a region's bytes is not const; its rights are read-only.
     const mutable_bytes all(const_cast<std::byte*>(values_.values.data()), values_.values.size());
     shown_ = std::make_unique<exposure>(core, scatter(&all, 1), access::read, only);

@@ -14,7 +14,8 @@
 #include <amalgam/rpc/extension/exposure.hpp>
 #include <amalgam/rpc/extension/loans.hpp>
 #include <amalgam/rpc/extension/transfer.hpp>
-#include <amalgam/tasks/event.hpp>
+
+#include "rpc/memory/loan_end.hpp"
 
 /// Rendezvous: values above the transport's eager limit stay in the sender's memory, and the
 /// message carries a key to them; the receiver fetches them one-sidedly.
@@ -42,14 +43,14 @@ std::optional<rendezvous_values> rendezvous_in(const_bytes extras) noexcept;
 /// Values exposed for a message, with the memory they are in.
 class lent_values {
 public:
-    /// Takes over the values. `returned`: set when peers no longer use them; or null. Throws
+    /// Takes over the values. `end`: set when peers no longer use them; or null. Throws
     /// error{no_memory}, error{closed}.
     lent_values(engine_core& core, body&& values, const peer& only,
-                std::shared_ptr<event> returned = nullptr);
+                std::shared_ptr<loan_end> end = nullptr);
     lent_values(const lent_values&) = delete;
     lent_values& operator=(const lent_values&) = delete;
     ~lent_values() {
-        if (returned_) returned_->set();
+        if (end_) end_->set(loan_end::how::dropped);
     }
     const_bytes bytes() const noexcept { return values_.values; }
     const remote_key& key(std::size_t port) const noexcept { return shown_->key(port); }
@@ -58,7 +59,7 @@ private:
     core_reference alive_;
     body_bytes values_;
     std::unique_ptr<exposure> shown_;
-    std::shared_ptr<event> returned_;
+    std::shared_ptr<loan_end> end_;
 };
 
 /// The memory described by `key`, at this peer.

@@ -48,11 +48,11 @@ void answer_record::frame(status what, std::string_view text) noexcept {
     piece_count = 1;
 }
 
-void answer_record::frame_item(std::shared_ptr<event>& returned) {
+void answer_record::frame_item(std::shared_ptr<loan_end>& returned) {
     pack({}, message_kind::item, &returned);
 }
 
-void answer_record::pack(status what, message_kind kind, std::shared_ptr<event>* returned) {
+void answer_record::pack(status what, message_kind kind, std::shared_ptr<loan_end>* returned) {
     std::uint8_t flags = call.owner().answer_flags(call.flags(), what);
     if (values.values.size() > call.owner().eager_bytes(to) && !call.one_way()) [[unlikely]] {
         send_by_rendezvous((flags & wire_flag::checked) != 0, returned);
@@ -74,15 +74,16 @@ void answer_record::pack(status what, message_kind kind, std::shared_ptr<event>*
     pieces[piece_count++] = checksum_;
 }
 
-void answer_record::send_by_rendezvous(bool checked, std::shared_ptr<event>* returned) {
+void answer_record::send_by_rendezvous(bool checked, std::shared_ptr<loan_end>* returned) {
     engine_core& core = call.owner().context().core();
-    if (returned != nullptr) *returned = std::make_shared<event>();
+    if (returned != nullptr) *returned = std::make_shared<loan_end>();
     auto held = std::make_shared<lent_values>(core, std::move(values.values), to,
                                               returned != nullptr ? *returned : nullptr);
     add_rendezvous(extras_, held->key(to.port()), held->bytes(), checked);
     const origin between{&core, to, &values.lends, nullptr};
     const std::size_t bytes = held->bytes().size();
     lend(&between, std::move(held), bytes);
+    if (returned != nullptr) values.lends.back().end = *returned;
 }
 
 void answer_record::on_sent(completion& self, status what, std::size_t) noexcept {

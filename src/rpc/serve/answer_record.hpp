@@ -7,10 +7,10 @@
 #include <vector>
 
 #include <amalgam/rpc/detail/answers.hpp>
-#include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
+#include "rpc/memory/loan_end.hpp"
 #include "rpc/peers/outgoing.hpp"
 #include "rpc/serve/invocation.hpp"
 #include "rpc/wire/wire.hpp"
@@ -32,7 +32,7 @@ struct answer_record : outgoing, work_unit {
     /// The same for a stream value. Throws error{no_memory}, error{closed}; then nothing must be
     /// sent. If the value is sent by rendezvous, `returned` is set to an event that fires when the
     /// peer no longer uses the value; else null.
-    void frame_item(std::shared_ptr<event>& returned);
+    void frame_item(std::shared_ptr<loan_end>& returned);
 
     static void on_sent(completion& self, status what, std::size_t bytes) noexcept;
     static void run_send(work_unit& self) noexcept;
@@ -45,8 +45,8 @@ struct answer_record : outgoing, work_unit {
 private:
     void keep_sentence(std::string_view text);
     void give_up_values() noexcept;
-    void pack(status what, message_kind kind, std::shared_ptr<event>* returned = nullptr);
-    void send_by_rendezvous(bool checked, std::shared_ptr<event>* returned);
+    void pack(status what, message_kind kind, std::shared_ptr<loan_end>* returned = nullptr);
+    void send_by_rendezvous(bool checked, std::shared_ptr<loan_end>* returned);
 
     std::vector<std::byte> extras_;
     std::array<std::byte, checksum_bytes> checksum_;

@@ -31,7 +31,7 @@ void item_sender::check_wanted() const {
 void item_sender::send() {
     waited_answer item(call_, values_);
     item.is_last = false;
-    std::shared_ptr<event> returned;
+    std::shared_ptr<loan_end> returned;
     try {
         item.frame_item(returned);
     } catch (...) {
@@ -44,20 +44,21 @@ void item_sender::send() {
     if (returned) await_return(std::move(returned));
 }
 
-void item_sender::await_return(std::shared_ptr<event> returned) {
+void item_sender::await_return(std::shared_ptr<loan_end> returned) {
     {
         const std::lock_guard hold(busy_);
         returned_ = returned;
     }
     // Either this sees that the call is canceled, or stop_waiting() sees the event.
     if (!call_.canceled()) returned->wait();
-    check_wanted();
+    // A reader that has the value may leave before this sender wakes.
+    if (!returned->is_release()) check_wanted();
 }
 
 void item_sender::stop_waiting() noexcept {
     credit_.release();
     const std::lock_guard hold(busy_);
-    if (returned_) returned_->set();
+    if (returned_) returned_->set(loan_end::how::stopped);
 }
 
 void item_sender::add_credit(std::uint32_t items) noexcept {

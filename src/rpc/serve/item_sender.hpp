@@ -5,9 +5,9 @@
 #include <mutex>
 
 #include <amalgam/rpc/detail/answers.hpp>
-#include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/semaphore.hpp>
 
+#include "rpc/memory/loan_end.hpp"
 #include "rpc/serve/invocation.hpp"
 
 namespace amalgam::detail {
@@ -39,13 +39,13 @@ public:
 
 private:
     void check_wanted() const;
-    void await_return(std::shared_ptr<event> returned);
+    void await_return(std::shared_ptr<loan_end> returned);
 
     served_call& call_;
     answer_values values_;
     semaphore credit_;
     std::mutex busy_;
-    std::shared_ptr<event> returned_;  // While a large value is being fetched.
+    std::shared_ptr<loan_end> returned_;  // While a large value is being fetched.
 };
 
 }  // namespace amalgam::detail

@@ -411,6 +411,51 @@ TEST(client_stream, an_exception_of_reading_a_value_ends_the_reader) {
     expect_quiet(two.server, two.client);
 }
 
+TEST(client_stream, a_large_value_that_the_handler_has_counts_as_sent_though_it_returns) {
+    for (const std::size_t bytes : {10u, 100'000u, 1'000'000u}) {
+        loop_pair two;
+        two.server.define("one", [](stream_reader<std::string>& in) { return in.next()->size(); });
+        two.client.define("one", [](stream_reader<std::string>& in) { return in.next()->size(); });
+        two.in_client([&] {
+            for (const std::string& where : {two.server.address(), two.client.address()}) {
+                auto up = two.client.procedure<std::size_t(streaming<std::string>)>("one")
+                              .on(where)
+                              .open();
+                EXPECT_TRUE(up.send(std::string(bytes, 'x'))) << bytes;
+                EXPECT_EQ(up.get(), bytes);
+            }
+        });
+        expect_quiet(two.server, two.client);
+    }
+}
+
+TEST(client_stream, a_large_value_that_the_handler_never_fetches_does_not_count_as_sent) {
+    for (const bool too_large : {false, true}) {
+        loop_network net;
+        engine server{net.port("server"), {.max_values_bytes = too_large ? 200'000u : 1'000'000u}};
+        engine client{net.port("client")};
+        event go_on;
+        server.define("none", [&](stream_reader<std::string>& in) {
+            EXPECT_TRUE(in.next());
+            go_on.wait();
+        });
+        auto sender = client.spawn([&] {
+            auto up =
+                client.procedure<void(streaming<std::string>)>("none").on(server.address()).open();
+            EXPECT_TRUE(up.send("small"));
+            EXPECT_TRUE(up.send("read ahead"));
+            EXPECT_FALSE(up.send(std::string(300'000, 'x')));
+            up.get();
+        });
+        net.run_until_idle();
+        EXPECT_FALSE(sender.ready());
+        go_on.set();
+        net.run_until_idle();
+        sender.get();
+        expect_quiet(server, client);
+    }
+}
+
 TEST(client_stream, ends_with_either_engine) {
     for (const bool server_ends : {false, true}) {
         loop_network net;

@@ -46,18 +46,22 @@ void stream_call::launch() noexcept {
 
 void stream_call::over() noexcept {
     if (sent_along_) sent_along_->call_over();
-    std::unique_ptr<deferred_value> unfetched;
-    {
-        const std::lock_guard hold(busy_);
-        unfetched = std::move(deferred_);
-    }
-    if (unfetched) loans_of(*core_).release(pending().to, unfetched->loans);
+    loans_of(*core_).release(pending().to, take_unfetched());
     {
         const std::lock_guard hold(busy_);
         ended_ = true;
         if (reader_ != nullptr) std::exchange(reader_, nullptr)->unpark();
     }
     drop_reference();
+}
+
+loan_ids stream_call::take_unfetched() noexcept {
+    std::unique_ptr<deferred_value> unfetched;
+    {
+        const std::lock_guard hold(busy_);
+        unfetched = std::move(deferred_);
+    }
+    return unfetched ? std::move(unfetched->loans) : loan_ids{};
 }
 
 void stream_call::cancel() noexcept {

@@ -70,6 +70,8 @@ private:
     /// On the stream. False: fetch it now.
     bool defer(const rendezvous_values& what, loan_ids& loans);
     void fetch_deferred() noexcept;
+    /// The loans of a value that waits to be fetched, which it will not be.
+    loan_ids take_unfetched() noexcept;
     bool has_room_for(std::size_t bytes) noexcept;
     bool is_deferred_next() noexcept;
     bool take_item(archive_reader& from);  // on the stream; false: the values end here

@@ -11,11 +11,14 @@
 /// See docs/wire/rpc.md. Values refer to them by id; the message header lists the ids.
 namespace amalgam::detail {
 
+class loan_end;
+
 /// One lent buffer, on the sender's side.
 struct lent {
     std::uint64_t id = 0;
     std::shared_ptr<void> what;
-    std::size_t bytes = 0;  ///< Size of memory kept only for this loan.
+    std::size_t bytes = 0;            ///< Size of memory kept only for this loan.
+    std::shared_ptr<loan_end> end{};  ///< Null: nobody waits for it.
 };
 using lent_list = std::vector<lent>;
 using loan_ids = std::vector<std::uint64_t>;
