@@ -20,16 +20,22 @@ namespace detail {
 
 /// A call behind a future whose handler reads `values`.
 template <typename R>
-class sending_call final : public future_call<R> {
+class sending_call final : public future_call<R>, private cancelable_call {
 public:
     sending_call(const call_target& target, values_reference values)
-        : future_call<R>(target), values_(std::move(values)) {}
+        : future_call<R>(target), values_(std::move(values)) {
+        values_->belongs_to(*this);
+    }
 
 private:
     void over() noexcept override {
         values_->call_over();
         future_call<R>::over();
     }
+    // By way of the values, where the first of the future and the stream to cancel wins.
+    void abandoned() noexcept override { values_->cancel(); }
+    void keep() noexcept override { this->add_reference(); }
+    void cancel_kept() noexcept override { this->request_cancel(); }
     values_reference values_;
 };
 
@@ -44,9 +50,10 @@ public:
     /// such values go one at a time.
     /// Returns: false, and nothing is sent: the handler reads no more, since it has returned or the
     ///          call has failed. The outcome of the call says which.
-    /// Failure: throws error{invalid} after finish(), and if moved from; error{canceled} if its ULT
-    ///          is canceled: the stream goes on if the value had not left yet. Exceptions from
-    ///          serializing the value surface, and another may be sent.
+    /// Failure: throws error{invalid} after finish(), and if moved from; error{closed} in a child
+    ///          of fork(); error{canceled} if its ULT is canceled: the stream goes on if the value
+    ///          had not left yet. Exceptions from serializing the value surface, and another may
+    ///          be sent.
     bool send(const T& value) {
         if (!values().wanted()) return false;
         try {
@@ -66,9 +73,19 @@ public:
 protected:
     explicit value_sender(values_reference values) noexcept : values_(std::move(values)) {}
     value_sender(value_sender&&) noexcept = default;
-    value_sender& operator=(value_sender&&) noexcept = default;
+    value_sender& operator=(value_sender&& other) noexcept {
+        values_reference moved(std::move(other.values_));
+        if (values_) values_->leave();
+        values_ = std::move(moved);
+        return *this;
+    }
     ~value_sender() {
         if (values_) values_->leave();
+    }
+
+    /// Not by way of the future, which get() moves meanwhile.
+    void cancel_call() noexcept {
+        if (values_) values_->cancel();
     }
 
 private:
@@ -99,7 +116,12 @@ public:
     client_stream(detail::values_reference values, future<R> result) noexcept
         : detail::value_sender<T>(std::move(values)), result_(std::move(result)) {}
     client_stream(client_stream&&) noexcept = default;
-    client_stream& operator=(client_stream&&) noexcept = default;
+    /// The call that it had ends as if destroyed.
+    client_stream& operator=(client_stream&& other) noexcept {
+        result_ = std::move(other.result_);
+        detail::value_sender<T>::operator=(std::move(other));
+        return *this;
+    }
 
     /// Finishes, and parks until the handler has answered. Once.
     R get() {
@@ -109,9 +131,7 @@ public:
     /// The result, to wait for it with others or for some time; after finish().
     future<R>& result() noexcept { return result_; }
     /// Ends the call as canceled; the handler's next wait ends, and a send() that waits.
-    void cancel() {
-        if (result_.valid()) result_.cancel();
-    }
+    void cancel() noexcept { this->cancel_call(); }
 
 private:
     future<R> result_;
@@ -140,7 +160,12 @@ public:
     duplex_stream(detail::values_reference values, streamed<U> answers) noexcept
         : detail::value_sender<T>(std::move(values)), answers_(std::move(answers)) {}
     duplex_stream(duplex_stream&&) noexcept = default;
-    duplex_stream& operator=(duplex_stream&&) noexcept = default;
+    /// The call that it had ends as if destroyed.
+    duplex_stream& operator=(duplex_stream&& other) noexcept {
+        answers_ = std::move(other.answers_);
+        detail::value_sender<T>::operator=(std::move(other));
+        return *this;
+    }
 
     /// Parks until the handler has sent a value; empty after its last.
     std::optional<U> next() { return answers_.next(); }

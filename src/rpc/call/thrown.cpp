@@ -7,6 +7,7 @@
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/limited_log.hpp>
 #include <amalgam/rpc/extension/thrown.hpp>
+#include <amalgam/tasks/extension/exit_ult.hpp>
 
 namespace amalgam::detail {
 
@@ -43,6 +44,8 @@ failure thrown_there(std::string_view what) noexcept {
             return {how, fmt::format("{}: {}", name(why.code().code), text_of(why))};
         } catch (const std::exception& why) {
             return {how, text_of(why)};
+        } catch (const exit_ult&) {
+            return {how, fmt::format("{} ended by this_task::exit(), without an answer", what)};
         } catch (...) {
             return {how, fmt::format("{} threw {}", what, no_exception)};
         }

@@ -49,6 +49,10 @@ void engine_context::check_runs() const {
     throw error(errc::closed, why_closed());
 }
 
+void engine_context::check_not_forked() const {
+    if (forked_.load(std::memory_order_relaxed)) throw error(errc::closed, why_closed());
+}
+
 void engine_context::check_may_wait() const {
     if (this_task::in_ult()) return;
     if (driven_) {

@@ -52,6 +52,8 @@ public:
     }
     /// Throws error{invalid} where the caller would wait forever.
     void check_may_wait() const;
+    /// Throws error{closed} in a child of fork().
+    void check_not_forked() const;
     /// Runs the unit on the stream, in posting order. False: the engine has ended.
     bool hand_over(work_unit& unit) noexcept;
     /// Runs `work()` on the stream and waits for it. Throws what it throws, and error{closed} if

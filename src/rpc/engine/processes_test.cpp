@@ -265,6 +265,32 @@ TEST_P(engine_processes, a_forked_child_is_refused_what_it_asks_of_its_parents_e
     EXPECT_EQ(one(), 1) << "the parent's engines are what they were";
 }
 
+TEST_P(engine_processes, a_forked_child_is_refused_to_send_on_its_parents_stream) {
+    engine server{GetParam()}, client{calls()};
+    server.define("sum", [](stream_reader<int>& in) {
+        int sum = 0;
+        for (int each : in)
+            sum += each;
+        return sum;
+    });
+    auto up = client.procedure<int(streaming<int>)>("sum").on(server.address()).open();
+    EXPECT_TRUE(up.send(1));
+    EXPECT_EQ(status_of_fork([&] {
+                  for (int i = 0; i < 200; ++i) {  // More than there is credit for.
+                      try {
+                          up.send(100);
+                          return 1;
+                      } catch (const error& why) {
+                          if (why.code() != errc::closed) return 2;
+                      }
+                  }
+                  return 0;
+              }),
+              0);
+    EXPECT_TRUE(up.send(2));
+    EXPECT_EQ(up.get(), 3) << "the parent's stream is what it was";
+}
+
 /// A child forked during a call that `act(child)` makes neither answers nor goes on: the parent
 /// does.
 template <typename Act>

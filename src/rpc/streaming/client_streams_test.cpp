@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -310,6 +312,47 @@ TEST(client_stream, peer_loss_deadline_and_cancel_end_both_ends_once) {
     }
 }
 
+TEST(client_stream, cancel_needs_no_result_so_another_thread_may_call_it_during_get) {
+    loop_pair two;
+    reading handler(two.server);
+    two.in_client([&] {
+        auto up = two.client.procedure<int(streaming<int>)>("slow").on(two.there()).open();
+        EXPECT_TRUE(up.send(1));
+        future<int> taken = std::move(up.result());  // As get() does.
+        up.cancel();
+        EXPECT_TRUE(taken.wait_for(1h));
+        up.cancel();
+        taken.cancel();
+        EXPECT_EQ(error_of([&] { taken.get(); }).code(), errc::canceled);
+        up.cancel();
+    });
+    EXPECT_EQ(handler.seen, errc::canceled);
+    expect_quiet(two.server, two.client);
+}
+
+TEST(client_stream, cancel_from_another_thread_while_get_ends) {
+    engine server{"shm://"}, client{"shm://"};
+    server.define("sum", add_up);
+    const auto sum = client.procedure<sum_of>("sum").on(server.address());
+    for (int round = 0; round < 300; ++round) {
+        auto up = sum.open(0);
+        (void)up.send(1);
+        std::atomic<bool> over = false;
+        std::thread canceler([&] {
+            do
+                up.cancel();
+            while (!over);
+        });
+        try {
+            EXPECT_EQ(up.get(), 1);
+        } catch (const error& why) {
+            EXPECT_EQ(why.code(), errc::canceled);
+        }
+        over = true;
+        canceler.join();
+    }
+}
+
 TEST(client_stream, leaving_it_unfinished_cancels_the_handler) {
     loop_pair two;
     reading handler(two.server);
@@ -454,6 +497,79 @@ TEST(client_stream, a_large_value_that_the_handler_never_fetches_does_not_count_
         sender.get();
         expect_quiet(server, client);
     }
+}
+
+TEST(client_stream, assigning_another_ends_the_call_that_it_had) {
+    loop_pair two;
+    reading handler(two.server);
+    two.server.define("sum", add_up);
+    two.server.define("echo", echo_all);
+    two.in_client([&] {
+        auto slow = two.client.procedure<int(streaming<int>)>("slow").on(two.there());
+        auto up = slow.open();
+        auto other = slow.open();
+        EXPECT_TRUE(up.send(1));
+        EXPECT_TRUE(other.send(1));
+        up = std::move(other);
+        EXPECT_EQ(error_of([&] { other.send(1); }).code(), errc::invalid);
+        EXPECT_EQ(error_of([&] { other.get(); }).code(), errc::invalid);
+        EXPECT_TRUE(up.send(2));
+        up.get();
+        auto both = two.client.procedure<echo>("echo").on(two.there()).open();
+        auto second = two.client.procedure<echo>("echo").on(two.there()).open();
+        both = std::move(second);
+        EXPECT_EQ(error_of([&] { second.send("x"); }).code(), errc::invalid);
+        EXPECT_TRUE(both.send("x"));
+        EXPECT_EQ(both.next(), "x");
+    });
+    EXPECT_EQ(handler.seen, errc::canceled);
+    expect_quiet(two.server, two.client);
+}
+
+TEST(client_stream, a_send_that_is_canceled_halfway_says_so_to_the_reader) {
+    loop_pair two;
+    std::string seen;
+    event go_on;
+    two.server.define("slow", [&](stream_reader<std::string>& in) {
+        in.next();
+        go_on.wait();
+        seen = error_of([&] {
+                   while (in.next()) {
+                   }
+               }).what();
+    });
+    std::optional<client_stream<std::string, void>> up;
+    two.in_client([&] {
+        up = two.client.procedure<void(streaming<std::string>)>("slow").on(two.there()).open();
+        EXPECT_TRUE(up->send("first"));
+        EXPECT_TRUE(up->send("unread, so that the next is not fetched"));
+    });
+    ult sender = spawn(two.client.pool(), [&] {
+        EXPECT_EQ(error_of([&] { up->send(std::string(300'000, 'x')); }).code(), errc::canceled);
+    });
+    two.net.run_until_idle();
+    sender.cancel();
+    two.net.run_until_idle();
+    go_on.set();
+    two.net.run_until_idle();
+    EXPECT_NE(seen.find("a send() of the caller ended"), std::string::npos) << seen;
+}
+
+TEST(client_stream, a_handler_that_exits_is_said_to) {
+    loop_pair two;
+    two.server.define("leave", [](stream_reader<int>& in) {
+        in.next();
+        this_task::exit();
+    });
+    two.in_client([&] {
+        auto up = two.client.procedure<void(streaming<int>)>("leave").on(two.there()).open();
+        EXPECT_TRUE(up.send(1));
+        const error why = error_of([&] { up.get(); });
+        EXPECT_EQ(why.code(), errc::handler_failed);
+        EXPECT_NE(std::string(why.what()).find("this_task::exit()"), std::string::npos)
+            << why.what();
+    });
+    expect_quiet(two.server, two.client);
 }
 
 TEST(client_stream, ends_with_either_engine) {

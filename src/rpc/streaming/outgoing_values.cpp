@@ -26,6 +26,7 @@ void outgoing_values::publish() {
 }
 
 bool outgoing_values::wanted() const {
+    context_of(core_).check_not_forked();
     const std::lock_guard hold(busy_);
     if (!finished_) return !left_ && !over_;
     throw error(errc::invalid,
@@ -81,11 +82,23 @@ void outgoing_values::reader_left() noexcept {
     conclude(moment::later);
 }
 
+void outgoing_values::cancel() noexcept {
+    cancelable_call* call = nullptr;
+    {
+        const std::lock_guard hold(busy_);
+        call = std::exchange(call_, nullptr);
+        if (call == nullptr) return;
+        call->keep();  // It may be over as soon as the lock is free.
+    }
+    call->cancel_kept();
+}
+
 void outgoing_values::call_over() noexcept {
     late_answer* answer = nullptr;
     {
         const std::lock_guard hold(busy_);
         over_ = true;
+        call_ = nullptr;
         answer = answer_;
         if (answer != nullptr) answer->add_reference();
     }
@@ -110,7 +123,7 @@ void outgoing_values::conclude(moment when) noexcept {
     }
     if (answer->claim()) {
         const status what{whole ? errc::ok : errc::canceled};
-        const std::string_view text = whole ? "" : "the caller left its stream without finish()";
+        const std::string_view text = whole ? "" : why_left_;
         when == moment::now ? answer->send(what, text) : answer->send_later(what, text);
     }
     answer->drop_reference();
@@ -150,6 +163,7 @@ void outgoing_values::send() {
         {
             const std::lock_guard hold(busy_);
             left_ = true;  // The reader may have it, in part: none can follow.
+            why_left_ = "a send() of the caller ended before the handler had fetched the value";
         }
         stop_sending();
         throw;

@@ -232,12 +232,15 @@ protected:
         }
         this->drop_reference();
     }
+    /// The future asks to cancel. At most once.
+    virtual void abandoned() noexcept {
+        this->add_reference();  // Until release().
+        this->request_cancel();
+    }
 
 private:
     static void cancel_it(void* context) noexcept {
-        auto& self = *static_cast<future_call*>(context);
-        self.add_reference();  // Until release().
-        self.request_cancel();
+        static_cast<future_call*>(context)->abandoned();
     }
     void decode(archive_reader& from) override { emplace_new(value_, from); }
     void release() noexcept override { this->drop_reference(); }

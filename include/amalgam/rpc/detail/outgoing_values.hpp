@@ -14,6 +14,18 @@ namespace amalgam::detail {
 
 class late_answer;
 
+/// The call that values belong to, as outgoing_values::cancel() needs it.
+class cancelable_call {
+public:
+    /// Lets it live until its cancel() has been seen to.
+    virtual void keep() noexcept = 0;
+    /// After keep(). At most once. Any thread.
+    virtual void cancel_kept() noexcept = 0;
+
+protected:
+    ~cancelable_call() = default;
+};
+
 /// The caller's end of a stream of values to a handler, type-erased. The handler's reader calls
 /// back for the values, and this answers that call item by item: so window, credit, rendezvous and
 /// cancel are those of a streamed answer.
@@ -35,7 +47,8 @@ public:
 
     /// Unguessable: who has it may read the values, once.
     std::uint64_t id() const noexcept { return id_; }
-    /// False: nobody reads them any more. Throws error{invalid} after finish().
+    /// False: nobody reads them any more. Throws error{invalid} after finish(), and
+    /// error{closed} in a child of fork().
     bool wanted() const;
     /// No more values follow.
     void finish() noexcept;
@@ -46,6 +59,10 @@ public:
     bool attach(late_answer& answer, item_sender_base& items) noexcept;
     /// The reader has left. On the engine's stream.
     void reader_left() noexcept;
+    /// Before the call begins: what cancel() cancels until call_over().
+    void belongs_to(cancelable_call& call) noexcept { call_ = &call; }
+    /// Asks the call to end as canceled; without effect once it is over. Any thread.
+    void cancel() noexcept;
     /// The call has ended.
     void call_over() noexcept;
 
@@ -69,13 +86,15 @@ private:
     const std::uint64_t id_;
     std::atomic<std::uint32_t> references_{1};
     mutable std::mutex busy_;  // Guards the rest.
-    event settled_;            // There is a reader, or will never be one.
+    cancelable_call* call_ = nullptr;
+    event settled_;  // There is a reader, or will never be one.
     late_answer* answer_ = nullptr;
     item_sender_base* items_ = nullptr;
     bool attached_ = false;
     bool sending_ = false;
     bool finished_ = false;
     bool left_ = false;  // By either side.
+    std::string_view why_left_ = "the caller left its stream without finish()";
     bool over_ = false;
 };
 
@@ -87,7 +106,8 @@ public:
     values_reference(values_reference&& other) noexcept
         : held_(std::exchange(other.held_, nullptr)) {}
     values_reference& operator=(values_reference&& other) noexcept {
-        std::swap(held_, other.held_);
+        values_reference moved(std::move(other));
+        std::swap(held_, moved.held_);
         return *this;
     }
     ~values_reference() {
