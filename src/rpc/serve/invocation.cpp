@@ -205,6 +205,11 @@ status invocation::run_handler(answer_values& into, std::string& text) {
     } catch (...) {
         failure why = thrown_there("the handler");
         if (canceled() && why.what.handler_code() == errc::canceled) return {errc::canceled};
+        // Its reader has the call's own deadline, and may see it pass before the caller does.
+        if (what().streams_values && why.what.handler_code() == errc::timed_out &&
+            deadline_ != clock::time_point::max() && owner_.context().now() >= deadline_) {
+            return {errc::timed_out};
+        }
         text = std::move(why.sentence);
         return why.what;
     }

@@ -13,6 +13,7 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/rpc/client_stream.hpp>
 #include <amalgam/rpc/describe.hpp>
+#include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/rpc/provider.hpp>
 #include <amalgam/rpc/stream_reader.hpp>
 #include <amalgam/tasks/event.hpp>
@@ -495,6 +496,41 @@ TEST(client_stream, a_large_value_that_the_handler_never_fetches_does_not_count_
         go_on.set();
         net.run_until_idle();
         sender.get();
+        expect_quiet(server, client);
+    }
+}
+
+TEST(client_stream, past_its_deadline_a_call_is_answered_as_timed_out) {
+    struct : interceptor {
+        void served(call_context&, status how, clock::duration) override { answer = how.code; }
+        errc answer = errc::ok;
+    } watch;
+    for (const bool both_ways : {false, true}) {
+        loop_network net;
+        engine server{net.port("server"),
+                      {.interceptors = {std::shared_ptr<interceptor>(&watch, [](auto*) {})}}};
+        engine client{net.port("client")};
+        server.define("sum", add_up);
+        server.define("echo", echo_all);
+        auto done = client.spawn([&] {
+            if (both_ways) {
+                auto call = client.procedure<echo>("echo").on(server.address()).within(20ms);
+                auto both = call.open();
+                (void)both.next();
+            } else {
+                auto up = client.procedure<sum_of>("sum").on(server.address()).within(20ms).open(0);
+                (void)up.result().wait();
+                up.get();
+            }
+        });
+        net.run_for(15ms);
+        net.cut("client", "server");  // Its cancel comes after the deadline of the reader.
+        net.run_for(10ms);
+        net.heal("client", "server");
+        net.run_until_idle();
+        EXPECT_EQ(error_of([&] { done.get(); }).code(), errc::timed_out);
+        EXPECT_EQ(watch.answer, errc::timed_out);
+        watch.answer = errc::ok;
         expect_quiet(server, client);
     }
 }
