@@ -41,7 +41,8 @@ struct streaming {
 /// Threads: one at a time; the handler's, and of ULTs that it joins.
 /// Failure: next() throws error{canceled} if the caller canceled or left without finish(),
 ///          error{timed_out} past the call's deadline, error{disconnected} if the caller is gone;
-///          what reading a value threw; error{too_large} for one past
+///          the amalgam::error that reading a value threw, and error{mismatch} with the text of
+///          any other exception of it; error{too_large} for one past
 ///          engine_options::max_values_bytes.
 /// Cost:    one call back to the caller, before the first value; then as streamed. At most one
 ///          window of values is here unread, each of at most one message; a larger one is fetched

@@ -455,6 +455,28 @@ TEST(client_stream, an_exception_of_reading_a_value_ends_the_reader) {
     expect_quiet(two.server, two.client);
 }
 
+/// Cannot be read.
+struct odd {
+    void serialize(archive_writer& to) { to(1); }
+    void serialize(archive_reader&) { throw std::runtime_error("cannot read this"); }
+};
+
+TEST(client_stream, another_exception_of_reading_a_value_is_a_mismatch_with_its_text) {
+    loop_pair two;
+    std::string seen;
+    two.server.define("count", [&](stream_reader<odd>& in) {
+        const error why = error_of([&] { (void)in.next(); });
+        EXPECT_EQ(why.code(), errc::mismatch);
+        seen = why.what();
+    });
+    two.in_client([&] {
+        auto up = two.client.procedure<void(streaming<odd>)>("count").on(two.there()).open();
+        EXPECT_TRUE(up.send({}));
+        up.get();
+    });
+    EXPECT_NE(seen.find("cannot read this"), std::string::npos) << seen;
+}
+
 TEST(client_stream, a_large_value_that_the_handler_has_counts_as_sent_though_it_returns) {
     for (const std::size_t bytes : {10u, 100'000u, 1'000'000u}) {
         loop_pair two;
