@@ -53,6 +53,24 @@ INSTANTIATE_TEST_SUITE_P(all, transfers_test,
                          });
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(transfers_test);
 
+TEST_P(transfers_test, one_that_was_moved_from_is_empty) {
+    std::string mine(1000, ' ');
+    transfers first;
+    first.pull(at_left, as_writable_bytes_of(mine));
+    transfers second = std::move(first);
+    EXPECT_EQ(first.size(), 0u);
+    EXPECT_EQ(first.bytes(), 0u);
+    EXPECT_EQ(second.bytes(), 1000u);
+    transfers third;
+    third = std::move(second);
+    EXPECT_EQ(second.size(), 0u);
+    EXPECT_EQ(second.bytes(), 0u);
+    third.run();
+    EXPECT_EQ(mine, of_left.substr(0, 1000));
+    const transfers same = third;
+    EXPECT_EQ(same.bytes(), third.bytes());
+}
+
 TEST_P(transfers_test, move_memory_of_several_peers_as_one_and_tell_all_progress) {
     std::string mine(2'000'000, ' ');
     const std::string fresh = noise(300'000, 3);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <amalgam/bulk/bulk.hpp>
@@ -40,6 +41,17 @@ struct transfers_options {
 /// Cost:    two allocations per run, and what the transfers take alone.
 class transfers {
 public:
+    transfers() = default;
+    transfers(const transfers&) = default;
+    transfers(transfers&& other) noexcept
+        : all_(std::move(other.all_)), bytes_(std::exchange(other.bytes_, 0)) {}
+    /// What is moved from is an empty list.
+    transfers& operator=(transfers other) noexcept {
+        all_.swap(other.all_);
+        std::swap(bytes_, other.bytes_);
+        return *this;
+    }
+
     /// Reads from `offset` of `from`, filling `into`.
     void pull(const bulk& from, std::uint64_t offset, const segments& into);
     void pull(const bulk& from, const segments& into) { pull(from, 0, into); }
