@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -55,7 +56,7 @@ class background {
 public:
     explicit background(bool waits) {
         int ends[2];
-        if (::pipe2(ends, O_CLOEXEC) != 0)
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
             throw error(errc::no_memory, "out of file descriptors to detach");
         const unique_fd told(ends[0]);
         tell_.reset(ends[1]);
@@ -74,7 +75,7 @@ public:
         const unique_fd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
         for (const int each : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
             (void)::dup2(nothing.get(), each);
-        (void)!::write(tell_.get(), "1", 1);
+        (void)::send(tell_.get(), "1", 1, MSG_NOSIGNAL);  // Who started it may be gone.
         tell_.reset();
     }
 
