@@ -3,7 +3,7 @@
 //
 //     amalgam run -c groups.json -- fastflow_groups 1 100000
 //
-// Without --DFF_GName, which `amalgam run` adds, all of it runs in one process.
+// where groups.json is FastFlow's, as docs/guide/fastflow.md has it.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
