@@ -46,7 +46,9 @@ void stream_call::launch() noexcept {
 
 void stream_call::over() noexcept {
     if (sent_along_) sent_along_->call_over();
-    loans_of(*core_).release(pending().to, take_unfetched());
+    // On the engine's stream if there are any; a call that was refused ends on its caller's thread.
+    if (const loan_ids unfetched = take_unfetched(); !unfetched.empty())
+        loans_of(*core_).release(pending().to, unfetched);
     {
         const std::lock_guard hold(busy_);
         ended_ = true;
