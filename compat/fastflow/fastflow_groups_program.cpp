@@ -81,16 +81,19 @@ using plain = ff_node_t<item>;
 using many_in = ff_minode_t<item>;
 using many_out = ff_monode_t<item>;
 
+/// The last node where each item came once, one larger, and in order.
+struct in_order : total<plain> {
+    in_order() : total<plain>(sum_to(items) + items) {}
+    item* svc(item* what) override {
+        if (what->number != ++next) ff::cout << "wrong: out of order\n";
+        return total<plain>::svc(what);
+    }
+    long next = 0;
+};
+
 /// Three groups of one node; in order.
 int stages() {
-    struct in_order : total<plain> {
-        in_order() : total<plain>(sum_to(items) + items) {}
-        item* svc(item* what) override {
-            if (what->number != ++next) ff::cout << "wrong: out of order\n";
-            return total<plain>::svc(what);
-        }
-        long next = 0;
-    } last;
+    in_order last;
     make<plain> first;
     add_one<plain> middle;
     ff_pipeline whole;
@@ -118,14 +121,7 @@ int farm() {
 
 /// An ordered farm with a worker elsewhere.
 int ordered_farm() {
-    struct in_order : total<plain> {
-        in_order() : total<plain>(sum_to(items) + items) {}
-        item* svc(item* what) override {
-            if (what->number != ++next) ff::cout << "wrong: out of order\n";
-            return total<plain>::svc(what);
-        }
-        long next = 0;
-    } last;
+    in_order last;
     make<plain> first;
     std::vector<std::unique_ptr<ff_node>> workers;
     workers.push_back(std::make_unique<add_one<plain>>());

@@ -20,6 +20,7 @@
 
 #include "memory/memory.hpp"
 #include "tasks/stacks/sanitizer.hpp"
+#include "thrown.hpp"
 
 namespace amalgam {
 namespace {
@@ -223,12 +224,7 @@ TEST(parallel_for, a_ult_of_another_stream_parks_and_is_canceled) {
     caller.cancel();
     spawn(elsewhere, [] {}).join();
     may_end.set();
-    try {
-        caller.join();
-        FAIL() << "nothing was thrown";
-    } catch (const error& thrown) {
-        EXPECT_EQ(thrown.code(), errc::canceled);
-    }
+    EXPECT_EQ(code_of([&] { caller.join(); }), errc::canceled);
     EXPECT_LE(runs, 2);
     EXPECT_FALSE(on_own_stream);
 }
