@@ -187,13 +187,10 @@ class bound_procedure<R(streaming<T>, A...)>
     : public detail::bound_target<bound_procedure<R(streaming<T>, A...)>> {
     using base = detail::bound_target<bound_procedure<R(streaming<T>, A...)>>;
     using base::target_;
-    friend base;
     using result_type = typename detail::checked_result<R>::type;
 
 public:
-    bound_procedure(const detail::call_target& target, const peer& there,
-                    std::uint16_t provider) noexcept
-        : base(target, there, provider) {}
+    using base::base;
 
     /// Starts the call; waits like bound_procedure::start(). The values are sent afterwards, the
     /// other arguments now.
@@ -210,23 +207,13 @@ public:
 /// A procedure at one peer whose handler reads a stream and answers with one.
 template <typename U, typename T, typename... A>
 class bound_procedure<streamed<U>(streaming<T>, A...)>
-    : public detail::bound_target<bound_procedure<streamed<U>(streaming<T>, A...)>> {
-    using base = detail::bound_target<bound_procedure<streamed<U>(streaming<T>, A...)>>;
+    : public detail::bound_stream_target<bound_procedure<streamed<U>(streaming<T>, A...)>> {
+    using base = detail::bound_stream_target<bound_procedure<streamed<U>(streaming<T>, A...)>>;
     using base::target_;
-    friend base;
 
 public:
-    bound_procedure(const detail::call_target& target, const peer& there,
-                    std::uint16_t provider) noexcept
-        : base(target, there, provider) {}
+    using base::base;
 
-    /// A copy with this credit window for the answers: how many may be in flight or unread. At
-    /// least 1. The handler sets the one for the values that it reads: stream_reader::window().
-    bound_procedure window(std::uint32_t values) const noexcept {
-        bound_procedure other(*this);
-        other.target_.window = detail::clamped(values, 1u << 20);
-        return other;
-    }
     /// Starts the call; waits like bound_procedure::start().
     duplex_stream<T, U> open(detail::argument_t<A>... arguments) const {
         detail::values_reference values = detail::open_values(*target_.core);

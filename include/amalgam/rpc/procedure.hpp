@@ -51,15 +51,12 @@ template <typename R, typename... A>
 class bound_procedure<R(A...)> : public detail::bound_target<bound_procedure<R(A...)>> {
     using base = detail::bound_target<bound_procedure<R(A...)>>;
     using base::target_;
-    friend base;
     using result_type = typename detail::checked_result<R>::type;
     static_assert((!detail::is_streaming<A> && ...),
                   "streaming<T> must be the first argument of a signature");
 
 public:
-    bound_procedure(const detail::call_target& target, const peer& there,
-                    std::uint16_t provider) noexcept
-        : base(target, there, provider) {}
+    using base::base;
 
     /// A copy that retries calls ending as overloaded, unavailable, unreachable, disconnected or
     /// corrupt, until `attempts` were made or the deadline is near. If the peer is gone, even
@@ -150,22 +147,13 @@ public:
 /// The same for a procedure that returns a stream of values.
 template <typename T, typename... A>
 class bound_procedure<streamed<T>(A...)>
-    : public detail::bound_target<bound_procedure<streamed<T>(A...)>> {
-    using base = detail::bound_target<bound_procedure<streamed<T>(A...)>>;
+    : public detail::bound_stream_target<bound_procedure<streamed<T>(A...)>> {
+    using base = detail::bound_stream_target<bound_procedure<streamed<T>(A...)>>;
     using base::target_;
-    friend base;
 
 public:
-    bound_procedure(const detail::call_target& target, const peer& there,
-                    std::uint16_t provider) noexcept
-        : base(target, there, provider) {}
+    using base::base;
 
-    /// A copy with this credit window: how many values may be in flight or unread. At least 1.
-    bound_procedure window(std::uint32_t values) const noexcept {
-        bound_procedure other(*this);
-        other.target_.window = detail::clamped(values, 1u << 20);
-        return other;
-    }
     /// Starts the call. Waits like bound_procedure::start(); reading waits for the values.
     streamed<T> operator()(detail::argument_t<A>... arguments) const {
         auto call = std::make_unique<detail::typed_stream_call<T>>(target_);

@@ -55,28 +55,21 @@ public:
     /// the earlier of this and the handler's own applies. Without one, a call waits as long as its
     /// peer is connected, also for one that is stopped or hangs: see keepalive_options.
     Bound within(std::chrono::nanoseconds time) const noexcept {
-        Bound timed(static_cast<const Bound&>(*this));
-        timed.target_.timeout = time;
-        return timed;
+        return with([&](call_target& each) { each.timeout = time; });
     }
 
     /// A copy that makes urgent calls: they go ahead of queued messages, their handlers start
     /// before others that are ready, and they are refused for load only at twice the usual limit.
     /// For few, small control calls.
     Bound urgent() const noexcept {
-        Bound first(static_cast<const Bound&>(*this));
-        first.target_.urgent = true;
-        return first;
+        return with([](call_target& each) { each.urgent = true; });
     }
     /// A copy that makes each call a span of this trace. Calls made in a handler join its trace
     /// anyway.
     Bound traced(const trace_context& span) const noexcept {
-        Bound with(static_cast<const Bound&>(*this));
-        with.target_.trace = span;
-        return with;
+        return with([&](call_target& each) { each.trace = span; });
     }
 
-protected:
     // Modifies the one copy of the target in place: this is on the path of every call.
     bound_target(const call_target& target, const peer& there, std::uint16_t provider) noexcept
         : target_(target) {
@@ -84,7 +77,29 @@ protected:
         target_.provider = provider;
     }
 
+protected:
+    template <typename Change>
+    Bound with(Change change) const noexcept {
+        Bound other(static_cast<const Bound&>(*this));
+        change(static_cast<bound_target&>(other).target_);
+        return other;
+    }
+
     call_target target_;
+};
+
+/// The same for calls that are answered by a stream.
+template <typename Bound>
+class bound_stream_target : public bound_target<Bound> {
+public:
+    using bound_target<Bound>::bound_target;
+
+    /// A copy with this credit window for the answers: how many may be in flight or unread. At
+    /// least 1. The window for values that the handler reads is the handler's to set:
+    /// stream_reader::window().
+    Bound window(std::uint32_t values) const noexcept {
+        return this->with([&](call_target& each) { each.window = clamped(values, 1u << 20); });
+    }
 };
 
 }  // namespace amalgam::detail
