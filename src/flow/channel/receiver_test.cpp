@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include <amalgam/core/random.hpp>
 #include <amalgam/core/status.hpp>
+#include <amalgam/flow/detail/channel.hpp>
+#include <amalgam/rpc/archive.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/inspect.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -309,6 +314,48 @@ TEST_F(receiver_of_batches, refuses_a_batch_without_items) {
     EXPECT_EQ(refusals_, std::vector<errc>{errc::invalid});
     tested_.stop();
     run();
+}
+
+/// Saves and loads `second` only if `first` says so.
+struct choosy {
+    template <typename Archive>
+    void save(Archive& a) const {
+        a(first);
+        if (first != 0) a(second);
+    }
+    template <typename Archive>
+    void load(Archive& a) {
+        a(first);
+        if (first != 0) a(second);
+    }
+    std::int32_t first = 0, second = 0;
+};
+static_assert(std::is_trivially_copyable_v<choosy>);
+
+/// A batch_reader asks only whether it is stopped.
+struct running_channel final : channel_in {
+    bool next(batch&) override { return false; }
+    found try_next(batch&) override { return found::end; }
+    bool is_ready() const noexcept override { return true; }
+    std::uint64_t items_taken() const override { return 0; }
+    void release() noexcept override {}
+};
+
+TEST(batch_reader, what_an_items_load_leaves_alone_is_not_the_last_items) {
+    std::vector<std::byte> bytes;
+    for (const choosy& each : {choosy{1, 7}, choosy{0, 0}}) {
+        body own;
+        archive_writer writer(own);
+        writer(each);
+        bytes.insert(bytes.end(), own.bytes().begin(), own.bytes().end());
+    }
+    running_channel from;
+    batch_reader<choosy> reader;
+    reader.begin({bytes, 2});
+    std::vector<std::int32_t> seconds;
+    reader.read(2, from, [&](choosy&& each) { seconds.push_back(each.second); });
+    EXPECT_EQ(seconds, (std::vector<std::int32_t>{7, 0}));
+    EXPECT_TRUE(reader.is_empty());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <amalgam/core/bytes.hpp>
@@ -187,7 +188,12 @@ public:
             if (!reader.ok()) throw_bad_batch(reader.why());
             rest_ = rest_.last(reader.remaining());
             use(std::move(item_));
-            tidy(item_);  // load() may leave members untouched.
+            // A user's load() may leave members alone: they must not keep those of the last item.
+            if constexpr (std::is_trivially_copyable_v<Item> && !bulk<Item>) {
+                item_ = Item{};
+            } else {
+                tidy(item_);
+            }
         }
         if (left_ == 0 && !rest_.empty() && !from.is_stopped())
             throw_bad_batch("it has trailing bytes after its last item");
