@@ -140,7 +140,7 @@ void engine::define_any(std::function<raw_values(const raw_call&)> function,
 bool engine::undefine_any() {
     bool known = false;
     try {
-        core_->on_stream([&] { known = core_->server().refuse_unknown(); });
+        core_->on_stream([&] { known = core_->server().forget_unknown(); });
     } catch (const error& why) {
         if (why.code() != errc::closed) throw;
     }

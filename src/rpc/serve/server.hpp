@@ -35,6 +35,8 @@ struct server_counts {
 
 /// The serving side of an engine: takes requests to their handlers, and sends replies.
 ///
+/// Requests are refused in refusals.cpp.
+///
 /// Threads: as stated per group of members.
 class server final : public own_server {
 public:
@@ -56,8 +58,8 @@ public:
     /// Serves names that nobody defined. Failure: throws error{invalid} if there is one.
     void serve_unknown(std::unique_ptr<handler_base> handler, const procedure_options& options,
                        std::shared_ptr<stream_group> streams);
-    /// False: there is none.
-    bool refuse_unknown() noexcept;
+    /// Undoes it. False: there is none.
+    bool forget_unknown() noexcept;
     detail::loans& loans() noexcept { return loans_; }
 
     void on_request(peer_state& from, message& arrived, const parsed_message& request) noexcept;
@@ -107,6 +109,8 @@ public:
     const server_counts& counts() const noexcept { return counts_; }
 
 private:
+    /// Inline handlers finish before the next message is looked at, so they cannot fetch arguments.
+    static bool runs_in_ult(const served_procedure& what, const parsed_message& request) noexcept;
     served_procedure* choose(peer_state& from, std::uint64_t id, const parsed_message& request);
     bool is_welcome(const peer_state& from, const served_procedure& what,
                     const parsed_message& request) const noexcept;
@@ -117,7 +121,7 @@ private:
     served_procedure* learn(const peer_state& from, const parsed_message& request);
     void conclude_inline(invocation& call, waited_answer& answer) noexcept;
     bool too_large(const parsed_message& request) const noexcept;
-    void refuse_unknown(peer_state& from, std::uint64_t id, const parsed_message& request);
+    void refuse_undefined(peer_state& from, std::uint64_t id, const parsed_message& request);
     void launch(peer_state& from, served_procedure& what, message& arrived,
                 const parsed_message& request);
     void run_inline(peer_state& from, served_procedure& what, message& arrived,
