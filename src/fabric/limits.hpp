@@ -40,14 +40,10 @@ inline constexpr std::size_t shm_ring_bytes = std::size_t{256} << 10;
 /// Longest payload sent contiguously as one record. An eighth of the ring, so that a consumer that
 /// returns space in quarters never starves a producer that waits for it.
 inline constexpr std::size_t shm_whole_bytes = shm_ring_bytes / 8;
-/// Part of a longer payload sent with its header; the rest follows in pieces or is offered.
+/// Part of a longer payload sent with its header; the rest follows in pieces.
 inline constexpr std::size_t shm_prefix_bytes = 64;
 /// Longest piece. Half of the longest whole record: the reader starts sooner.
 inline constexpr std::size_t shm_piece_bytes = shm_ring_bytes / 16;
-/// The bounce buffer, which carries an offered payload if its reader may not copy it.
-inline constexpr std::size_t shm_bounce_bytes = std::size_t{64} << 10;
-/// Offers of one side that are not answered yet.
-inline constexpr std::size_t shm_max_offers = 8;
 /// Connections that have not said hello; further ones wait in the kernel's backlog.
 inline constexpr std::size_t shm_max_pending = 256;
 

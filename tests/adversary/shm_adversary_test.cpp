@@ -80,7 +80,6 @@ public:
     /// Mostly right for a while, then wrong.
     void run() {
         peer_.greet();
-        if (dice_.chance(0.8)) peer_.words().pulls.store(1);
         write(frame_kind::unexpected, 0, {}, its_name_tag);
         const std::size_t steps = 20 + dice_.below(300);
         // One in three does everything right, except that its blocks come and go while in use.
@@ -156,18 +155,27 @@ private:
         if (kind == frame_kind::put) raw.resize(raw.size() + bytes, std::byte{9});
         write(kind, raw.size(), raw, dice_.below(4));
     }
-    void offer() {
-        struct {
-            shm_offer head;
-            shm_foreign_range range;
-        } told;
-        told.head.frame.kind = frame_kind::unexpected;
-        told.head.frame.bytes = 2 * shown_bytes;
-        told.head.slot = static_cast<std::uint32_t>(offers_ % limits::shm_max_offers);
-        told.head.segment_count = 1;
-        told.range = {reinterpret_cast<std::uint64_t>(private_.data()),
-                      2 * shown_bytes - limits::shm_prefix_bytes};
-        if (write(shm_offer_kind, sizeof told, as_bytes_of(told))) ++offers_;
+    /// A large message in pieces of any lengths. If it is to be wrong, one piece is too long, or
+    /// something else follows, or nothing.
+    void send_large(bool wrong) {
+        const const_bytes own(private_);
+        const frame_kind kind = dice_.chance(0.5) ? frame_kind::unexpected : frame_kind::expected;
+        std::size_t left = limits::shm_whole_bytes + 1 + dice_.below(2 * limits::shm_ring_bytes);
+        if (!write(kind, left, own.first(limits::shm_prefix_bytes), dice_.below(4))) return;
+        left -= limits::shm_prefix_bytes;
+        for (int tries = 0; left > 0 && tries < 1000; ++tries) {
+            if (!still_there(peer_.socket())) return;
+            const bool now_wrong = wrong && dice_.chance(0.05);
+            if (now_wrong && dice_.chance(0.3)) return;
+            const std::size_t most = std::min(left, limits::shm_piece_bytes);
+            const std::size_t some = now_wrong ? most + 1 : 1 + dice_.below(most);
+            const frame_kind as = now_wrong && dice_.chance(0.5) ? kind : shm_piece_kind;
+            if (write(as, some, own.first(some)))
+                left -= std::min(left, some);
+            else
+                std::this_thread::yield();
+            peer_.take_all();
+        }
     }
     void step(bool wrong) {
         const const_bytes own(private_);
@@ -180,17 +188,8 @@ private:
                 write(frame_kind::expected, 3000, own.first(3000), dice_.below(4));
                 break;
             case 3:
-                if (!write(frame_kind::unexpected, 50'064, own.first(limits::shm_prefix_bytes)))
-                    break;
-                for (int i = 0, tries = 0; i < 5 && tries < 1000; ++tries) {
-                    if (write(shm_piece_kind, 10'000, own.first(10'000))) ++i;
-                    if (!still_there(peer_.socket())) return;
-                    peer_.take_all();
-                    std::this_thread::yield();
-                }
-                break;
             case 4:
-                offer();
+                send_large(wrong);
                 break;
             case 5:
                 request(frame_kind::get, dice_.below(5000));
@@ -201,20 +200,16 @@ private:
             case 7:
             case 8:
                 peer_.take_all();
-                if (dice_.chance(0.3)) peer_.words().pulled.fetch_add(1);
                 break;
             case 9:
                 write(static_cast<frame_kind>(dice_.below(20)), dice_.below(40'000),
                       own.first(100));
                 break;
             case 10:
-                peer_.words().asked_from.store(dice_.below(2 * shown_bytes));
-                peer_.words().asked.fetch_add(1);
+                peer_.words().consumed.fetch_add(dice_.below(2 * shm_ring_lines));
                 break;
             case 11:
-                peer_.words().touched.store(dice_.chance(0.5)
-                                                ? shm_touched::region(key_.region, true)
-                                                : shm_touched::offer(dice_.chance(0.5) ? 0 : 1));
+                peer_.words().touched.store(shm_touched::region(key_.region, dice_.chance(0.5)));
                 peer_.words().touching.fetch_add(1);
                 break;
             default:
@@ -290,7 +285,6 @@ private:
     std::array<unique_fd, 2> fds_;
     std::array<shm_mapping, 2> blocks_;
     std::vector<std::byte> private_;
-    std::uint64_t offers_ = 0;
     std::atomic<bool> stop_{false};
 };
 

@@ -1,5 +1,5 @@
 // Memory that cannot be read or written, such as truncated files and read-only pages: only its
-// operation fails, and the status tells on which side.
+// transfer fails, and the status tells on which side.
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -73,22 +73,6 @@ TEST_F(shm_bad_memory, of_the_peer_fails_a_transfer_and_is_said_to_be_the_peers)
         expect(get(memory, gone), no_access_there);
         expect(put(memory, kept), no_access_there);
         expect(get(memory, kept), {});
-        expect_connected();
-    }
-}
-
-TEST_F(shm_bad_memory, for_a_message_on_offer_fails_its_receive_alone) {
-    for (const std::size_t left : {page, 100 * page}) {
-        SCOPED_TRACE(left);
-        truncated_file file(memory.size());
-        file.truncate(left);
-        const const_bytes from(memory);
-        recorded receive, send;
-        ASSERT_EQ(there.end().post_receive(there.from, 3, file.bytes(), receive), posted::pending);
-        ASSERT_EQ(here.end().post_send_expected(to, 3, gather(&from, 1), send), posted::pending);
-        move_until({&here, &there}, [&] { return send.runs > 0 && receive.runs > 0; });
-        EXPECT_TRUE(send.what.ok());
-        expect(receive.what, no_access);
         expect_connected();
     }
 }

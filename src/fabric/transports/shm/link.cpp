@@ -40,20 +40,13 @@ bool shm_link::come_up(unique_fd socket, const shm_credentials& who,
     if (port_.uses_cross_memory()) {
         const status probed = pid_ > 0 ? try_cross_memory(pid_, heard.said.probe, incarnation_)
                                        : status{errc::mismatch};
-        crosses_ = takes_offers_ = probed.ok();
+        crosses_ = probed.ok();
         if (!crosses_) port_.cross_memory_denied(probed);
     }
-    pair_.mine().pulls.store(crosses_ ? 1 : 0, std::memory_order_relaxed);
     phase_ = phase::up;
     const bool fenced = !port_.has_barriers() || !heard.said.has(shm_hello::joined_barriers);
-    sender_.open(registrations_.sleeping(), fenced, port_.uses_cross_memory());
+    sender_.open(registrations_.sleeping(), fenced);
     return true;
-}
-
-void shm_link::denied(status why) noexcept {
-    crosses_ = false;
-    pair_.mine().pulls.store(0, std::memory_order_relaxed);
-    port_.cross_memory_denied(why);
 }
 
 bool shm_link::is_there() const noexcept {
@@ -133,14 +126,7 @@ shm_link::a_touch shm_link::current_touch() const noexcept {
 
 void shm_link::wait_until_region_untouched(std::uint64_t id) noexcept {
     const a_touch now = phase_ == phase::over ? last_ : current_touch();
-    if (now.number != 0 && !shm_touched::is_offer(now.what) &&
-        (now.what & ~shm_touched::writes) == id)
-        wait_for_end_of(now);
-}
-
-void shm_link::wait_until_offer_untouched(std::uint32_t slot) noexcept {
-    const a_touch now = current_touch();
-    if (now.number != 0 && now.what == shm_touched::offer(slot)) wait_for_end_of(now);
+    if (now.number != 0 && (now.what & ~shm_touched::writes) == id) wait_for_end_of(now);
 }
 
 bool shm_link::may_write_yet() const noexcept {

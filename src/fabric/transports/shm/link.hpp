@@ -69,44 +69,47 @@ public:
 
     /// Wakes the peer if it sleeps.
     void ring() noexcept;
-    /// Space was returned or an offer answered: rings if the peer waits for that.
+    /// Space was returned: rings if the peer waits for that.
     void wake_writer() noexcept;
     /// Requests a push().
     void push_later() noexcept;
     /// Makes progress on queued output: see shm_sender::push().
-    std::size_t push(std::size_t budget) noexcept {
-        receiver_.poll_bounce_buffer();
-        return sender_.push(budget);
-    }
+    std::size_t push(std::size_t budget) noexcept { return sender_.push(budget); }
     /// Whether push() must be called regularly.
-    bool has_work() const noexcept {
-        return sender_.has_work() || receiver_.waits_for_bounce_buffer();
-    }
-    /// Before sleeping: asks the peer to ring when it returns space or answers an offer.
+    bool has_work() const noexcept { return sender_.has_work(); }
+    /// Before sleeping: asks the peer to ring when it returns space.
     void want() noexcept;
     void woke() noexcept;
     /// Final check before sleeping. False: there is work.
     bool may_sleep() noexcept;
 
     // ---- direct copies between processes
-    bool crosses_memory() const noexcept { return crosses_; }
-    /// Whether the peer may offer frames, or could when it made its pending offers.
-    bool takes_offers() const noexcept { return takes_offers_; }
-    /// The kernel refuses from now on: pending offers use the bounce buffer, later frames come in
-    /// pieces.
-    void denied(status why) noexcept;
-    pid_t pid() const noexcept { return pid_; }
-    /// Whether the peer is still connected. Cost: one system call.
-    bool is_there() const noexcept;
-
     /// As framed_port's, for regions on the peer's registrations. In link_transfers.cpp.
     std::optional<status> put(gather from, const remote_key&, std::uint64_t offset) noexcept;
     std::optional<status> get(scatter into, const remote_key&, std::uint64_t offset) noexcept;
     /// Unmaps blocks that the peer has freed.
     void drop_freed_blocks() noexcept { blocks_.drop_freed(registrations_); }
 
-    /// While a touch exists, the peer does not return the touched memory to its user but waits.
-    /// After creating one, check again that the memory is still valid.
+    /// Returns once the peer copies nothing from or to that region by a lookup made before the
+    /// call. Usually at once, and always if it copies from or to another region.
+    ///
+    /// A peer that stalls in the middle of a copy loses its connection at the silence limit. If it
+    /// was reading, waiting ends then, as it checks the connection before it uses what it has read.
+    /// If it was writing and has been stopped by the system, waiting continues until it resumes or
+    /// is gone, as it could still write later.
+    void wait_until_region_untouched(std::uint64_t id) noexcept;
+    /// Whether it was writing to a region when the connection ended and has not finished.
+    /// Precondition: shut().
+    bool may_write_yet() const noexcept;
+    /// Whether the peer's process is stopped by a signal or a debugger, or in an uninterruptible
+    /// call.
+    bool is_stopped() const noexcept;
+
+private:
+    friend class shm_port;
+
+    /// While a touch exists, the peer does not return the touched region to its user but waits.
+    /// After creating one, check again that the region is still open.
     class touch {
     public:
         /// `what`: as defined by shm_touched.
@@ -121,40 +124,21 @@ public:
     private:
         shm_word& word_;
     };
-    /// Returns once the peer copies nothing from or to that region by a lookup made before the
-    /// call. Usually at once, and always if it copies from or to another region.
-    ///
-    /// A peer that stalls in the middle of a copy loses its connection at the silence limit. If it
-    /// was reading, waiting ends then, as it checks the connection before it uses what it has read.
-    /// If it was writing and has been stopped by the system, waiting continues until it resumes or
-    /// is gone, as it could still write later.
-    void wait_until_region_untouched(std::uint64_t id) noexcept;
-    /// The same for the offer in that slot, which a peer only reads.
-    void wait_until_offer_untouched(std::uint32_t slot) noexcept;
-    /// Whether it was writing to a region when the connection ended and has not finished.
-    /// Precondition: shut().
-    bool may_write_yet() const noexcept;
-    /// Whether the peer's process is stopped by a signal or a debugger, or in an uninterruptible
-    /// call.
-    bool is_stopped() const noexcept;
-
-private:
-    friend class shm_port;
 
     template <typename Local>
     std::optional<status> transfer(std::span<const Local> local, const remote_key&,
                                    std::uint64_t offset) noexcept;
     bool locate(const shm_found_region&, access, std::span<mutable_bytes>) noexcept;
     void take_down() noexcept;
+    /// Whether the peer is still connected. Cost: one system call.
+    bool is_there() const noexcept;
     bool is_gone() const noexcept;
     /// What the peer is copying now. Number 0: nothing.
     struct a_touch {
         std::uint64_t number = 0;
         std::uint64_t what = 0;  ///< As defined by shm_touched.
 
-        bool writes() const noexcept {
-            return number != 0 && !shm_touched::is_offer(what) && (what & shm_touched::writes) != 0;
-        }
+        bool writes() const noexcept { return number != 0 && (what & shm_touched::writes) != 0; }
     };
     a_touch current_touch() const noexcept;
     void wait_for_end_of(const a_touch&) noexcept;
@@ -165,8 +149,7 @@ private:
     shm_receiver receiver_;
     shm_sender sender_;
     phase phase_ = phase::reaching;
-    bool crosses_ = false;
-    bool takes_offers_ = false;
+    bool crosses_ = false;    // The kernel copies between the two processes.
     bool wants_ = false;      // We declared in `wants` that we wait.
     std::uint64_t rung_ = 0;  // The last `wants` of the peer for which we rang.
 

@@ -104,7 +104,8 @@ std::optional<status> shm_link::transfer(std::span<const Local> local, const rem
             auto there = place_in(foreign_segments(found.segments, found.segment_count), offset);
             const status what = cross(pid_, here, there, some);
             if (is_refusal_of_kernel(what)) {
-                denied(what);
+                crosses_ = false;
+                port_.cross_memory_denied(what);
                 return std::nullopt;
             }
             if (!what.ok()) return what;

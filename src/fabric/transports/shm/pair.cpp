@@ -34,10 +34,6 @@ result<shm_pair> shm_pair::map(int fd, side mine, const origins& from) {
     const bool connects = mine == side::connector;
     made.mine_ = connects ? &connector : &acceptor;
     made.theirs_ = connects ? &acceptor : &connector;
-    std::byte* const to_acceptor_bounce = made.words_.data() + layout::bounce_to_acceptor;
-    std::byte* const to_connector_bounce = made.words_.data() + layout::bounce_to_connector;
-    made.bounce_out_ = connects ? to_acceptor_bounce : to_connector_bounce;
-    made.bounce_in_ = connects ? to_connector_bounce : to_acceptor_bounce;
     made.sender_ = connects ? to_acceptor : to_connector;
     made.receiver_ = connects ? to_connector : to_acceptor;
     return made;

@@ -29,19 +29,15 @@ public:
 
     shm_side& mine() const noexcept { return *mine_; }
     shm_side& theirs() const noexcept { return *theirs_; }  ///< Read only, never write.
-    std::byte* bounce_out() const noexcept { return bounce_out_; }
-    const std::byte* bounce_in() const noexcept { return bounce_in_; }
     const shm_ring_place& sender() const noexcept { return sender_; }
     const shm_ring_place& receiver() const noexcept { return receiver_; }
 
 private:
     shm_pair() = default;
 
-    shm_mapping words_, to_acceptor_, to_connector_;  // The bounce buffers follow the words.
+    shm_mapping words_, to_acceptor_, to_connector_;
     shm_side* mine_ = nullptr;
     shm_side* theirs_ = nullptr;
-    std::byte* bounce_out_ = nullptr;
-    const std::byte* bounce_in_ = nullptr;
     shm_ring_place sender_, receiver_;
 };
 

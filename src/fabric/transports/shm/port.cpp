@@ -108,15 +108,14 @@ std::string shm_port::explain() const {
                                  "this network namespace.",
                                  listener_.name())
                            : std::string("shm: connects to others, and does not listen.");
-    text += fmt::format(" Messages up to {} KiB are copied through a ring in shared memory.",
-                        limits::shm_whole_bytes / 1024);
+    text += fmt::format(
+        " Messages are copied through a ring in shared memory, those of more than {} KiB in pieces.",
+        limits::shm_whole_bytes / 1024);
     if (settings_.cross_memory)
         text +=
-            " Larger messages and transfers are copied directly between processes by the kernel "
-            "(cross-memory attach).";
+            " Transfers are copied directly between processes by the kernel (cross-memory attach).";
     else
-        text += fmt::format(" Larger messages and transfers also go through the ring: {}.",
-                            settings_.why_not);
+        text += fmt::format(" Transfers also go through the ring: {}.", settings_.why_not);
     if (denied_ > 0)
         text += fmt::format(
             " With {} of the peers so far they go through the ring, as the kernel denied "

@@ -50,7 +50,6 @@ public:
     using framed_port::end_placement;
     using framed_port::link_down;
     using framed_port::sent;
-    using framed_port::unwritable;
     using framed_port::writable;
 
     shm_lent_pool& lent() noexcept { return lent_; }

@@ -220,9 +220,9 @@ TEST(shm_port, region_is_not_given_back_while_a_peer_copies) {
     copier.join();
 }
 
-TEST(shm_port, large_message_survives_that_its_region_closes_while_it_is_on_offer) {
-    // Ten segments: too many for the registrations, so the get is answered with frames, and large
-    // ones are offered from the region's own memory.
+TEST(shm_port, get_by_frames_survives_that_its_region_closes_while_they_are_sent) {
+    // Eight segments: too many for the registrations, so the get is answered with frames, whose
+    // pieces are read from the region's own memory.
     constexpr std::size_t bytes = std::size_t{8} << 20;
     for (int after = 0; after < 12; ++after) {
         shm_test_port owner("shm://"), caller("shm://");

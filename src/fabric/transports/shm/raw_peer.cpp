@@ -40,23 +40,16 @@ std::string_view text_of(const std::vector<std::byte>& bytes) {
 /// Unknown frame kinds: neither framed_port's nor the transport's.
 frame_kind unknown_kind(seeded_random& dice) {
     const auto pick = static_cast<std::uint8_t>(dice.below(200));
-    return static_cast<frame_kind>(pick < 9 ? 7 + pick : 19 + pick);
+    return static_cast<frame_kind>(pick < 9 ? 7 + pick : 9 + pick);
 }
 
-/// An offer that is valid except for what `spoil` changes.
-template <typename Spoil>
-void offer(shm_raw_peer& peer, Spoil&& spoil) {
-    struct {
-        shm_offer head;
-        shm_foreign_range range;
-    } told;
-    static_assert(sizeof told == sizeof(shm_offer) + sizeof(shm_foreign_range));
-    told.head.frame.kind = frame_kind::unexpected;
-    told.head.frame.bytes = 200000;
-    told.head.segment_count = 1;
-    told.range = {8, 200000 - limits::shm_prefix_bytes};
-    spoil(told.head, told.range);
-    peer.write(shm_offer_kind, sizeof told, as_bytes_of(told));
+/// The first record of a large frame.
+void begin(shm_raw_peer& peer, frame_kind kind, std::uint32_t bytes, seeded_random& dice) {
+    peer.write(kind, bytes, noise(dice, limits::shm_prefix_bytes));
+}
+
+void add_piece(shm_raw_peer& peer, std::uint32_t bytes, seeded_random& dice) {
+    peer.write(shm_piece_kind, bytes, noise(dice, bytes));
 }
 
 }  // namespace
@@ -119,14 +112,17 @@ void shm_raw_peer::write(frame_kind kind, std::uint32_t claimed_bytes, const_byt
     }
 }
 
-void shm_raw_peer::take_all() {
+void shm_raw_peer::take_all(const std::function<void(const frame_header&, const_bytes)>& use) {
     while (reader_.ready()) {
         const frame_header header = reader_.header();
-        if (header.kind == shm_start_over_kind)
+        if (header.kind == shm_start_over_kind) {
             reader_.start_over();
-        else
-            reader_.consume(header.bytes <= limits::shm_whole_bytes ? header.bytes
-                                                                    : limits::shm_prefix_bytes);
+            continue;
+        }
+        const std::size_t here =
+            header.bytes <= limits::shm_whole_bytes ? header.bytes : limits::shm_prefix_bytes;
+        use(header, reader_.payload(here));
+        reader_.consume(here);
     }
 }
 
@@ -177,42 +173,47 @@ void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
             peer.write(shm_piece_kind, small, bytes);
             break;
         case 7:  // A large message, then something other than its pieces.
-            peer.write(frame_kind::unexpected, 100000, noise(dice, limits::shm_prefix_bytes));
+            begin(peer, frame_kind::unexpected, 100000, dice);
             peer.write(frame_kind::unexpected, small, bytes);
             break;
         case 8:  // More than announced.
-            peer.write(frame_kind::unexpected, 40000, noise(dice, limits::shm_prefix_bytes));
+            begin(peer, frame_kind::unexpected, 40000, dice);
             for (int i = 0; i < 4; ++i)
-                peer.write(shm_piece_kind, 15000, noise(dice, 15000));
+                add_piece(peer, 15000, dice);
             break;
         case 9:  // An empty piece, or one over the limit.
-            peer.write(frame_kind::unexpected, 100000, noise(dice, limits::shm_prefix_bytes));
+            begin(peer, frame_kind::unexpected, 100000, dice);
             peer.write(shm_piece_kind, dice.chance(0.5) ? 0 : 0xffffffffu, {});
             break;
         case 10:  // A message over every limit.
-            peer.write(frame_kind::unexpected, 0xffffffffu, noise(dice, limits::shm_prefix_bytes));
+            begin(peer, frame_kind::unexpected, 0xffffffffu, dice);
             break;
-        case 11:
-            offer(peer, [](shm_offer& head, shm_foreign_range&) { head.segment_count = 0; });
+        case 11:  // One byte more than announced.
+            begin(peer, frame_kind::unexpected, limits::shm_prefix_bytes + 40000, dice);
+            add_piece(peer, 16000, dice);
+            add_piece(peer, 16000, dice);
+            add_piece(peer, 8001, dice);
             break;
-        case 12:
-            offer(peer, [&](shm_offer& head, shm_foreign_range&) {
-                head.segment_count = static_cast<std::uint32_t>(dice()) | 2;
-            });
+        case 12:  // A piece of one byte more than the longest.
+            begin(peer, frame_kind::unexpected, 100000, dice);
+            add_piece(peer, limits::shm_piece_bytes + 1, dice);
             break;
-        case 13:
-            offer(peer, [&](shm_offer&, shm_foreign_range& range) { range.bytes = dice(); });
+        case 13:  // A large message inside another.
+            begin(peer, frame_kind::unexpected, 100000, dice);
+            add_piece(peer, 1 + static_cast<std::uint32_t>(dice.below(16000)), dice);
+            begin(peer, frame_kind::expected, 100000, dice);
             break;
-        case 14:
-            offer(peer, [](shm_offer& head, shm_foreign_range&) { head.slot = 5; });
+        case 14:  // A piece after the last.
+            begin(peer, frame_kind::expected, limits::shm_whole_bytes + 1, dice);
+            add_piece(peer, limits::shm_piece_bytes, dice);
+            add_piece(peer, limits::shm_piece_bytes + 1 - limits::shm_prefix_bytes, dice);
+            add_piece(peer, 1, dice);
             break;
-        case 15:  // Nonexistent memory.
-            offer(peer, [](shm_offer&, shm_foreign_range&) {});
+        case 15:  // A frame that is never large.
+            begin(peer, dice.chance(0.5) ? frame_kind::get : frame_kind::rma_done, 100000, dice);
             break;
-        case 16:
-            offer(peer, [&](shm_offer& head, shm_foreign_range&) {
-                head.frame.kind = dice.chance(0.5) ? shm_offer_kind : shm_piece_kind;
-            });
+        case 16:  // Large data that nobody requested.
+            begin(peer, frame_kind::get_data, 100000, dice);
             break;
         case 17:  // Unrequested answers.
             peer.write(frame_kind::rma_done, 3, const_bytes(bytes).first(1));

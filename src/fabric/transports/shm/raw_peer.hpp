@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -40,15 +41,16 @@ public:
     /// As write(), but does not wait. False: no room now, or the port's state makes no sense.
     bool try_write(frame_kind kind, std::uint32_t claimed_bytes, const_bytes payload,
                    std::uint64_t tag = 0);
-    /// Reads and discards everything the port has written.
-    void take_all();
+    /// Reads everything the port has written. `use` is given each record: its header, and its
+    /// payload in place; of a large frame's first record, only what stands there.
+    void take_all(
+        const std::function<void(const frame_header&, const_bytes)>& use = [](auto&, auto) {});
     /// Rings, so that a sleeping port polls.
     void ring();
     shm_side& words() noexcept { return pair_.mine(); }
     const shm_side& words_of_port() const noexcept { return pair_.theirs(); }
     /// Whether the port has written a record to us.
     bool has_record() const noexcept { return reader_.ready(); }
-    const std::byte* bounce_buffer() const noexcept { return pair_.bounce_in(); }
     /// The port's hello. Precondition: greet().
     const shm_hello& answer() const noexcept { return answer_; }
     /// The port's registrations. Precondition: greet().

@@ -15,8 +15,7 @@ class shm_link;
 /// Sending half of one connection.
 ///
 /// A payload of up to limits::shm_whole_bytes is copied to the ring or refused. A longer one stays
-/// with its sender: if both sides can, it is offered for the reader to copy from our memory
-/// (rendezvous); else it goes through the ring in pieces as space appears. Frames leave in posting
+/// with its sender, and goes through the ring in pieces as space appears. Frames leave in posting
 /// order.
 ///
 /// Threads: the port's thread.
@@ -27,19 +26,13 @@ public:
     static constexpr std::size_t max_waiting = 1024;
 
     shm_sender(shm_link& link, const shm_pair& pair, shm_lent_pool& lent) noexcept
-        : link_(link),
-          mine_(pair.mine()),
-          theirs_(pair.theirs()),
-          bounce_(pair.bounce_out()),
-          lent_(lent),
-          ring_(pair.sender()) {}
+        : link_(link), lent_(lent), ring_(pair.sender()) {}
     ~shm_sender() { drop(); }
     shm_sender(const shm_sender&) = delete;
 
     /// The connection is up. `reader_sleeps`: see shm_registrations_layout. `fenced`: see
-    /// shm_ring_writer; if false, fences are used when the reader wants them. `offers`: whether to
-    /// make offers.
-    void open(const shm_word& reader_sleeps, bool fenced, bool offers) noexcept;
+    /// shm_ring_writer; if false, fences are used when the reader wants them.
+    void open(const shm_word& reader_sleeps, bool fenced) noexcept;
     /// The connection is over: borrowed frames are forgotten.
     void drop() noexcept;
 
@@ -59,19 +52,15 @@ public:
     bool forget(completion& on_sent) noexcept;
     void detach(completion& on_sent) noexcept;
 
-    /// Makes progress on queued frames and completes answered offers, at most `budget`. Runs
-    /// callbacks, after which the link may be over. Returns how many completed.
+    /// Makes progress on queued frames; completes at most `budget`. Runs callbacks, after which the
+    /// link may be over. Returns how many completed.
     std::size_t push(std::size_t budget) noexcept;
     /// Whether push() must be called regularly.
-    bool has_work() const noexcept {
-        return blocked_lines_ != 0 || !waiting_.empty() || !offered_.empty();
-    }
+    bool has_work() const noexcept { return blocked_lines_ != 0 || !waiting_.empty(); }
     /// Whether push() would do something; sees what a sleeping reader could miss.
     bool can_push() noexcept;
 
 private:
-    enum class outcome : std::uint8_t { blocked, over, offered };
-
     bool write(const frame_header& header, gather payload, std::size_t bytes) noexcept;
     void wake_reader() noexcept {
         // The load must not pass the record's store. This fence orders them for the compiler; for
@@ -85,19 +74,12 @@ private:
     posted send_slowly(const frame_header&, gather payload, completion* on_sent) noexcept;
     posted refuse(std::size_t lines) noexcept;
     shm_lent* keep(const frame_header&, gather payload, completion* on_sent) noexcept;
-    bool is_offerable(const shm_lent& one) const noexcept;
-    outcome advance(shm_lent& one) noexcept;
-    outcome offer(shm_lent& one) noexcept;
-    std::size_t next_bytes(const shm_lent& one) const noexcept;
-    std::size_t end_answered(std::size_t budget) noexcept;
-    void bring(std::uint64_t asked) noexcept;
+    /// Puts the next records of that frame into the ring. True: all of it is there.
+    bool advance(shm_lent& one) noexcept;
     bool own_bytes(shm_lent& one) noexcept;
     void update() noexcept { clear_ = open_ && waiting_.empty(); }
 
     shm_link& link_;
-    shm_side& mine_;
-    shm_side& theirs_;
-    std::byte* const bounce_;
     shm_lent_pool& lent_;
     shm_ring_writer ring_;
     const shm_word* reader_sleeps_ = nullptr;
@@ -106,14 +88,9 @@ private:
     std::uint64_t rung_ = 0;  // The last sleep for which we rang.
     bool clear_ = false;      // Up, and the queue is empty: frames go straight to the ring.
     bool open_ = false;
-    bool offers_ = false;
     std::size_t blocked_lines_ = 0;  // Lines needed by the last refused frame; 0: none.
     std::size_t waiting_count_ = 0;
     chain<shm_lent> waiting_;
-    chain<shm_lent> offered_;
-    std::uint64_t offers_made_ = 0;
-    std::uint64_t offers_answered_ = 0;
-    std::uint64_t brought_ = 0;  // Our value of the word of that name.
 };
 
 }  // namespace amalgam::detail

@@ -20,14 +20,13 @@ static_assert(std::endian::native == std::endian::little, "frames are little-end
 /// A word shared by two processes.
 using shm_word = std::atomic<std::uint64_t>;
 
-inline constexpr std::uint32_t shm_version = 4;
+inline constexpr std::uint32_t shm_version = 5;
 inline constexpr std::size_t shm_line_bytes = 64;
 inline constexpr std::size_t shm_page_bytes = 4096;
 inline constexpr std::size_t shm_ring_lines = limits::shm_ring_bytes / shm_line_bytes;
 /// Record kinds in addition to those of framed_port.
 inline constexpr frame_kind shm_piece_kind{16};  ///< More of a payload that began before.
-inline constexpr frame_kind shm_offer_kind{17};  ///< payload: shm_offer; for the reader to copy.
-inline constexpr frame_kind shm_start_over_kind{18};  ///< The next record is at line 0.
+inline constexpr frame_kind shm_start_over_kind{17};  ///< The next record is at line 0.
 
 /// Start of a record, at the beginning of a line.
 struct shm_record_header {
@@ -49,25 +48,8 @@ constexpr std::size_t shm_record_lines(std::size_t bytes) noexcept {
     return (shm_payload_offset(bytes) + bytes + shm_line_bytes - 1) / shm_line_bytes;
 }
 
-/// A range of another process's memory.
-struct shm_foreign_range {
-    std::uint64_t address = 0;
-    std::uint64_t bytes = 0;
-};
-
-/// The payload of an offer record, followed by `segment_count` ranges.
-struct shm_offer {
-    static constexpr std::size_t max_segments = 16;
-
-    frame_header frame;               ///< Header of the offered frame.
-    std::uint32_t slot = 0;           ///< Number of the offer, modulo shm_max_offers.
-    std::uint32_t segment_count = 0;  ///< 1 to max_segments.
-    std::byte prefix[limits::shm_prefix_bytes] = {};
-};
-static_assert(sizeof(shm_offer) == 88);
-
-/// Identifies what one side is copying from or to the other's memory, so that closing one region
-/// does not wait for the copying of another.
+/// Identifies the region that one side is copying from or to, so that closing one region does not
+/// wait for the copying of another.
 struct shm_touched {
     static constexpr std::uint64_t writes = std::uint64_t{1} << 31;  ///< Added to a region's id.
 
@@ -75,43 +57,26 @@ struct shm_touched {
     static constexpr std::uint64_t region(std::uint64_t id, bool for_writing) noexcept {
         return (id & ~writes) | (for_writing ? writes : 0);
     }
-    static constexpr std::uint64_t offer(std::uint32_t slot) noexcept {
-        return ~std::uint64_t{slot};
-    }
-    static constexpr bool is_offer(std::uint64_t what) noexcept {
-        return ~what < limits::shm_max_offers;
-    }
 };
 
 /// State that one side of a connection shows to the other. Only the owning side writes it. Grouped
 /// by cache line: frequently changed words are apart from rarely written ones.
 struct shm_side {
-    alignas(
-        shm_line_bytes) shm_word consumed;  ///< Position up to which its receiving ring is free.
-    shm_word pulled;                        ///< Number of offers it has answered.
+    /// Position up to which its receiving ring is free.
+    alignas(shm_line_bytes) shm_word consumed;
 
-    alignas(shm_line_bytes) shm_word wants;  ///< Odd: ring me when the words above change.
+    alignas(shm_line_bytes) shm_word wants;  ///< Odd: ring me when your `consumed` changes.
     shm_word closed;                         ///< Not 0: copy nothing from or to my memory.
-    shm_word pulls;                          ///< Not 0: I can answer offers.
 
     alignas(shm_line_bytes) shm_word touching;  ///< Odd: copying from or to your memory.
-    shm_word asked;                             ///< How many bounce-buffer fills it has requested.
-    shm_word asked_from;  ///< Start of the request, in the oldest unanswered offer.
-    shm_word brought;     ///< How many requests of the other side it has served.
-    shm_word touched;     ///< What it copies: see shm_touched. Written before `touching`.
-
-    /// Current address of an offer's bytes if they moved; else 0.
-    alignas(shm_line_bytes) std::array<shm_word, limits::shm_max_offers> moved;
+    shm_word touched;  ///< What it copies: see shm_touched. Written before `touching`.
 };
-static_assert(sizeof(shm_side) == 4 * shm_line_bytes);
+static_assert(sizeof(shm_side) == 3 * shm_line_bytes);
 
-/// Memory of one connection: state of both sides, bounce buffers, then rings.
+/// Memory of one connection: state of both sides, then rings.
 struct shm_pair_layout {
     static constexpr std::size_t sides_offset = 0;  ///< The connector's, then the acceptor's.
-    static constexpr std::size_t bounce_to_acceptor = shm_page_bytes;
-    static constexpr std::size_t bounce_to_connector =
-        bounce_to_acceptor + limits::shm_bounce_bytes;
-    static constexpr std::size_t ring_to_acceptor = bounce_to_connector + limits::shm_bounce_bytes;
+    static constexpr std::size_t ring_to_acceptor = shm_page_bytes;
     static constexpr std::size_t ring_to_connector = ring_to_acceptor + limits::shm_ring_bytes;
     static constexpr std::size_t bytes = ring_to_connector + limits::shm_ring_bytes;
 };

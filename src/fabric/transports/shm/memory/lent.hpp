@@ -21,12 +21,12 @@ struct shm_lent {
     gather payload;        ///< The sender's, or `kept` once detached.
     segment_cursor at;     ///< Position reached.
     std::size_t left = 0;  ///< Unsent bytes.
-    bool begun = false;    ///< Its header is in the ring.
-    bool offered = false;  ///< On offer; `slot` is then the offer's.
-    std::uint32_t slot = 0;
     completion* on_sent = nullptr;  ///< Null once detached.
     buffer own;                     ///< The bytes, once detached.
     const_bytes kept;
+
+    /// Whether its header is in the ring, but not all of it.
+    bool has_begun() const noexcept { return left < header.bytes; }
 
     shm_lent* next = nullptr;
     shm_lent* previous = nullptr;
