@@ -212,8 +212,8 @@ void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
         case 15:  // A frame that is never large.
             begin(peer, dice.chance(0.5) ? frame_kind::get : frame_kind::rma_done, 100000, dice);
             break;
-        case 16:  // Large data that nobody requested.
-            begin(peer, frame_kind::get_data, 100000, dice);
+        case 16:  // A put that states another number of bytes than follow it.
+            begin(peer, frame_kind::put, 100000, dice);
             break;
         case 17:  // Unrequested answers.
             peer.write(frame_kind::rma_done, 3, const_bytes(bytes).first(1));
