@@ -90,11 +90,12 @@ public:
         peer_id to_a = sink_b_.from;
         keep_posting(receives_[0],
                      [&](completion& op) { return a_->post_receive(to_b_, 1, into_, op); });
+        gather large = pieces_of(large_), small = pieces_of(small_);
         keep_posting(expected_[0], [&](completion& op) {
-            return b_->post_send_expected(to_a, 1, pieces_of(large_), op);
+            return b_->post_send_expected(to_a, 1, large, op);
         });
         keep_posting(expected_[1], [&](completion& op) {
-            return b_->post_send_expected(to_a, 2, pieces_of(small_), op);
+            return b_->post_send_expected(to_a, 2, small, op);
         });
         settle();
         keep_posting(receives_[1],
@@ -103,7 +104,7 @@ public:
         auto target = b_->open_region(mutable_bytes(memory_), access::read_write);
         if (target) {
             keep_posting(transfers_[0], [&](completion& op) {
-                return a_->post_put(to_b_, pieces_of(large_), target->key(), 0, op);
+                return a_->post_put(to_b_, large, target->key(), 0, op);
             });
             keep_posting(transfers_[1], [&](completion& op) {
                 return a_->post_get(to_b_, scatter(&into_span_, 1), target->key(), 0, op);
@@ -139,9 +140,8 @@ public:
         to_b_ = *again;
         int before = sink_b_.messages;
         counted op;
-        keep_posting(op, [&](completion& on_done) {
-            return a_->post_send(to_b_, 9, pieces_of(small_), on_done);
-        });
+        gather small = pieces_of(small_);
+        keep_posting(op, [&](completion& on_done) { return a_->post_send(to_b_, 9, small, on_done); });
         for (int idle = 0; idle < patient && sink_b_.messages == before;)
             idle = step() ? 0 : idle + 1;
         EXPECT_EQ(sink_b_.messages, before + 1) << "the ports do not talk any more";
@@ -168,16 +168,16 @@ private:
         return false;
     }
 
+    /// For one post, however often it is tried: the list is borrowed, too.
     gather pieces_of(const std::vector<std::byte>& bytes) {
-        const_bytes& piece = pieces_[next_piece_++ % pieces_.size()];
+        const_bytes& piece = pieces_.at(next_piece_++);
         piece = bytes;
         return gather(&piece, 1);
     }
 
     void send(counted& op, const std::vector<std::byte>& bytes) {
-        keep_posting(op, [&](completion& on_done) {
-            return a_->post_send(to_b_, 1, pieces_of(bytes), on_done);
-        });
+        gather pieces = pieces_of(bytes);
+        keep_posting(op, [&](completion& on_done) { return a_->post_send(to_b_, 1, pieces, on_done); });
     }
 
     template <typename Post>
@@ -210,7 +210,7 @@ private:
 
     std::vector<std::byte> small_, large_, into_, memory_;
     mutable_bytes into_span_{into_};
-    std::array<const_bytes, 16> pieces_{};
+    std::array<const_bytes, 8> pieces_{};
     std::size_t next_piece_ = 0;
     counting_sink sink_a_, sink_b_;
     std::array<counted, 2> posted_sends_, receives_, expected_, transfers_;
