@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -9,7 +10,10 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
+
+#include <amalgam/core/log.hpp>
 
 #include "fabric/limits.hpp"
 #include "fabric/transports/shm/raw_peer.hpp"
@@ -123,6 +127,51 @@ TEST(shm_port, one_that_sleeps_after_every_few_frames_leaves_the_barriers_to_its
     EXPECT_EQ(sleeping(), 0u);
     fall_asleep();
     EXPECT_EQ(sleeping(), shm_registrations_layout::asleep);
+}
+
+TEST(shm_port, peer_of_an_older_version_is_told_so_and_sent_away) {
+    shm_test_port here("shm://");
+    shm_raw_peer peer(here.end().address());
+    shm_hello older = peer.proper();
+    older.version = shm_version - 1;
+    peer.say(older, peer.pair_memory(), peer.registrations_memory());
+    shm_received_hello answer;
+    move_until({&here}, [&] {
+        return receive_hello(peer.socket(), /*with_pair=*/false, answer) == shm_hearing::heard;
+    });
+    EXPECT_EQ(answer.said.refused, static_cast<std::uint32_t>(errc::mismatch));
+    EXPECT_EQ(answer.said.version, shm_version);
+    peer.wait_until_dropped();
+}
+
+TEST(shm_port, server_of_an_older_version_is_unreachable_and_the_log_says_why) {
+    shm_test_port here("shm://");
+    const std::string name = "older-" + std::to_string(random_u64());
+    const unique_fd older = listen_at(name);
+    ASSERT_TRUE(older);
+    int lines = 0;
+    default_logger().set_sink([&](auto& line) {
+        lines += line.message.find("the peer refused the connection") != line.message.npos;
+    });
+    const std::vector<std::byte> bytes(8);
+    const const_bytes out(bytes);
+    recorded op;
+    const peer_id to = here.end().lookup("shm://" + name).value();
+    ASSERT_EQ(here.end().post_send(to, 1, gather(&out, 1), op), posted::pending);
+    unique_fd socket;
+    move_until({&here}, [&] {
+        socket = unique_fd(::accept4(older.get(), nullptr, nullptr, SOCK_CLOEXEC));
+        return static_cast<bool>(socket);
+    });
+    shm_hello answer;
+    answer.version = shm_version - 1;
+    answer.refused = static_cast<std::uint32_t>(errc::mismatch);
+    ASSERT_TRUE(send_hello(socket.get(), answer, -1, -1));
+    move_until({&here}, [&] { return op.runs > 0; });
+    default_logger().set_sink({});
+    EXPECT_TRUE(op.ended_with(errc::unreachable));
+    EXPECT_EQ(op.what.native, EPROTO);
+    EXPECT_EQ(lines, 1);
 }
 
 TEST(shm_port, who_connects_and_says_nothing_is_sent_away_in_time) {
