@@ -47,6 +47,7 @@ struct access {
     static auto& manager(ff_loadbalancer& lb) { return lb.manager_; }
     static auto& thread(ff_loadbalancer& lb) { return lb.thread_; }
     static auto& order(ff_loadbalancer& lb) { return lb.order_; }
+    static auto& turns_ended(ff_loadbalancer& lb) { return lb.turns_ended_; }
     static bool schedule(ff_loadbalancer& lb, void* item, unsigned long retry) {
         return lb.schedule_task(item, retry);
     }
@@ -55,11 +56,6 @@ struct access {
     static auto& running(ff_gatherer& gt) { return gt.running_; }
     static auto& filter(ff_gatherer& gt) { return gt.filter_; }
     static auto& thread(ff_gatherer& gt) { return gt.thread_; }
-    static auto& order(ff_gatherer& gt) { return gt.order_; }
-    /// Before a run: no turn is left of the last one.
-    static void restart(ff_gatherer& gt) {
-        if (gt.order_ != nullptr) gt.order_->discard();
-    }
 
     // For a worker that a farm no longer has, null.
     static void freeze(ff_node* node) {

@@ -199,7 +199,6 @@ private:
         access::filter(gt) = thread.node;
         access::thread(gt) = thread.shared_from_this();
         access::running(gt) = 0;
-        access::order(gt) = nullptr;
         if (thread.node != nullptr && first(thread)->isMultiInput())
             access::bind(static_cast<ff_minode&>(*first(thread)), &gt);
     }
@@ -392,7 +391,7 @@ private:
             auto order = std::make_shared<channel>();
             order->wakes(&made.in.news, nullptr);
             access::order(*emitter.lb) = order;
-            access::order(*made.gt) = order;
+            made.in.turns.queue = order;
         }
         if (access::collector_back(farm)) link(made, emitter, true, {});
         return made;

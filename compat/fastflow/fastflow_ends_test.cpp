@@ -1,4 +1,5 @@
 // Nodes of FastFlow's interface that fail or end before their stream does, and what comes after.
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <limits>
@@ -144,6 +145,33 @@ TEST(fastflow_ordered_farm, begins_each_run_with_its_own_turns) {
             }
         }
         EXPECT_EQ(last.got, numbers(4, 40));
+        EXPECT_EQ(farm.wait(), 0);
+    }
+}
+
+TEST(fastflow_ordered_farm, keeps_the_order_of_streams_after_one_whose_workers_ended_early) {
+    constexpr long never = 1'000'000;
+    for (const bool fixed : {false, true}) {
+        numbered first(601);  // Odd: streams do not begin with the same worker.
+        ending_at one(never);
+        ending_at other(never);
+        collecting last;
+        ff_farm farm(false, 4, 4, false, DEF_MAX_NUM_WORKERS, fixed);
+        farm.add_emitter(&first);
+        farm.add_workers({&one, &other});
+        farm.add_collector(&last);
+        farm.set_ordered();
+        for (int stream = 1; stream <= 8; ++stream) {
+            one.at = stream % 4 == 2 || stream % 4 == 0 ? 2 : never;
+            other.at = stream % 4 == 0 ? 3 : never;
+            ASSERT_EQ(farm.run_then_freeze(), 0);
+            ASSERT_EQ(farm.wait_freezing(), 0);
+            EXPECT_TRUE(std::is_sorted(last.got.begin(), last.got.end())) << stream;
+            EXPECT_GT(last.got.front(), stream * 1'000'000) << stream;
+            if (one.at == never) {
+                EXPECT_EQ(last.got, numbers(stream, 601)) << stream;
+            }
+        }
         EXPECT_EQ(farm.wait(), 0);
     }
 }

@@ -36,34 +36,43 @@ ssize_t ff_gatherer::selectworker() {
     return next_;
 }
 
+/// Of an ordered farm, whose emitter has told whose turn it is.
+ssize_t ff_gatherer::gather_in_turn(void** task) {
+    detail::runner& thread = *thread_;
+    detail::inlet& in = thread.in;
+    const auto turn_is_here = [&] { return !in.turns.ended && !in.turns.queue->empty(); };
+    const auto any = [](const detail::inlet::input&) { return true; };
+    while (!thread.abandoned_) {
+        void* turn = nullptr;
+        if (turn_is_here() && in.turns.queue->try_pop(&turn)) {
+            if (detail::is_end(turn)) {
+                in.turns.ended = true;
+                continue;
+            }
+            const size_t at = reinterpret_cast<size_t>(turn) - 1;
+            if (at >= in.inputs.size() || in.inputs[at].ended) continue;
+            auto& queue = *in.inputs[at].queue;
+            in.news.sleep_until([&] { return !queue.empty() || thread.abandoned_; });
+            if (queue.try_pop(task)) return static_cast<ssize_t>(at);
+            continue;
+        }
+        size_t from = detail::inlet::none;
+        in.news.sleep_until([&] {
+            return (from = in.next(any)) != detail::inlet::none || turn_is_here() ||
+                   thread.abandoned_;
+        });
+        // A turn is told before its item. So what was here before we saw that there is no turn has
+        // none: a mark, or a further item of a worker that sent several for one.
+        if (from == detail::inlet::none || turn_is_here()) continue;
+        if (in.inputs[from].queue->try_pop(task)) return static_cast<ssize_t>(from);
+    }
+    return -1;
+}
+
 ssize_t ff_gatherer::gather_task(void** task) {
     detail::runner& thread = *thread_;
+    if (thread.in.turns.queue != nullptr) return gather_in_turn(task);
     auto& inputs = thread.in.inputs;
-    // An ordered farm: the emitter has told whose turn it is.
-    while (order_ != nullptr) {
-        void* turn = nullptr;
-        if (!order_->try_pop(&turn)) {
-            const auto any_end = [&] {
-                for (const auto& each : inputs)
-                    if (each.here()) return true;
-                return false;
-            };
-            thread.in.news.sleep_until(
-                [&] { return !order_->empty() || any_end() || thread.abandoned_; });
-            if (thread.abandoned_) return -1;
-            // Items without a turn: a mark, or further items of a worker that sent several for one.
-            if (!order_->empty()) continue;
-            break;
-        }
-        const size_t at = reinterpret_cast<size_t>(turn) - 1;
-        if (at >= inputs.size() || inputs[at].ended) continue;
-        while (!inputs[at].queue->try_pop(task)) {
-            thread.in.news.sleep_until(
-                [&] { return !inputs[at].queue->empty() || thread.abandoned_; });
-            if (thread.abandoned_) return -1;
-        }
-        return static_cast<ssize_t>(at);
-    }
     for (;;) {
         tried_.clear();
         for (size_t attempt = nattempts(); attempt != 0; --attempt) {

@@ -66,6 +66,10 @@ bool ff_loadbalancer::ff_send_out_to(void* task, int id, unsigned long retry, un
 
 void ff_loadbalancer::broadcast_task(void* task) {
     if (task == nullptr) return;
+    if (order_ != nullptr && detail::is_end(task) && !turns_ended_) {
+        turns_ended_ = true;
+        order_->push(FF_EOS);
+    }
     // First whoever has room: nobody waits for the slowest.
     later_.clear();
     for (size_t at = 0; at != running_; ++at)

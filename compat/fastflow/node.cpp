@@ -76,9 +76,6 @@ int ff_node::run(bool) {
         if (thread->begun()) return -1;
     for (const auto& thread : threads_)
         thread->announce();
-    for (const auto& thread : threads_)
-        for (const auto& each : thread->in.inputs)
-            each.queue->reopen();
     for (const auto& thread : threads_) {
         if (thread->start() == 0) continue;
         end_begun();

@@ -10,9 +10,6 @@
 namespace ff::detail {
 namespace {
 
-bool is_end(const void* item) {
-    return item == FF_EOS || item == FF_EOSW || item == FF_EOS_NOFREEZE;
-}
 /// Marks that svc() returns to say that there is nothing to send.
 bool is_nothing(const void* item) {
     return item == FF_GO_ON || item == FF_FLUSH || item == FF_BLK || item == FF_NBLK;
@@ -33,23 +30,59 @@ std::size_t inlet::count(bool feedback) const {
     return found;
 }
 
-bool inlet::drop_stale() {
-    bool all = true;
+bool inlet::input::drop_stale() {
+    void* item = nullptr;
+    while (stale && queue->try_pop(&item))
+        stale = !is_end(item);
+    return !stale;
+}
+void inlet::input::end_stale() {
+    void* item = nullptr;
+    while (stale && queue->taken() < until && queue->try_pop(&item))
+        stale = !is_end(item);
+    stale = ended = false;
+}
+
+void inlet::reopen() {
     for (input& each : inputs) {
-        void* item = nullptr;
-        while (each.stale && each.queue->try_pop(&item))
-            each.stale = !is_end(item);
-        all = all && !each.stale;
+        each.stale = false;
+        if (!each.outside) each.queue->discard();
+        each.queue->reopen();
     }
+    if (turns.queue == nullptr) return;
+    turns.stale = false;
+    turns.queue->discard();
+    turns.queue->reopen();
+}
+void inlet::close() {
+    for (input& each : inputs) {
+        each.queue->close();
+        each.queue->discard();
+    }
+    if (turns.queue == nullptr) return;
+    turns.queue->close();
+    turns.queue->discard();
+}
+bool inlet::stale() const {
+    for (const input& each : inputs)
+        if (each.stale) return true;
+    return turns.stale;
+}
+bool inlet::drop_stale() {
+    bool all = turns.drop_stale();
+    for (input& each : inputs)
+        all = each.drop_stale() && all;
     return all;
 }
-void inlet::end_stale() {
-    for (input& each : inputs) {
-        void* item = nullptr;
-        while (each.stale && each.queue->taken() < each.until && each.queue->try_pop(&item))
-            each.stale = !is_end(item);
-        each.stale = false;
-    }
+void inlet::mark_stale() {
+    for (input& each : inputs)
+        each.until = each.queue->sent();
+    if (turns.queue != nullptr) turns.until = turns.queue->sent();
+}
+void inlet::begin_stream() {
+    for (input& each : inputs)
+        each.end_stale();
+    turns.end_stale();
 }
 
 runner::~runner() {
@@ -63,12 +96,7 @@ void runner::announce() {
     done_ = frozen_ = false;
     failed_ = stream_failed_ = false;
     abandoned_ = false;
-    // What its last run has not taken.
-    for (inlet::input& each : in.inputs) {
-        each.stale = false;
-        if (!each.outside) each.queue->discard();
-    }
-    if (gt != nullptr) access::restart(*gt);
+    in.reopen();
 }
 
 int runner::start() {
@@ -107,10 +135,7 @@ void runner::main() {
 void runner::freeze_here(std::unique_lock<std::mutex>& guard) {
     frozen_ = true;
     changed_.notify_all();
-    bool dropped = true;
-    for (const inlet::input& each : in.inputs)
-        dropped = dropped && !each.stale;
-    if (dropped) {
+    if (!in.stale()) {
         changed_.wait(guard);
         return;
     }
@@ -121,11 +146,7 @@ void runner::freeze_here(std::unique_lock<std::mutex>& guard) {
 }
 
 void runner::finish() {
-    // Nobody reads these any more: who sends here must not wait for room.
-    for (const inlet::input& each : in.inputs) {
-        each.queue->close();
-        each.queue->discard();
-    }
+    in.close();  // Who sends here must not wait for room.
     {
         const std::lock_guard guard(mutex_);
         if (freezing_ != 0) frozen_ = true;
@@ -142,9 +163,8 @@ void* runner::round() {
     end_sent_ = stream_failed_ = false;
     bool failed = true;
     try {
-        in.end_stale();
-        for (inlet::input& each : in.inputs)
-            each.ended = false;
+        in.begin_stream();
+        if (lb != nullptr) access::turns_ended(*lb) = false;
         result = stream();
         failed = false;
     } catch (const abi::__forced_unwind&) {
@@ -167,6 +187,8 @@ void* runner::round() {
         end_early(in.inputs.size());
         if (!end_sent_) emit_end(FF_EOS);
     }
+    // Turns of workers that ended early.
+    in.turns.stale = in.turns.queue != nullptr && !in.turns.ended;
     gettimeofday(&stopped, nullptr);
     return result;
 }
@@ -227,9 +249,7 @@ void runner::thaw(bool again) {
         const std::lock_guard guard(mutex_);
         thawed_ = !stop_;  // A wait() that comes before it has woken must not cost it that stream.
         freezing_ = again ? 2 : 0;
-        if (frozen_ && !done_)
-            for (inlet::input& each : in.inputs)
-                each.until = each.queue->sent();  // What comes from now on is the next stream's.
+        if (frozen_ && !done_) in.mark_stale();
         frozen_ = false;
         woken_ = true;
         changed_.notify_all();

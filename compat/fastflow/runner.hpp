@@ -18,17 +18,25 @@ namespace ff::detail {
 /// Ends a node of a distributed program whose run has failed, which was told already.
 struct run_lost {};
 
+inline bool is_end(const void* item) {
+    return item == FF_EOS || item == FF_EOSW || item == FF_EOS_NOFREEZE;
+}
+
 /// The inputs of one thread.
 struct inlet {
     struct input {
         std::shared_ptr<channel> queue;
-        bool feedback;
-        ssize_t id;  // among its kind
+        bool feedback = false;
+        ssize_t id = 0;  // among its kind
         bool ended = false;
         bool outside = false;   // the program writes to it
         bool stale = false;     // what is left of a stream that the node ended early is dropped
         std::size_t until = 0;  // at most until so many were taken
         bool here() const { return !ended && !queue->empty(); }
+        /// Up to the end of the stream that is left of. True: there is nothing more to drop.
+        bool drop_stale();
+        /// The same for what was there when the next stream began.
+        void end_stale();
     };
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
@@ -43,13 +51,21 @@ struct inlet {
     }
     std::size_t left() const;
     std::size_t count(bool feedback) const;
-    /// After a stream that the node ended early: drops items up to the end of that stream. True:
-    /// there is nothing more to drop.
+    /// For a run: without what the last one has not taken.
+    void reopen();
+    /// Nobody reads any more.
+    void close();
+    /// Something is left of a stream that the node ended early.
+    bool stale() const;
+    /// Drops it as it comes. True: there is nothing more to drop.
     bool drop_stale();
-    /// Drops what is there of that stream; the next one begins.
-    void end_stale();
+    /// The next stream is what comes from now on.
+    void mark_stale();
+    /// Drops what is there of the last stream; the next one begins.
+    void begin_stream();
 
     std::vector<input> inputs;  // feedback first
+    input turns;                // of an ordered farm's collector: which worker got each item
     std::size_t last = none;
     bell news;
 };

@@ -26,9 +26,6 @@ std::uint32_t mark_of(const void* item) {
 void* item_of(std::uint32_t mark) {
     return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(FF_TAG_MIN) + mark);
 }
-bool is_end(const void* mark) {
-    return mark == FF_EOS || mark == FF_EOSW || mark == FF_EOS_NOFREEZE;
-}
 
 /// Items of so many bytes are not copied into a batch.
 constexpr std::size_t large = 64 << 10;

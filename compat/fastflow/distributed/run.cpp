@@ -174,9 +174,6 @@ bool distributed_part::start() {
     const std::lock_guard guard(lock_);
     for (const auto& each : runners_)
         each->announce();
-    for (const auto& each : runners_)
-        for (const auto& input : each->in.inputs)
-            input.queue->reopen();
     if (failed_) return false;
     return std::all_of(runners_.begin(), runners_.end(),
                        [](const auto& each) { return each->start() == 0; });

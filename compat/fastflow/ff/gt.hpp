@@ -51,6 +51,8 @@ private:
     friend struct detail::access;
     friend class detail::runner;
 
+    ssize_t gather_in_turn(void** task);
+
     int max_;
     size_t running_ = 0;
     ssize_t next_ = -1;
@@ -58,7 +60,6 @@ private:
     bool from_input_ = true;
     ff_node* filter_ = nullptr;
     std::shared_ptr<detail::runner> thread_;
-    std::shared_ptr<FFBUFFER> order_;  // of an ordered farm: which worker got each item
     std::vector<size_t> tried_;
 };
 

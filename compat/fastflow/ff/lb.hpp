@@ -100,7 +100,8 @@ private:
     ff_node* filter_ = nullptr;
     ff_node* manager_ = nullptr;
     std::shared_ptr<detail::runner> thread_;
-    std::shared_ptr<FFBUFFER> order_;  // of an ordered farm: which worker got each item
+    std::shared_ptr<FFBUFFER> order_;  // of an ordered farm: which worker got each item, then EOS
+    bool turns_ended_ = false;         // in this stream
     std::vector<size_t> later_;
 };
 
