@@ -43,6 +43,7 @@ struct access {
     static auto& feedback(ff_loadbalancer& lb) { return lb.feedback_; }
     static auto& channel_id(ff_loadbalancer& lb) { return lb.channel_; }
     static auto& master_worker(ff_loadbalancer& lb) { return lb.master_worker_; }
+    static auto& calls_back(ff_loadbalancer& lb) { return lb.calls_back_; }
     static auto& filter(ff_loadbalancer& lb) { return lb.filter_; }
     static auto& manager(ff_loadbalancer& lb) { return lb.manager_; }
     static auto& thread(ff_loadbalancer& lb) { return lb.thread_; }

@@ -158,6 +158,7 @@ void ff_farm::setlb(ff_loadbalancer* lb, bool cleanup) {
         if (cleanup) delete each;
     });
     lb_ = lb;
+    detail::access::calls_back(*lb) = true;
 }
 void ff_farm::setgt(ff_gatherer* gt, bool cleanup) {
     if (gt == nullptr) {

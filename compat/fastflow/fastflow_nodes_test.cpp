@@ -1,8 +1,12 @@
 // Single nodes and queues of FastFlow's interface, each compared with a plain loop.
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 
+#include <ff/staticallocator.hpp>
 #include <gtest/gtest.h>
 
 #include "fastflow_testing.hpp"
@@ -140,4 +144,78 @@ TEST(fastflow_queue, of_a_fixed_size_holds_no_more) {
         EXPECT_EQ(got, &each);
     }
     EXPECT_FALSE(queue.gather_task(got, 1));
+}
+
+namespace {
+
+struct numbered {
+    long number = 0;
+    long live = ++alive;
+    ~numbered() { --alive; }
+    static inline std::atomic<long> alive{0};
+};
+
+}  // namespace
+
+TEST(fastflow_static_allocator, gives_each_slot_to_one_item_at_a_time) {
+    struct making : ff_monode_t<numbered> {
+        int svc_init() override { return slots.init(); }
+        numbered* svc(numbered*) override {
+            for (long i = 1; i <= count; ++i) {
+                const int to = static_cast<int>(i % 2);
+                numbered* made = nullptr;
+                slots.alloc(made, to);
+                made->number = i;
+                ff_send_out_to(made, to);
+            }
+            return EOS;
+        }
+        StaticAllocator slots{6, sizeof(numbered), 2};
+    } first;
+    struct taking : ff_minode_t<numbered> {
+        numbered* svc(numbered* item) override {
+            sum += item->number;
+            most = std::max(most, numbered::alive.load());
+            StaticAllocator::dealloc(item);
+            return GO_ON;
+        }
+        long sum = 0;
+        long most = 0;
+    } last;
+    struct passing : ff_node_t<numbered> {
+        numbered* svc(numbered* item) override { return item; }
+    } a, b;
+    for (int run = 1; run <= 2; ++run) {
+        ff_farm farm;
+        farm.add_emitter(&first);
+        farm.add_workers({&a, &b});
+        farm.add_collector(&last);
+        ASSERT_EQ(farm.run_and_wait_end(), 0);
+        EXPECT_EQ(last.sum, run * sum_of_all);
+    }
+    EXPECT_LE(last.most, 6);
+    EXPECT_EQ(numbered::alive, 0);
+}
+
+TEST(fastflow_static_allocator, refuses_what_does_not_fit) {
+    long* item = nullptr;
+    StaticAllocator slots(1, sizeof(long));
+    EXPECT_THROW(slots.alloc(item), std::logic_error);
+    ASSERT_EQ(slots.init(), 0);
+    EXPECT_THROW(slots.alloc(item, 1), std::logic_error);
+    EXPECT_THROW(slots.alloc(item, -1), std::logic_error);
+    std::string* larger = nullptr;
+    EXPECT_THROW(slots.alloc(larger), std::logic_error);
+    slots.alloc(item);
+    EXPECT_EQ(*item, 0);
+    double* other = nullptr;
+    slots.realloc(item, other);
+    EXPECT_EQ(static_cast<void*>(other), static_cast<void*>(item));
+    StaticAllocator::dealloc(other);
+    slots.alloc(item);
+    StaticAllocator::dealloc(item);
+    EXPECT_EQ(StaticAllocator(0, 8).init(), -1);
+    EXPECT_EQ(StaticAllocator(8, 0).init(), -1);
+    EXPECT_EQ(StaticAllocator(8, 8, 0).init(), -1);
+    EXPECT_EQ(StaticAllocator(1, static_cast<size_t>(-8)).init(), -1);
 }

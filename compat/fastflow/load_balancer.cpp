@@ -40,8 +40,16 @@ bool ff_loadbalancer::schedule_task(void* task, unsigned long retry, unsigned lo
                 thread_->fail();
                 return false;
             }
-            if (!outs_[next_]->full()) return put(next_, task, 1);
-            later_.push_back(next_);
+            if (outs_[next_]->full()) {
+                later_.push_back(next_);
+                continue;
+            }
+            if (calls_back_ && (task = callback(static_cast<int>(next_), task)) == nullptr) {
+                error("callback: a null pointer, expected the item to send\n");
+                thread_->fail();
+                return false;
+            }
+            return put(next_, task, 1);
         }
         if (round + 1 < retry) thread_->room.sleep_until([this] { return any_room(); });
     }

@@ -3,7 +3,7 @@
 #include <memory>
 #include <type_traits>
 
-#include <ff/farm.hpp>
+#include <ff/farm_block.hpp>
 #include <ff/multinode.hpp>
 #include <ff/pipeline.hpp>
 

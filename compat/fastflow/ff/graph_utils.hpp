@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include <ff/combine.hpp>
-#include <ff/farm.hpp>
+#include <ff/farm_block.hpp>
 #include <ff/pipeline.hpp>
 
 namespace ff {

@@ -10,7 +10,8 @@ namespace ff {
 
 /// The outputs of a farm's emitter or of a node with several outputs, and who gets an item.
 ///
-/// A program may derive from it, override selectworker(), and give it to ff_farm::setlb().
+/// A program may derive from it, override selectworker() or callback(), and give it to
+/// ff_farm::setlb().
 /// Threads: as the node whose outputs these are; what waits or freezes may be called by others.
 /// Cost:    an item that any may have costs a virtual call more than one sent to a channel.
 class ff_loadbalancer {
@@ -72,6 +73,9 @@ public:
 protected:
     /// Which channel to try next.
     virtual size_t selectworker() { return ++next_ % running_; }
+    /// Of a program's own class: a worker was chosen for `task`, and has room. The result is sent in
+    /// its place.
+    virtual void* callback(int /*worker*/, void* task) { return task; }
     /// How many to try before waiting for room.
     virtual size_t nattempts() { return running_; }
     virtual bool schedule_task(void* task, unsigned long retry = static_cast<unsigned long>(-1),
@@ -97,6 +101,7 @@ private:
     size_t feedback_ = 0;
     ssize_t channel_ = -2;
     bool master_worker_ = false;
+    bool calls_back_ = false;
     ff_node* filter_ = nullptr;
     ff_node* manager_ = nullptr;
     std::shared_ptr<detail::runner> thread_;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <ff/combine.hpp>
-#include <ff/farm.hpp>
+#include <ff/farm_block.hpp>
 #include <ff/graph_utils.hpp>
 #include <ff/pipeline.hpp>
 
