@@ -1,50 +1,22 @@
 // A distributed program with many graphs, for fastflow_groups_test: fastflow_groups_program CASE,
 // and FastFlow's options. The last node of each compares what it got with a plain loop, and prints
 // "right" or what was wrong.
-#include <algorithm>
-#include <array>
-#include <cstdint>
 #include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include <ff/dff.hpp>
 
+#include "fastflow_groups_testing.hpp"
+
 using namespace ff;
+using namespace ff::testing_groups;
 
 namespace {
-
-constexpr long items = 2000;
-
-struct item {
-    long number = 0;
-    long from = -1;
-    std::string text;
-    template <class Archive>
-    void serialize(Archive& archive) {
-        archive(number, from, text);
-    }
-};
-
-long sum_to(long n) {
-    return n * (n - 1) / 2;
-}
-int check(const char* what, long got, long expected) {
-    if (got == expected)
-        ff::cout << "right\n";
-    else
-        ff::cout << "wrong: " << what << " is " << got << ", expected " << expected << "\n";
-    return 0;
-}
 
 template <typename Base>
 struct make : Base {
@@ -255,208 +227,6 @@ int sets() {
     return whole.run_and_wait_end();
 }
 
-/// Members that turn an item into bytes and back: nothing is copied at either end.
-struct by_hand {
-    char* bytes = nullptr;
-    std::size_t count = 0;
-    char* whole = nullptr;  // that `bytes` is in, to be freed with it
-    static inline long released = 0, freed = 0;
-
-    ~by_hand() { std::free(whole != nullptr ? whole : bytes); }
-    serializedBuffer_t serialize() {
-        return {bytes, count, false, this, [](void* owner, char*, std::size_t) {
-                    ++released;
-                    delete static_cast<by_hand*>(owner);
-                }};
-    }
-    bool deserialize(char* from, std::size_t size) {
-        bytes = whole = from;
-        count = size;
-        return false;
-    }
-    static by_hand* alloc(char*, std::size_t) { return new by_hand; }
-    static void freeTask(by_hand* what) {
-        ++freed;
-        delete what;
-    }
-};
-/// The same with bytes of the runtime.
-struct copied : by_hand {
-    serializedBuffer_t serialize() {
-        char* const to = static_cast<char*>(std::malloc(count));
-        std::memcpy(to, bytes, count);
-        return {to, count};
-    }
-    bool deserialize(char* from, std::size_t size) {
-        bytes = static_cast<char*>(std::malloc(size));
-        std::memcpy(bytes, from, size);
-        count = size;
-        return true;
-    }
-    static copied* alloc(char*, std::size_t) { return new copied; }
-    static void freeTask(copied* what) {
-        ++freed;
-        delete what;
-    }
-};
-template <typename T>
-int manual() {
-    struct source : ff_node_t<T> {
-        T* svc(T*) override {
-            for (std::size_t i = 1; i <= 200; ++i) {
-                auto* const made = new T;
-                made->count = i * 1000;
-                made->bytes = static_cast<char*>(std::malloc(made->count));
-                std::memset(made->bytes, static_cast<int>(i), made->count);
-                this->ff_send_out(made);
-            }
-            return this->EOS;
-        }
-    } first;
-    struct sink : ff_node_t<T> {
-        T* svc(T* what) override {
-            ++count;
-            for (std::size_t i = 0; i != what->count; ++i)
-                if (what->bytes[i] != static_cast<char>(count) ||
-                    what->count != static_cast<std::size_t>(count) * 1000) {
-                    ff::cout << "wrong: item " << count << " has other bytes\n";
-                    break;
-                }
-            delete what;
-            return this->GO_ON;
-        }
-        void svc_end() override { check("items", count, 200); }
-        long count = 0;
-    } last;
-    ff_Pipe<> whole(first, last);
-    first.createGroup("G1");
-    last.createGroup("G2");
-    const int result = whole.run_and_wait_end();
-    if (DFF_getMyGroup() == "G1")
-        check("items given back", by_hand::released + by_hand::freed, 200);
-    return result;
-}
-
-/// Functions that nodes set, in both of FastFlow's forms, for a type that knows nothing of it.
-struct opaque {
-    explicit opaque(long n) : number(n) {}
-    long number;
-};
-int functions(bool older) {
-    struct source : ff_node {
-        explicit source(bool with_buffer) {
-            if (with_buffer) {
-                serializeF = [](void* what, dataBuffer& to) {
-                    std::ostream stream(&to);
-                    stream << static_cast<opaque*>(what)->number;
-                    return true;
-                };
-            } else {
-                serializeF = [](void* what, message2_t* to) {
-                    char* const bytes = static_cast<char*>(std::malloc(sizeof(long)));
-                    std::memcpy(bytes, &static_cast<opaque*>(what)->number, sizeof(long));
-                    to->setBuff({bytes, sizeof(long)});
-                    to->cleanup = true;
-                    return true;
-                };
-            }
-            freetaskF = [](void* what) { delete static_cast<opaque*>(what); };
-        }
-        void* svc(void*) override {
-            for (long i = 0; i != items; ++i)
-                ff_send_out(new opaque(i));
-            return EOS;
-        }
-    } first(older);
-    struct sink : ff_node {
-        explicit sink(bool with_buffer) {
-            alloctaskF = [](char*, std::size_t) -> void* { return new opaque(0); };
-            if (with_buffer) {
-                deserializeF = [](dataBuffer& from, bool& is_copied) -> void* {
-                    is_copied = true;
-                    return new opaque(std::stol(std::string(from.getPtr(), from.getLen())));
-                };
-            } else {
-                deserializeF = [](message2_t* from, bool&, ff_node* self) -> void* {
-                    auto* const made = static_cast<opaque*>(self->alloctaskF(nullptr, 0));
-                    std::memcpy(&made->number, from->data, sizeof(long));
-                    return made;
-                };
-            }
-        }
-        void* svc(void* what) override {
-            sum += static_cast<opaque*>(what)->number;
-            delete static_cast<opaque*>(what);
-            return GO_ON;
-        }
-        void svc_end() override { check("the sum", sum, sum_to(items)); }
-        long sum = 0;
-    } last(older);
-    ff_Pipe<> whole(first, last);
-    first.createGroup("G1");
-    last.createGroup("G2");
-    return whole.run_and_wait_end();
-}
-
-/// What serialize(Archive&) may hold.
-struct everything {
-    std::vector<std::string> words;
-    std::map<std::string, std::vector<double>> table;
-    std::optional<int> maybe, never;
-    std::unique_ptr<item> inner;
-    std::pair<int, std::array<short, 3>> both;
-    std::set<char> letters;
-    std::vector<bool> bits;
-    std::tuple<bool, std::string, float> three;
-    template <class Archive>
-    void serialize(Archive& archive) {
-        archive(words, table, maybe, never);
-        archive(inner, both);
-        archive& letters;
-        archive(bits, three);
-    }
-};
-int containers() {
-    struct source : ff_node_t<everything> {
-        everything* svc(everything*) override {
-            for (int i = 0; i != 50; ++i) {
-                auto* const made = new everything;
-                made->words.assign(static_cast<std::size_t>(i), "word");
-                made->table["a"] = {1.5, i + 0.5};
-                made->maybe = i;
-                made->inner = std::make_unique<item>(item{i, 1, "inner"});
-                made->both = {i, {1, 2, 3}};
-                made->letters = {'a', 'b'};
-                made->bits = {true, false, true};
-                made->three = {true, "three", 3.F};
-                ff_send_out(made);
-            }
-            return EOS;
-        }
-    } first;
-    struct sink : ff_node_t<everything> {
-        everything* svc(everything* what) override {
-            const std::unique_ptr<everything> owned(what);
-            const int i = static_cast<int>(count);
-            const bool good = what->words.size() == static_cast<std::size_t>(i) &&
-                              what->table["a"] == std::vector<double>{1.5, i + 0.5} &&
-                              what->maybe == i && !what->never && what->inner->text == "inner" &&
-                              what->inner->number == i && what->both.second[2] == 3 &&
-                              what->letters == std::set<char>{'a', 'b'} &&
-                              what->bits == std::vector<bool>{true, false, true} &&
-                              std::get<1>(what->three) == "three";
-            if (good) ++count;
-            return GO_ON;
-        }
-        void svc_end() override { check("good items", count, 50); }
-        long count = 0;
-    } last;
-    ff_Pipe<> whole(first, last);
-    first.createGroup("G1");
-    last.createGroup("G2");
-    return whole.run_and_wait_end();
-}
-
 /// Each item waits for the answer to the one before, though a batch has room for many.
 int flush() {
     ff::setBatchSize(64);
@@ -647,7 +417,8 @@ int main(int argc, char** argv) {
     if (DFF_Init(argc, argv) != 0) return 3;
     const std::string which = argc > 1 ? argv[1] : "";
     const std::string how = argc > 2 ? argv[2] : "";
-    const std::map<std::string, std::function<int()>> all{
+    cases all = cases_of_bytes();
+    all.merge(cases{
         {"stages", stages},
         {"farm", farm},
         {"ordered_farm", ordered_farm},
@@ -655,11 +426,6 @@ int main(int argc, char** argv) {
         {"mixed", [] { return all_to_all(true); }},
         {"loop", loop},
         {"sets", sets},
-        {"not_copied", [] { return manual<by_hand>(); }},
-        {"copied", [] { return manual<copied>(); }},
-        {"functions", [] { return functions(false); }},
-        {"older_functions", [] { return functions(true); }},
-        {"containers", containers},
         {"flush", flush},
         {"large", large},
         {"trouble", [&] { return trouble(how); }},
@@ -668,7 +434,7 @@ int main(int argc, char** argv) {
         {"faulty", [&] { return faulty(how); }},
         {"inner_block", inner_block},
         {"another", [&] { return how == "here" ? stages() : sets(); }},
-    };
+    });
     const auto found = all.find(which);
     if (found == all.end()) {
         ff::cout << "no case " << which << "\n";

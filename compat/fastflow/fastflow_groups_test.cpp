@@ -136,6 +136,12 @@ TEST_P(fastflow_groups, functions_of_nodes_do_so_for_types_that_know_nothing_of_
     expect_right({"functions"}, {"G2"});
     expect_right({"older_functions"}, {"G2"});
 }
+TEST_P(fastflow_groups, functions_beside_an_item_turn_it_into_bytes) {
+    names = {"G1", "G2"};
+    for (const char* which : {"free_functions", "free_functions_oldest", "free_functions_copying",
+                              "free_function_beside_a_member"})
+        expect_right({which}, {"G1", "G2"});
+}
 TEST_P(fastflow_groups, serialize_takes_the_standard_library_s_containers) {
     names = {"G1", "G2"};
     expect_right({"containers"}, {"G2"});

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <ff/distributed/archive.hpp>
+#include <ff/distributed/free_functions.hpp>
 #include <ff/distributed/message.hpp>
 
 // The program's own cereal, where it includes it: these are complete then.
@@ -19,8 +20,9 @@ struct is_input_serializable;
 }  // namespace traits
 }  // namespace cereal
 
-/// How the items of a typed node become bytes and items again: by the item's own functions, else
-/// by cereal if the program includes its portable binary archives, else by `serialize(Archive&)`.
+/// How the items of a typed node become bytes and items again: by the item's own members, else by
+/// functions beside it, else by cereal if the program includes its portable binary archives, else
+/// by `serialize(Archive&)`.
 namespace ff::detail {
 
 template <typename T, typename = void>
@@ -153,6 +155,8 @@ template <typename In, typename Out, typename Node,
 void use_codec(Node& node) {
     if constexpr (has_own_serialize<Out>::value)
         node.serializeF = &own_serialize<Out>;
+    else if constexpr (has_free_bytes<Out>)
+        node.serializeF = &free_function_serialize<Out>;
     else if constexpr (cereal_takes<Out, Written>::value)
         node.serializeF = &cereal_serialize<Out, Written>;
     else if constexpr (archivable<Out, output_archive>::value)
@@ -160,6 +164,8 @@ void use_codec(Node& node) {
 
     if constexpr (has_own_free<Out>::value)
         node.freetaskF = [](void* item) { Out::freeTask(static_cast<Out*>(item)); };
+    else if constexpr (has_free_freetask<Out>::value)
+        node.freetaskF = &free_function_freetask<Out>;
     else if constexpr (std::is_destructible_v<Out>)
         node.freetaskF = [](void* item) { delete static_cast<Out*>(item); };
 
@@ -167,12 +173,20 @@ void use_codec(Node& node) {
         node.alloctaskF = [](char* bytes, size_t count) -> void* {
             return In::alloc(bytes, count);
         };
+    else if constexpr (has_free_alloctask<In>::value)
+        node.alloctaskF = &free_function_alloctask<In>;
     else if constexpr (std::is_default_constructible_v<In>)
         node.alloctaskF = [](char*, size_t) -> void* { return new In; };
 
     if constexpr (has_own_deserialize<In>::value)
         node.deserializeF = &own_deserialize<In, Node>;
-    else if constexpr (std::is_default_constructible_v<In> || has_own_alloc<In>::value) {
+    else if constexpr (has_free_read_new<In> ||
+                       (has_free_read<In> &&
+                        (std::is_default_constructible_v<In> || has_own_alloc<In>::value ||
+                         has_free_alloctask<In>::value)))
+        node.deserializeF = &free_function_deserialize<In, Node>;
+    else if constexpr (std::is_default_constructible_v<In> || has_own_alloc<In>::value ||
+                       has_free_alloctask<In>::value) {
         if constexpr (cereal_takes<In, Read>::value)
             node.deserializeF = &cereal_deserialize<In, Read, Node>;
         else if constexpr (archivable<In, input_archive>::value)
