@@ -1,33 +1,15 @@
 #include <algorithm>
 
-#include "network.hpp"
+#include "wiring.hpp"
 
 namespace ff::detail {
 namespace {
 
-struct cannot_connect {};
-
-/// The open ends of a block.
-struct ends {
-    std::vector<runner*> ins;
-    std::vector<runner*> outs;
-    bool ins_are_a_set = false;   // the first set of an all-to-all
-    bool outs_are_a_set = false;  // its second set, or the workers of a farm
-};
-
-struct queue_size {
-    int entries = DEFAULT_BUFFER_CAPACITY;
-    bool fixed = false;
-};
-
-[[noreturn]] void refuse(const char* why) {
-    error("%s\n", why);
-    throw cannot_connect();
-}
-
-class expansion {
+/// Blocks made into threads and queues, from the outermost one inwards.
+class expansion : public wiring {
 public:
-    expansion(network& net, const placement& group_of) : net_(net), group_of_(group_of) {}
+    expansion(network& net, const placement& group_of)
+        : wiring(net, static_cast<bool>(group_of)), group_of_(group_of) {}
 
     ends block(ff_node& node, ssize_t id) {
         for (const ff_node* around : path_)
@@ -50,91 +32,7 @@ public:
         return result;
     }
 
-    void link(runner& from, runner& to, bool feedback, queue_size size, bool internal = false) {
-        auto queue = std::make_shared<channel>(static_cast<std::size_t>(std::max(size.entries, 1)),
-                                               size.fixed);
-        queue->wakes(&to.in.news, &from.room);
-        give_output(from, queue, to.node, feedback);
-        add_input(to, queue, feedback);
-        if (group_of_) net_.edges.push_back({&from, &to, std::move(queue), feedback, internal});
-    }
-    void connect(const ends& before, const ends& after, bool feedback, queue_size size) {
-        if (before.outs.empty() || after.ins.empty())
-            refuse("a stage that has no output stands before another one");
-        if (group_of_) widen(before, after);
-        const bool several_in = after.ins.front()->multi_in;
-        if (!after.ins_are_a_set) {
-            if (!several_in && before.outs.size() > 1)
-                refuse(
-                    "several nodes cannot send to a plain node, expected one with several inputs "
-                    "(ff_minode)");
-            for (runner* from : before.outs)
-                link(*from, *after.ins.front(), feedback, on_demand(*from, size));
-        } else if (!before.outs_are_a_set && before.outs.front()->multi_out) {
-            for (runner* to : after.ins)
-                link(*before.outs.front(), *to, feedback, on_demand(*before.outs.front(), size));
-        } else if (before.outs_are_a_set && several_in && before.outs.front()->multi_out) {
-            for (runner* to : after.ins)
-                for (runner* from : before.outs)
-                    link(*from, *to, feedback, on_demand(*from, size));
-        } else {
-            if (before.outs.size() != after.ins.size())
-                refuse(
-                    "two sets of plain nodes can only be connected if they have the same number of "
-                    "nodes");
-            for (std::size_t i = 0; i != after.ins.size(); ++i)
-                link(*before.outs[i], *after.ins[i], feedback, on_demand(*before.outs[i], size));
-        }
-    }
-
-    void give_output(runner& from, const std::shared_ptr<channel>& queue, ff_node* target,
-                     bool feedback) {
-        if (from.multi_out) {
-            auto& outs = access::outs(*from.lb);
-            auto& targets = access::targets(*from.lb);
-            auto& count = access::feedback(*from.lb);
-            const auto at = static_cast<std::ptrdiff_t>(feedback ? count++ : outs.size());
-            outs.insert(outs.begin() + at, queue);
-            targets.insert(targets.begin() + at, target);
-        } else {
-            if (from.out != nullptr)
-                refuse(
-                    "a plain node would have two outputs, expected one with several outputs "
-                    "(ff_monode)");
-            from.out = queue;
-            ff_node* last = from.node;
-            if (last != nullptr && last->isComp()) last = static_cast<ff_comb*>(last)->getLast();
-            if (last != nullptr) access::direct(*last) = queue.get();
-        }
-    }
-    static void add_input(runner& to, const std::shared_ptr<channel>& queue, bool feedback) {
-        const auto id = static_cast<ssize_t>(to.in.count(feedback));
-        const auto at =
-            static_cast<std::ptrdiff_t>(feedback ? id : static_cast<ssize_t>(to.in.inputs.size()));
-        to.in.inputs.insert(to.in.inputs.begin() + at, inlet::input{queue, feedback, id});
-    }
-
 private:
-    /// Distributed programs of FastFlow connect what others may not: plain nodes get as many
-    /// outputs or inputs as they need.
-    void widen(const ends& before, const ends& after) {
-        if (before.outs.size() == after.ins.size()) return;
-        if (after.ins.size() > 1)
-            for (runner* from : before.outs)
-                if (!from->multi_out && from->out == nullptr) {
-                    several_outputs(*from);
-                    if (from->node != nullptr) access::on_send(*last(*from), &send_any, from->lb);
-                }
-        if (before.outs.size() > 1)
-            for (runner* to : after.ins)
-                if (to->in.inputs.empty()) several_inputs(*to);
-    }
-    static queue_size on_demand(const runner& from, queue_size size) {
-        const int entries =
-            from.node != nullptr && from.multi_out ? from.node->ondemand_buffer() : 0;
-        return entries > 0 ? queue_size{entries, true} : size;
-    }
-
     /// Its parts are nodes, or combinations of nodes.
     static void check(const ff_comb& comb) {
         for (const ff_node* each : {comb.getLeft(), comb.getRight()}) {
@@ -170,39 +68,6 @@ private:
     void place(runner& thread, const ff_node& node) const {
         if (const std::string* own = group_of_ ? group_of_(node) : nullptr) thread.group = *own;
     }
-    /// The node of `thread` that has its inputs, and the one that has its outputs.
-    static ff_node* first(const runner& thread) {
-        return thread.node->isComp() ? static_cast<ff_comb*>(thread.node)->getFirst() : thread.node;
-    }
-    static ff_node* last(const runner& thread) {
-        return thread.node->isComp() ? static_cast<ff_comb*>(thread.node)->getLast() : thread.node;
-    }
-
-    void use(runner& thread, ff_loadbalancer& lb) {
-        thread.lb = &lb;
-        thread.multi_out = true;
-        access::outs(lb).clear();
-        access::targets(lb).clear();
-        access::shown(lb).clear();
-        access::feedback(lb) = 0;
-        access::order(lb) = nullptr;
-        access::channel_id(lb) = -2;
-        access::filter(lb) = thread.node;
-        access::thread(lb) = thread.shared_from_this();
-        if (thread.node != nullptr && last(thread)->isMultiOutput())
-            access::bind(static_cast<ff_monode&>(*last(thread)), &lb);
-    }
-    void use(runner& thread, ff_gatherer& gt) {
-        thread.gt = &gt;
-        thread.multi_in = true;
-        thread.how = runner::kind::gather;
-        access::filter(gt) = thread.node;
-        access::thread(gt) = thread.shared_from_this();
-        access::running(gt) = 0;
-        if (thread.node != nullptr && first(thread)->isMultiInput())
-            access::bind(static_cast<ff_minode&>(*first(thread)), &gt);
-    }
-
     ends leaf(ff_node& node) {
         runner& made = thread_of(&node);
         if (node.isMultiOutput()) {
@@ -211,30 +76,6 @@ private:
         }
         if (node.isMultiInput()) use(made, *static_cast<ff_minode*>(first(made))->getgt());
         return {{&made}, {&made}};
-    }
-
-    /// A node of an all-to-all's first set, or of its second, has several outputs or inputs.
-    void several_outputs(runner& thread) {
-        if (thread.multi_out) return;
-        thread.own_lb = std::make_unique<ff_loadbalancer>();
-        use(thread, *thread.own_lb);
-        if (thread.node == nullptr) return;
-        if (!thread.node->isComp() && !thread.multi_in) thread.how = runner::kind::spread;
-        access::on_send(*last(thread), &send_to, thread.lb);
-    }
-    void several_inputs(runner& thread) {
-        if (thread.multi_in) return;
-        thread.own_gt = std::make_unique<ff_gatherer>();
-        use(thread, *thread.own_gt);
-        thread.notify_once = true;
-    }
-    /// A plain node of a first set sends what it does not return to channel 0, as in FastFlow.
-    static bool send_to(void* item, int id, unsigned long retry, unsigned long ticks, void* lb) {
-        return static_cast<ff_loadbalancer*>(lb)->ff_send_out_to(item, std::max(id, 0), retry,
-                                                                 ticks);
-    }
-    static bool send_any(void* item, int, unsigned long retry, unsigned long, void* lb) {
-        return item != nullptr && access::schedule(*static_cast<ff_loadbalancer*>(lb), item, retry);
     }
 
     ends pipeline(ff_pipeline& pipe, ssize_t id) {
@@ -266,13 +107,6 @@ private:
         whole.outs_are_a_set = before.outs_are_a_set;
         return whole;
     }
-    /// Whose one output goes back has none left.
-    static void take_plain(std::vector<runner*>& outs) {
-        outs.erase(
-            std::remove_if(outs.begin(), outs.end(), [](runner* each) { return !each->multi_out; }),
-            outs.end());
-    }
-
     ends all_to_all(ff_a2a& all) {
         if (all.getFirstSet().empty() || all.getSecondSet().empty())
             refuse("an all-to-all has an empty set of nodes");
@@ -347,7 +181,7 @@ private:
     }
     void adapt_emitter(runner& emitter) {
         ff_node& node = *last(emitter);
-        if (!node.isMultiOutput()) access::on_send(node, &send_any, emitter.lb);
+        if (!node.isMultiOutput()) send_to_any(emitter);
         if (first(emitter)->isMultiInput()) {
             // It asks a gatherer of its own for its channels; the emitter's loop tells it.
             emitter.own_gt = std::make_unique<ff_gatherer>();
@@ -397,7 +231,6 @@ private:
         return made;
     }
 
-    network& net_;
     const placement& group_of_;
     const std::string* group_ = nullptr;  // of what is being expanded
     std::vector<const ff_node*> path_;    // the blocks around it
@@ -462,27 +295,6 @@ std::shared_ptr<network> expand(ff_node& whole, bool input_channel, const placem
         }
     }
     return net;
-}
-
-bool network::over() const {
-    for (const runner* each : results_from)
-        if (!each->over()) return false;
-    return true;
-}
-
-network::~network() {
-    for (const auto& thread : runners)
-        thread->abandon();
-    for (const auto& thread : runners) {
-        for (const auto& each : thread->in.inputs)
-            each.queue->close();
-    }
-    for (const auto& thread : runners) {
-        thread->wait();
-        // These and their thread point to one another.
-        if (thread->own_lb != nullptr) access::thread(*thread->own_lb) = nullptr;
-        if (thread->own_gt != nullptr) access::thread(*thread->own_gt) = nullptr;
-    }
 }
 
 }  // namespace ff::detail

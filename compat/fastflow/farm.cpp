@@ -6,7 +6,8 @@ namespace ff {
 
 ff_farm::ff_farm(bool input_channel, int in_entries, int out_entries, bool cleanup_workers,
                  size_t max_num_workers, bool fixed)
-    : cleanup_workers_(cleanup_workers),
+    : accelerator(input_channel),
+      cleanup_workers_(cleanup_workers),
       fixed_in_(fixed),
       fixed_out_(fixed),
       in_entries_(in_entries),
@@ -15,9 +16,7 @@ ff_farm::ff_farm(bool input_channel, int in_entries, int out_entries, bool clean
       own_lb_(std::make_shared<ff_loadbalancer>(max_num_workers)),
       own_gt_(std::make_shared<ff_gatherer>(static_cast<int>(max_num_workers))),
       lb_(own_lb_.get()),
-      gt_(own_gt_.get()) {
-    has_input_channel_ = input_channel;
-}
+      gt_(own_gt_.get()) {}
 
 ff_farm::ff_farm(const std::vector<ff_node*>& workers, ff_node* emitter, ff_node* collector,
                  bool input_channel)
@@ -28,7 +27,7 @@ ff_farm::ff_farm(const std::vector<ff_node*>& workers, ff_node* emitter, ff_node
 }
 
 ff_farm::ff_farm(const ff_farm& other)
-    : ff_node(other),
+    : accelerator(other),
       workers_(other.workers_),
       emitter_(other.emitter_),
       collector_(other.collector_),

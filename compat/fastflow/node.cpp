@@ -195,68 +195,6 @@ void ff_node::ffStats(std::ostream& out) {
         detail::print_stats(*thread, out);
 }
 
-bool ff_node::offload_to(void* task, unsigned long retry) {
-    if (network_ == nullptr && has_input_channel_) prepare();
-    if (network_ == nullptr || network_->offloaded == nullptr) {
-        error("offload: the block has no input channel; example: ff_farm farm(true)\n");
-        return false;
-    }
-    if (task == nullptr) return false;
-    if (retry == static_cast<unsigned long>(-1)) {
-        network_->offloaded->push(task);
-        return true;
-    }
-    for (; retry != 0; --retry) {
-        if (network_->offloaded->try_push(task)) return true;
-        sched_yield();
-    }
-    return false;
-}
-
-bool ff_node::load_from(void** task, unsigned long retry, bool wait) {
-    if (network_ == nullptr || !network_->has_results) {
-        error(
-            "load_result: the block has no input channel or no output; example: ff_pipeline "
-            "pipe(true)\n");
-        return false;
-    }
-    detail::inlet& results = network_->results;
-    const auto any = [](const detail::inlet::input&) { return true; };
-    for (;;) {
-        std::size_t from = results.next(any);
-        if (from == detail::inlet::none) {
-            if (!wait) return false;
-            const bool over = network_->over();
-            if ((from = results.next(any)) == detail::inlet::none) {
-                if (over) {
-                    *task = FF_EOS;
-                    return false;
-                }
-                if (retry <= 1) return false;
-                --retry;
-                if (retry > 1UL << 32)
-                    results.news.sleep_until([&] {
-                        return (from = results.next(any)) != detail::inlet::none ||
-                               network_->over();
-                    });
-                else
-                    sched_yield();
-            }
-            if (from == detail::inlet::none) continue;
-        }
-        results.inputs[from].queue->try_pop(task);
-        if (*task == FF_EOS_NOFREEZE || *task == FF_GO_ON || *task == FF_BLK || *task == FF_NBLK)
-            continue;
-        if (*task != FF_EOS && *task != FF_EOSW) return true;
-        results.inputs[from].ended = true;
-        if (results.left() != 0) continue;
-        for (auto& each : results.inputs)
-            each.ended = false;
-        *task = FF_EOS;
-        return !wait;
-    }
-}
-
 void ff_buffernode::set(int entries, bool fixed, int id, int) {
     if (entries < 1) {
         error("ff_buffernode: a queue of %d entries, expected 1 or more\n", entries);

@@ -13,12 +13,14 @@ void forget(svector<T*>& owned, const ff_node* node) {
 }  // namespace
 
 ff_pipeline::ff_pipeline(bool input_channel, int in_entries, int out_entries, bool fixed)
-    : fixed_in_(fixed), fixed_out_(fixed), in_entries_(in_entries), out_entries_(out_entries) {
-    has_input_channel_ = input_channel;
-}
+    : accelerator(input_channel),
+      fixed_in_(fixed),
+      fixed_out_(fixed),
+      in_entries_(in_entries),
+      out_entries_(out_entries) {}
 
 ff_pipeline::ff_pipeline(const ff_pipeline& other)
-    : ff_node(other),
+    : accelerator(other),
       stages_(other.stages_),
       cleanup_(other.cleanup_),
       wrapped_(other.wrapped_),

@@ -12,63 +12,12 @@
 #include <ff/combine.hpp>
 
 #include "access.hpp"
+#include "inlet.hpp"
 
 namespace ff::detail {
 
 /// Ends a node of a distributed program whose run has failed, which was told already.
 struct run_lost {};
-
-inline bool is_end(const void* item) {
-    return item == FF_EOS || item == FF_EOSW || item == FF_EOS_NOFREEZE;
-}
-
-/// The inputs of one thread.
-struct inlet {
-    struct input {
-        std::shared_ptr<channel> queue;
-        bool feedback = false;
-        ssize_t id = 0;  // among its kind
-        bool ended = false;
-        bool outside = false;   // the program writes to it
-        bool stale = false;     // what is left of a stream that the node ended early is dropped
-        std::size_t until = 0;  // at most until so many were taken
-        bool here() const { return !ended && !queue->empty(); }
-        /// Up to the end of the stream that is left of. True: there is nothing more to drop.
-        bool drop_stale();
-        /// The same for what was there when the next stream began.
-        void end_stale();
-    };
-    static constexpr std::size_t none = static_cast<std::size_t>(-1);
-
-    /// The next input that has an item and `takes` allows, in turns. none: there is none.
-    template <typename Takes>
-    std::size_t next(Takes takes) {
-        for (std::size_t tried = 0; tried != inputs.size(); ++tried) {
-            if (++last >= inputs.size()) last = 0;
-            if (inputs[last].here() && takes(inputs[last])) return last;
-        }
-        return none;
-    }
-    std::size_t left() const;
-    std::size_t count(bool feedback) const;
-    /// For a run: without what the last one has not taken.
-    void reopen();
-    /// Nobody reads any more.
-    void close();
-    /// Something is left of a stream that the node ended early.
-    bool stale() const;
-    /// Drops it as it comes. True: there is nothing more to drop.
-    bool drop_stale();
-    /// The next stream is what comes from now on.
-    void mark_stale();
-    /// Drops what is there of the last stream; the next one begins.
-    void begin_stream();
-
-    std::vector<input> inputs;  // feedback first
-    input turns;                // of an ordered farm's collector: which worker got each item
-    std::size_t last = none;
-    bell news;
-};
 
 /// The thread of one node: its loop, and how it freezes and ends.
 ///

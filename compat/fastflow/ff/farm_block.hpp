@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <ff/accelerator.hpp>
 #include <ff/all2all.hpp>
 #include <ff/make_unique.hpp>
 #include <ff/multinode.hpp>
@@ -17,7 +18,7 @@ namespace ff {
 ///
 /// Owner:   the program owns the nodes, but for those that it tells the farm to clean up.
 /// Threads, failure: as ff_node.
-class ff_farm : public ff_node {
+class ff_farm : public detail::accelerator {
 public:
     using lb_t = ff_loadbalancer;
     using gt_t = ff_gatherer;
@@ -98,33 +99,9 @@ public:
     int numThreads() const { return cardinality(); }
     void get_out_nodes(svector<ff_node*>& nodes) override;
 
-    /// Gives an item, or FF_EOS, to the emitter. Waits for room.
-    bool offload(void* task, unsigned long retry = static_cast<unsigned long>(-1),
-                 unsigned long = TICKS2WAIT) {
-        return offload_to(task, retry);
-    }
-    /// Waits for a result. False: the stream has ended, and `*task` is FF_EOS.
-    bool load_result(void** task, unsigned long retry = static_cast<unsigned long>(-1),
-                     unsigned long = TICKS2WAIT) {
-        return load_from(task, retry, true);
-    }
-    /// False: there is no result now. At the end of the stream true, and `*task` is FF_EOS.
-    bool load_result_nb(void** task) { return load_from(task, 1, false); }
-
     /// As ff_node's; `workers`: how many of them take part in the next stream.
     void thaw(bool freeze = false, ssize_t workers = -1) override;
     int wait_collector();
-
-    using ff_node::freeze;
-    using ff_node::run;
-    using ff_node::run_and_wait_end;
-    using ff_node::run_then_freeze;
-    using ff_node::stop;
-    using ff_node::wait;
-    using ff_node::wait_freezing;
-
-protected:
-    void* svc(void*) override { return nullptr; }
 
 private:
     friend struct detail::access;
@@ -200,13 +177,6 @@ public:
     int add_collector(ff_node& collector) {
         ff_farm::remove_collector();
         return ff_farm::add_collector(&collector);
-    }
-    bool load_result(Out*& task, unsigned long retry = static_cast<unsigned long>(-1),
-                     unsigned long ticks = TICKS2WAIT) {
-        return ff_farm::load_result(reinterpret_cast<void**>(&task), retry, ticks);
-    }
-    bool load_result_nb(Out*& task) {
-        return ff_farm::load_result_nb(reinterpret_cast<void**>(&task));
     }
 
 protected:

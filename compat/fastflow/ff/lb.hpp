@@ -73,8 +73,8 @@ public:
 protected:
     /// Which channel to try next.
     virtual size_t selectworker() { return ++next_ % running_; }
-    /// Of a program's own class: a worker was chosen for `task`, and has room. The result is sent in
-    /// its place.
+    /// Of a program's own class: a worker was chosen for `task`, and has room. The result is sent
+    /// in its place.
     virtual void* callback(int /*worker*/, void* task) { return task; }
     /// How many to try before waiting for room.
     virtual size_t nattempts() { return running_; }

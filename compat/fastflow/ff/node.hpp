@@ -38,7 +38,6 @@ namespace detail {
 struct access;
 class runner;
 class network;
-struct accelerator;
 }  // namespace detail
 
 /// What optimize_static() is asked for.
@@ -219,9 +218,7 @@ protected:
     }
     /// Ends the threads of an outermost block: before the nodes go that it owns.
     void end_threads() { network_.reset(); }
-    bool offload_to(void* task, unsigned long retry);
     void end_begun();
-    bool load_from(void** task, unsigned long retry, bool wait);
 
     bool has_input_channel_ = false;
 

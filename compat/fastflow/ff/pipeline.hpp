@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <ff/accelerator.hpp>
 #include <ff/multinode.hpp>
 #include <ff/node.hpp>
 
@@ -14,7 +15,7 @@ namespace ff {
 ///
 /// Owner:   the program owns the stages, but for those that it passes with `cleanup` or by value.
 /// Threads, failure: as ff_node.
-class ff_pipeline : public ff_node {
+class ff_pipeline : public detail::accelerator {
 public:
     /// `input_channel`: items come from offload(), and go to load_result().
     explicit ff_pipeline(bool input_channel = false, int in_entries = DEFAULT_BUFFER_CAPACITY,
@@ -77,32 +78,9 @@ public:
     void get_out_nodes(svector<ff_node*>& nodes) override;
     void get_in_nodes(svector<ff_node*>& nodes) override;
 
-    /// Gives an item, or FF_EOS, to the first stage. Waits for room.
-    bool offload(void* task, unsigned long retry = static_cast<unsigned long>(-1),
-                 unsigned long = TICKS2WAIT) {
-        return offload_to(task, retry);
-    }
-    /// Waits for a result. False: the stream has ended, and `*task` is FF_EOS.
-    bool load_result(void** task, unsigned long retry = static_cast<unsigned long>(-1),
-                     unsigned long = TICKS2WAIT) {
-        return load_from(task, retry, true);
-    }
-    /// False: there is no result now. At the end of the stream true, and `*task` is FF_EOS.
-    bool load_result_nb(void** task) { return load_from(task, 1, false); }
     int wait_last() { return wait(); }
 
     using ff_node::dryrun;
-    using ff_node::freeze;
-    using ff_node::run;
-    using ff_node::run_and_wait_end;
-    using ff_node::run_then_freeze;
-    using ff_node::stop;
-    using ff_node::thaw;
-    using ff_node::wait;
-    using ff_node::wait_freezing;
-
-protected:
-    void* svc(void*) override { return nullptr; }
 
 private:
     friend struct detail::access;
@@ -142,14 +120,6 @@ public:
 
     ff_Pipe(const ff_Pipe& other) = default;
     ~ff_Pipe() override { this->end_threads(); }  // Before its nodes go.
-
-    bool load_result(Out*& task, unsigned long retry = static_cast<unsigned long>(-1),
-                     unsigned long ticks = TICKS2WAIT) {
-        return ff_pipeline::load_result(reinterpret_cast<void**>(&task), retry, ticks);
-    }
-    bool load_result_nb(Out*& task) {
-        return ff_pipeline::load_result_nb(reinterpret_cast<void**>(&task));
-    }
 
 private:
     void add(ff_node* stage) { add_stage(stage); }

@@ -1,0 +1,237 @@
+#include <stdexcept>
+#include <string>
+
+#include "runner.hpp"
+
+namespace ff::detail {
+namespace {
+
+/// Marks that svc() returns to say that there is nothing to send.
+bool is_nothing(const void* item) {
+    return item == FF_GO_ON || item == FF_FLUSH || item == FF_BLK || item == FF_NBLK;
+}
+
+}  // namespace
+
+void* runner::call(void* item) {
+    items.store(items.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    void* const result = node->svc(item);
+    if (result == FF_FLUSH) flush();
+    // A combination that ended has told those after it already.
+    if (result == FF_GO_OUT && node->isComp() && access::ended(static_cast<ff_comb&>(*node)))
+        return FF_EOS;
+    return result;
+}
+
+ff_minode* runner::inlet_node() const {
+    if (node == nullptr) return nullptr;
+    ff_node* first = node->isComp() ? static_cast<ff_comb*>(node)->getFirst() : node;
+    return first->isMultiInput() ? static_cast<ff_minode*>(first) : nullptr;
+}
+
+void runner::set_channel(ssize_t channel, bool forward) {
+    if (ff_minode* several = inlet_node()) access::set_channel(*several, channel, forward);
+}
+
+void runner::notify(ssize_t id) {
+    if (node != nullptr) node->eosnotify(id);
+}
+
+void* runner::plain_loop() {
+    bool skip = skip_first;
+    const bool comb = node->isComp();
+    for (;;) {
+        void* item = nullptr;
+        if (!in.inputs.empty() && !skip) {
+            const auto takes = [](const inlet::input&) { return true; };
+            std::size_t from = inlet::none;
+            if (!active()) {
+                // Its input is off: it is called with nothing.
+            } else if ((from = in.next(takes)) == inlet::none) {
+                in.news.sleep_until(
+                    [&] { return (from = in.next(takes)) != inlet::none || abandoned_; });
+            }
+            if (from != inlet::none) in.inputs[from].queue->try_pop(&item);
+            if (from == inlet::none && abandoned_) return FF_EOS;
+            if (is_end(item)) {
+                // A feedback channel beside an input: either ends it, as in FastFlow.
+                in.inputs[from].ended = true;
+                notify(-1);
+                if (item == FF_EOS) end_early(in.inputs.size());
+                if (item != FF_EOS_NOFREEZE) emit_end(item);
+                return item;
+            }
+            if (item == FF_GO_OUT) return item;
+            if (item == FF_BLK || item == FF_NBLK) {
+                if (out != nullptr) out->push(item);
+                continue;
+            }
+        }
+        if (abandoned_) return FF_EOS;
+        skip = false;
+        const std::size_t sent = ordered_worker ? out->sent() : 0;
+        void* const result = call(item);
+        if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
+        if (result == nullptr || result == FF_EOS || result == FF_EOSW) {
+            end_early(in.inputs.size());
+            if (!comb) emit_end(result == nullptr ? FF_EOS : result);
+            return FF_EOS;
+        }
+        if (!is_nothing(result)) {
+            emit(result);
+        } else if (ordered_worker && out->sent() == sent) {
+            out->push(FF_GO_ON);  // Its turn has passed without a result.
+        }
+    }
+}
+
+/// An item for a node with several outputs. `channel`: -1 from the stage before.
+void* runner::wait_one(ssize_t& channel, bool& forward) {
+    const auto takes = [this](const inlet::input& each) { return each.feedback || active(); };
+    std::size_t from = in.next(takes);
+    if (from == inlet::none) {
+        const auto ready = [&] { return (from = in.next(takes)) != inlet::none || abandoned_; };
+        if (active())
+            in.news.sleep_until(ready);
+        else
+            in.news.nap_until(ready);
+    }
+    void* item = nullptr;
+    if (from == inlet::none) {
+        channel = -2;
+        return abandoned_ ? FF_EOS_NOFREEZE : nullptr;
+    }
+    const inlet::input& source = in.inputs[from];
+    source.queue->try_pop(&item);
+    forward = !source.feedback;
+    channel = forward ? -1 : source.id;
+    last_forward = forward ? source.id : -1;
+    set_channel(source.id, forward);
+    return item;
+}
+
+/// After an emitter has ended its workers: takes what they had still on the way to it, so that the
+/// next stream begins with empty queues.
+void runner::absorb_ends() {
+    for (inlet::input& each : in.inputs) {
+        if (!each.feedback || each.ended) continue;
+        void* item = nullptr;
+        while (!is_end(item) && !abandoned_) {
+            if (!each.queue->try_pop(&item))
+                in.news.sleep_until([&] { return !each.queue->empty() || abandoned_; });
+        }
+        each.ended = true;
+    }
+}
+
+void* runner::spread_loop() {
+    bool skip = skip_first;
+    const bool loops = master_worker || in.count(true) != 0;
+    std::size_t left = in.inputs.size();
+    if (node == nullptr && left == 0) {
+        lb->broadcast_task(FF_GO_ON);
+        emit_end(FF_EOS);
+        return FF_EOS;
+    }
+    for (;;) {
+        void* item = nullptr;
+        if (!in.inputs.empty() && !skip) {
+            ssize_t channel = -2;
+            bool forward = true;
+            item = wait_one(channel, forward);
+            access::channel_id(*lb) = channel;
+            if (item == FF_GO_OUT) return item;
+            if (item == FF_EOSW || item == FF_BLK || item == FF_NBLK) continue;
+            if (is_end(item)) {
+                if (abandoned_) return FF_EOS;
+                if (item == FF_EOS) in.inputs[in.last].ended = true;
+                notify(channel);
+                if (--left != 0) continue;
+                if (!loops && item == FF_EOS) emit_end(item);
+                return item;
+            }
+        } else if (abandoned_) {
+            return FF_EOS;
+        }
+        skip = false;
+        void* const result = node != nullptr ? call(item) : item;
+        if (is_nothing(result)) continue;
+        if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
+        if (result == nullptr || result == FF_EOS || result == FF_EOSW) {
+            if (node == nullptr || !node->isComp() || !access::ended(static_cast<ff_comb&>(*node)))
+                emit_end(result == nullptr ? FF_EOS : result);
+            if (frozen_asked()) absorb_ends();
+            end_early(in.inputs.size());
+            return FF_EOS;
+        }
+        emit(result);
+    }
+}
+
+/// While the input of a node with several is off. Below 0: there is nothing for now.
+ssize_t runner::take_feedback(void** item) {
+    const auto takes = [](const inlet::input& each) { return each.feedback; };
+    std::size_t from = in.next(takes);
+    if (from == inlet::none)
+        in.news.nap_until([&] { return (from = in.next(takes)) != inlet::none || abandoned_; });
+    if (from == inlet::none) return -1;
+    in.inputs[from].queue->try_pop(item);
+    return static_cast<ssize_t>(from);
+}
+
+void* runner::gather_loop() {
+    bool skip = skip_first;
+    void* last_end = FF_EOS;
+    std::size_t all = in.inputs.size();
+    if (gt->running_ != 0 && gt->running_ < all) all = gt->running_;
+    std::size_t ended = 0;
+    while (ended < all || all == 0) {
+        void* item = nullptr;
+        if (!skip && all != 0) {
+            const bool open = active();
+            const ssize_t from = open ? gt->gather_task(&item) : take_feedback(&item);
+            if (from < 0 && abandoned_) return FF_EOS;
+            if (open || from >= 0) {
+                if (from < 0 || static_cast<std::size_t>(from) >= in.inputs.size())
+                    throw std::out_of_range("input " + std::to_string(from) +
+                                            " does not exist, expected one below " +
+                                            std::to_string(in.inputs.size()));
+                inlet::input& source = in.inputs[static_cast<std::size_t>(from)];
+                if (item == FF_GO_ON || item == FF_FLUSH || item == FF_BLK || item == FF_NBLK)
+                    continue;
+                gt->channel_ = source.id;
+                gt->from_input_ = !source.feedback;
+                set_channel(source.id, !source.feedback);
+                if (is_end(item)) {
+                    source.ended = true;
+                    last_end = item;
+                    ++ended;
+                    if (!notify_once) notify(source.id);
+                    continue;
+                }
+            }
+        }
+        if (abandoned_) return FF_EOS;
+        skip = false;
+        void* const result = node != nullptr ? call(item) : item;
+        ended = in.inputs.size() - in.left();  // all_gather() may have met some
+        if (is_nothing(result)) continue;
+        if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
+        if (result == nullptr || result == FF_EOS || result == FF_EOSW) {
+            end_early(all);
+            if (result == FF_EOSW) return FF_EOS;
+            last_end = FF_EOS;
+            if (node != nullptr && node->isComp() && access::ended(static_cast<ff_comb&>(*node)))
+                return FF_EOS;
+            break;
+        }
+        emit(result);
+    }
+    if (last_end == FF_EOS) {
+        if (notify_once) notify(-1);
+        emit_end(FF_EOS);
+    }
+    return last_end == FF_EOSW ? FF_EOS : last_end;
+}
+
+}  // namespace ff::detail
