@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <type_traits>
@@ -40,6 +41,7 @@ public:
             elsewhere.wait();
         }
         if (failure_) std::rethrow_exception(failure_);
+        if (!found) std::rethrow_exception(left_in_pool());
         return std::move(*found);
     }
 
@@ -48,8 +50,8 @@ private:
     std::optional<result> conquer(Problem& problem) noexcept {
         if (failed_.load(std::memory_order_relaxed)) return std::nullopt;
         try {
-            if (is_base_(std::as_const(problem))) return solve_(problem);
-            auto parts = split_(problem);
+            if (std::invoke(is_base_, std::as_const(problem))) return std::invoke(solve_, problem);
+            auto parts = std::invoke(split_, problem);
             std::vector<std::optional<result>> results(std::size(parts));
             conquer_all(parts, results);
             std::vector<result> all;
@@ -59,9 +61,9 @@ private:
                 all.push_back(std::move(*each));
             }
             if constexpr (std::is_invocable_v<Combine&, Problem&, std::vector<result>&>) {
-                return combine_(problem, all);
+                return std::invoke(combine_, problem, all);
             } else {
-                return combine_(all);
+                return std::invoke(combine_, all);
             }
         } catch (...) {
             failed_.store(true, std::memory_order_relaxed);
@@ -120,8 +122,9 @@ private:
 ///
 /// Threads: any. The functions are called by several threads at once.
 /// Failure: the first exception of any function is thrown, once the branches that run have
-///          returned; no further one begins. error{canceled} if the caller was canceled; in a
-///          tasklet, timer callback or poller error{invalid}.
+///          returned; no further one begins. error{canceled} if the caller was canceled, or the
+///          pool is destroyed before all has begun; in a tasklet, timer callback or poller
+///          error{invalid}, if it would have to wait.
 /// Cost:    for each problem that is split two allocations, and for each ULT a post(). Recursion
 ///          takes stack: a few hundred bytes for each level.
 template <typename Problem, typename IsBase, typename Solve, typename Split, typename Combine>

@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstddef>
+#include <functional>
 #include <iterator>
 #include <type_traits>
 
@@ -27,9 +28,12 @@ namespace amalgam {
 ///          returned; chunks that have not begun are left out. So does parallel_options::stop, and
 ///          ult::cancel() of a caller that parks, with error{canceled}. Throws error{invalid} for a
 ///          step below 1, in a tasklet, timer callback or poller, if no stream serves the pool, and
-///          when the body calls this_task::exit(). For want of memory, fewer take part.
+///          when the body calls this_task::exit(); error{canceled} if the pool is destroyed before
+///          all has begun. For want of memory, fewer take part.
 /// Cost:    for each stream that takes part a post(); for each chunk an atomic operation and a
-///          call. No allocation in steady state. A loop of one chunk is a call.
+///          call. No allocation in steady state. A loop of one chunk is a call. It returns once
+///          the ULT that it posted last has begun, even if nothing is left for that one: so streams
+///          that are all busy hold up the end, though no iteration.
 template <std::integral First, std::integral Last, typename Body>
 requires std::invocable<Body&, std::common_type_t<First, Last>>
 void parallel_for(const parallel_streams& on, First first, Last last, Body&& body,
@@ -51,7 +55,7 @@ void parallel_for(const parallel_streams& on, First first, Last last, Step step,
                   const parallel_options& options = {}) {
     using index = std::common_type_t<First, Last>;
     const detail::index_sequence<index> all(static_cast<index>(first), static_cast<index>(last),
-                                            static_cast<index>(step));
+                                            step);
     auto chunk = [&](std::size_t from, std::size_t to, std::size_t) {
         for (std::size_t i = from; i < to; ++i)
             body(all[i]);
@@ -60,7 +64,7 @@ void parallel_for(const parallel_streams& on, First first, Last last, Step step,
 }
 
 /// Calls `body(element)` for each element of `range`, which has random access: a vector, an array,
-/// a std::span.
+/// a std::span. `body` may be a pointer to a member function.
 template <typename Range, typename Body>
 requires std::random_access_iterator<decltype(std::begin(std::declval<Range&>()))> &&
     std::invocable<Body&, decltype(*std::begin(std::declval<Range&>()))>
@@ -71,7 +75,7 @@ void parallel_for(const parallel_streams& on, Range&& range, Body&& body,
     auto chunk = [&](std::size_t from, std::size_t to, std::size_t) {
         using distance = std::iter_difference_t<decltype(begin)>;
         for (std::size_t i = from; i < to; ++i)
-            body(begin[static_cast<distance>(i)]);
+            std::invoke(body, begin[static_cast<distance>(i)]);
     };
     detail::run_loop(detail::plan_loop(on, count, options), detail::body_of(chunk));
 }

@@ -55,7 +55,7 @@ requires std::invocable<Body&, std::common_type_t<First, Last>, Value&>&&
             Value joined = join(std::move(*whole), std::move(*each.part));
             whole.emplace(std::move(joined));
         } else {
-            whole = std::move(each.part);
+            whole.emplace(std::move(*each.part));
         }
     }
     return whole ? std::move(*whole) : identity;

@@ -79,7 +79,9 @@ public:
 
     /// Adds a task that runs `body()` in a ULT, once the tasks before it that write what it uses
     /// have ended, and for what it writes, those that read it. Waits while the graph is full, but
-    /// not in a task of the same graph, which may exceed the bound.
+    /// not in a task of the same graph, which may exceed the bound. What a task spawns, or calls in
+    /// parallel, is not that task: if it adds to a full graph while the task waits for it, neither
+    /// goes on.
     ///
     /// Failure: throws std::bad_alloc, error{invalid} in a tasklet, timer callback or poller,
     ///          error{canceled} if the caller was canceled while it waited; and what
@@ -107,8 +109,9 @@ public:
 
     /// Waits until every task has ended. Throws the first exception of any task since the last
     /// wait(); tasks that had not begun by then were left out. The graph can be used again.
-    /// Throws error{invalid} in a task of the same graph, error{canceled} if the caller was
-    /// canceled; the tasks go on then.
+    /// Throws error{canceled} if tasks were left out because their pool was destroyed. Throws
+    /// error{invalid} in a task of the same graph, error{canceled} if the caller was canceled; the
+    /// tasks go on then.
     void wait();
     /// Leaves out the tasks that have not begun, and those that are added before the next wait(),
     /// which throws error{canceled} unless a task has failed before.

@@ -93,6 +93,20 @@ TEST(divide_and_conquer, combine_may_see_the_problem_also_of_no_parts) {
     EXPECT_EQ(sum, 5 + 5 * (4 + 4 * (3 + 3 * (2 + 2 * 1))));
 }
 
+TEST(divide_and_conquer, takes_member_functions_of_the_problem) {
+    struct problem {
+        int n;
+        bool is_small() const { return n < 2; }
+        int solve() { return n; }
+        std::array<problem, 2> split() { return {problem{n - 1}, problem{n - 2}}; }
+        int combine(const std::vector<int>& parts) { return parts[0] + parts[1]; }
+    };
+    work_stealing_team team(2);
+    EXPECT_EQ(divide_and_conquer(team, problem{10}, &problem::is_small, &problem::solve,
+                                 &problem::split, &problem::combine),
+              55);
+}
+
 TEST(divide_and_conquer, a_branch_that_waits_does_not_stop_the_others) {
     work_stealing_team team(1);
     event other_ran;

@@ -144,6 +144,13 @@ TEST(parallel_for, takes_steps_and_any_integer) {
     EXPECT_EQ(sum_of(least, most, most), -3);  // least, -1, most - 1
     EXPECT_EQ(sum_of(5, 5, 1), 0);
     EXPECT_EQ(sum_of(6, 5, 1), 0);
+    // A step that does not fit what is counted.
+    EXPECT_EQ(sum_of(std::uint8_t{5}, std::uint8_t{200}, 256), 5);
+    EXPECT_EQ(sum_of(std::uint8_t{5}, std::uint8_t{200}, 300), 5);
+    EXPECT_EQ(sum_of(5, 10, (std::int64_t{1} << 32) + 1), 5);
+    EXPECT_EQ(sum_of(5, 10, std::uint32_t{1} << 31), 5);
+    EXPECT_EQ(code_of([&] { sum_of(0u, 10u, -1); }), errc::invalid);
+    EXPECT_EQ(code_of([&] { sum_of(std::size_t{0}, std::size_t{10}, -1); }), errc::invalid);
     for (const int step : {0, -1}) {
         try {
             sum_of(0, 5, step);
@@ -171,6 +178,35 @@ TEST(parallel_for, takes_ranges_and_chunks) {
                         },
                         {.how = partition::dynamic, .grain = 7});
     EXPECT_EQ(seen, 100);
+}
+
+TEST(parallel_for, calls_a_member_function_of_each_element) {
+    struct number {
+        int value = 1;
+        void grow() { ++value; }
+    };
+    work_stealing_team team(2);
+    std::vector<number> numbers(100);
+    parallel_for(team, numbers, &number::grow);
+    for (const number& each : numbers)
+        ASSERT_EQ(each.value, 2);
+}
+
+TEST(parallel_for, ends_at_once_also_with_more_tasks_than_could_be_counted) {
+    work_stealing_team team(1);
+    constexpr auto most = std::numeric_limits<std::size_t>::max();
+    EXPECT_EQ(code_of([&] {
+                  parallel_for(team, std::size_t{0}, most,
+                               [](std::size_t) { throw error(errc::denied, "a failure"); },
+                               {.how = partition::fixed, .tasks = most});
+              }),
+              errc::denied);
+    std::atomic<int> runs = 0;
+    for (const partition how : partitions) {
+        parallel_for(parallel_streams(team.main_pool(), most), 0, 100, [&](int) { ++runs; },
+                     {.how = how});
+    }
+    EXPECT_EQ(runs, 300);
 }
 
 TEST(parallel_for, runs_on_a_shared_pool) {

@@ -30,6 +30,7 @@ public:
         post_first();
         if (plan_.caller_takes_part) take_part();
         tasks_.wait();
+        if (next_.load(std::memory_order_relaxed) < end_) std::rethrow_exception(left_in_pool());
     }
 
 private:
@@ -105,10 +106,13 @@ private:
     }
     /// Parts are taken like chunks, so that a stream which is busy elsewhere holds up nothing.
     void run_fixed() {
-        for (std::size_t part; (part = next()) < end_;) {
-            const std::size_t all = chunks();
-            for (std::size_t chunk = part; chunk < all && may_begin(); chunk += plan_.parts)
+        const std::size_t all = chunks();
+        for (std::size_t part; (part = next()) < end_ && may_begin();) {
+            std::size_t chunk = part;  // there are at least as many chunks as parts
+            do {
                 run_chunk(chunk, part);
+                chunk += plan_.parts;
+            } while (chunk < all && may_begin());
         }
     }
     std::size_t next() noexcept { return next_.fetch_add(1, std::memory_order_relaxed); }

@@ -28,9 +28,10 @@ TEST(parallel_reduce, adds_all_iterations) {
     }
 }
 
-TEST(parallel_reduce, parts_begin_as_the_identity_also_of_types_without_a_default) {
+TEST(parallel_reduce, parts_begin_as_the_identity_also_of_types_without_a_default_or_assignment) {
     struct longest {
         explicit longest(std::string start) : text(std::move(start)) {}
+        const int limit = 500;
         std::string text;
     };
     work_stealing_team team(2);

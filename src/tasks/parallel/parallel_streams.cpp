@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <limits>
+
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/parallel_streams.hpp>
@@ -7,6 +10,9 @@
 namespace amalgam {
 
 namespace {
+
+/// More than any machine has, and far from overflowing sums.
+constexpr std::size_t most_streams = std::numeric_limits<std::size_t>::max() / 4;
 
 execution_stream* stream_of_caller(work_stealing_team& team) noexcept {
     execution_stream* const here = execution_stream::current();
@@ -19,7 +25,7 @@ execution_stream* stream_of_caller(work_stealing_team& team) noexcept {
 }  // namespace
 
 parallel_streams::parallel_streams(pool& shared, std::size_t streams)
-    : pool_(&shared), streams_(streams) {
+    : pool_(&shared), streams_(std::min(streams, most_streams)) {
     if (streams != 0) return;
     throw error(errc::invalid,
                 "a set of 0 streams, expected how many streams serve the pool; example: "

@@ -17,6 +17,13 @@ std::exception_ptr exception_to_pass_on() noexcept {
     }
 }
 
+std::exception_ptr left_in_pool() noexcept {
+    return std::make_exception_ptr(
+        error(errc::canceled,
+              "parallel work was left out, as the pool that held it was destroyed before it began; "
+              "keep the pool, or the team, and its streams, until the work has returned"));
+}
+
 void posted_tasks::fail() noexcept {
     stop();
     if (!failed_.exchange(true, std::memory_order_relaxed)) failure_ = exception_to_pass_on();

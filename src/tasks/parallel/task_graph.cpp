@@ -57,14 +57,29 @@ private:
         runner* next = nullptr;
         runner** link = nullptr;
     };
+    /// What a runner's ULT runs. Destroyed before that, it is lost with its pool.
+    struct start_of_runner {
+        explicit start_of_runner(task_graph_core& graph) noexcept : of(&graph) {}
+        start_of_runner(start_of_runner&& other) noexcept : of(std::exchange(other.of, nullptr)) {}
+        start_of_runner& operator=(start_of_runner&&) = delete;
+        ~start_of_runner() {
+            if (of != nullptr) of->lose_runner();
+        }
+        void operator()() noexcept { std::exchange(of, nullptr)->run_tasks(); }
+
+        task_graph_core* of;
+    };
     bool is_in_own_task() noexcept;
     void post_runner();
     void try_post_runner() noexcept;
+    void lose_runner() noexcept;
     void run_tasks() noexcept;
     void run_one(graph_task& task) noexcept;
-    void fail(std::exception_ptr failure) noexcept;
+    void wait_for_all(std::unique_lock<mutex>& hold);
 
     // The following need the lock.
+    void fail(std::exception_ptr failure) noexcept;
+    void leave_out_ready(std::unique_lock<mutex>& hold, const std::exception_ptr& why) noexcept;
     bool claim_post() noexcept;
     void enlist(runner& me) noexcept;
     graph_task* take(runner& me) noexcept;
@@ -132,12 +147,30 @@ void task_graph_core::add(std::span<const task_graph::use> uses, graph_task& tas
     } catch (...) {
         hold.lock();
         --posted_;
-        // Others may run it all the same.
-        if (!ready_.remove(task)) return;
-        mine.task = &task;
-        end(task);
+        const bool never_runs = ready_.remove(task);  // else others run it all the same
+        if (never_runs) {
+            mine.task = &task;
+            end(task);
+        }
+        // Those who added tasks meanwhile have counted on this runner.
+        leave_out_ready(hold, std::current_exception());
         hold.unlock();
-        throw;
+        if (never_runs) throw;
+    }
+}
+
+/// If nobody is there who could run what is ready.
+void task_graph_core::leave_out_ready(std::unique_lock<mutex>& hold,
+                                      const std::exception_ptr& why) noexcept {
+    while (runners_ == nullptr && posted_ == 0) {
+        graph_task* const task = ready_.pop();
+        if (task == nullptr) return;
+        fail(why);
+        hold.unlock();
+        task->destroy(task->body);
+        hold.lock();
+        end(*task);
+        drop_graph_task(*task);
     }
 }
 
@@ -148,7 +181,13 @@ bool task_graph_core::claim_post() noexcept {
 }
 
 void task_graph_core::post_runner() {
-    post(where_.nearest_pool(), [this]() noexcept { run_tasks(); }, {.stack_bytes = stack_bytes_});
+    start_of_runner begun(*this);
+    try {
+        post(where_.nearest_pool(), std::move(begun), {.stack_bytes = stack_bytes_});
+    } catch (...) {
+        begun.of = nullptr;
+        throw;
+    }
 }
 
 void task_graph_core::try_post_runner() noexcept {
@@ -159,6 +198,14 @@ void task_graph_core::try_post_runner() noexcept {
         const std::lock_guard hold(lock_);
         --posted_;
     }
+}
+
+/// Its pool was destroyed before it began.
+void task_graph_core::lose_runner() noexcept {
+    std::unique_lock hold(lock_);
+    --posted_;
+    leave_out_ready(hold, left_in_pool());
+    changed_.notify_all();
 }
 
 void task_graph_core::run_tasks() noexcept {
@@ -199,7 +246,9 @@ void task_graph_core::run_one(graph_task& task) noexcept {
         try {
             task.run(task.body);
         } catch (...) {
-            fail(exception_to_pass_on());
+            const std::exception_ptr failure = exception_to_pass_on();
+            const std::lock_guard hold(lock_);
+            fail(failure);
         }
     }
     task.destroy(task.body);
@@ -212,18 +261,22 @@ void task_graph_core::end(graph_task& task) noexcept {
 }
 
 void task_graph_core::fail(std::exception_ptr failure) noexcept {
-    const std::lock_guard hold(lock_);
     if (!failed_.exchange(true, std::memory_order_relaxed)) failure_ = std::move(failure);
 }
 
-void task_graph_core::wait() {
+void task_graph_core::wait_for_all(std::unique_lock<mutex>& hold) {
     if (is_in_own_task()) {
         throw error(errc::invalid,
                     "a task cannot wait for all tasks of its own graph, as it is one of them: wait "
                     "outside of it, or name what it needs in add()");
     }
-    std::unique_lock hold(lock_);
+    hold.lock();
     changed_.wait(hold, [this] { return open_ == 0; });
+}
+
+void task_graph_core::wait() {
+    std::unique_lock hold(lock_, std::defer_lock);
+    wait_for_all(hold);
     if (!failed_.exchange(false, std::memory_order_relaxed)) return;
     const std::exception_ptr failure = std::exchange(failure_, nullptr);
     hold.unlock();
@@ -233,12 +286,14 @@ void task_graph_core::wait() {
 
 void task_graph_core::wait_at_end() noexcept {
     const cancel_later not_now;
+    std::unique_lock hold(lock_, std::defer_lock);
     try {
-        wait();
+        wait_for_all(hold);
+        if (failure_) std::rethrow_exception(failure_);
     } catch (...) {
         log_thrown("an exception of a task_graph was seen by nobody");
     }
-    std::unique_lock hold(lock_);
+    if (!hold.owns_lock()) hold.lock();
     changed_.wait(hold, [this] { return posted_ == 0 && runners_ == nullptr; });
 }
 

@@ -37,16 +37,18 @@ loop_body body_of(Chunk& chunk) noexcept {
 [[noreturn]] void refuse_step();
 
 /// first, first + step, ... below last. In unsigned arithmetic: the distance of two signed numbers
-/// may be more than the largest of them.
+/// may be more than the largest of them. The step keeps its own type until it is known to be
+/// positive: it may not fit an Index, or be negative where that is unsigned.
 template <typename Index>
 struct index_sequence {
     std::size_t first;
     std::size_t step;
     std::size_t count = 0;
 
-    index_sequence(Index from, Index to, Index by)
+    template <typename Step>
+    index_sequence(Index from, Index to, Step by)
         : first(static_cast<std::size_t>(from)), step(static_cast<std::size_t>(by)) {
-        if (by < 1) refuse_step();
+        if (by < Step{1}) refuse_step();
         if (from < to) count = (static_cast<std::size_t>(to) - first - 1) / step + 1;
     }
     Index operator[](std::size_t i) const noexcept { return static_cast<Index>(first + i * step); }

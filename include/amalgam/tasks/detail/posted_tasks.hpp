@@ -14,6 +14,9 @@ namespace amalgam::detail {
 /// throws, which would end the ULT of whoever rethrows it, error{invalid}.
 std::exception_ptr exception_to_pass_on() noexcept;
 
+/// error{canceled}, for who finds that a part of the work has never begun: its pool is gone.
+std::exception_ptr left_in_pool() noexcept;
+
 /// ULTs that one caller posts and waits for, and the first exception of any of them. On the
 /// caller's stack: wait() returns once nobody else refers to it.
 ///
