@@ -21,8 +21,9 @@ inline constexpr std::size_t max_stack_bytes = SIZE_MAX / 4;
 inline constexpr std::size_t guard_bytes = 64 * 1024;
 /// Stacks of the default size that are mapped at once, when many are.
 inline constexpr std::size_t max_slab_stacks = 16;
-/// Stack of a primary stream's loop: for tasklets, timers and pollers.
-inline constexpr std::size_t loop_stack_bytes = 256 * 1024;
+/// Stack of a primary stream's loop: for tasklets, timers and pollers, which have some MiB on the
+/// thread of any other stream.
+inline constexpr std::size_t loop_stack_bytes = 4 * 1024 * 1024;
 
 // ---- free blocks, given from thread to thread by the list
 inline constexpr std::size_t free_list_blocks = 64;

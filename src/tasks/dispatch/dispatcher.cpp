@@ -305,6 +305,7 @@ void dispatcher::become_ult(ult_core& main, const stack_memory& loop,
     loop_.sanitizer.create(loop.bottom(), usable);
     loop_.stack = make_stack<&dispatcher::loop_main>(loop.top(), usable);
     loop_turn_ = turn;
+    loop_memory_ = &loop;
     thread_ult_ = &main;
     main.begin_in(work_.own_pool());
     ult_registry::add(main);
@@ -315,6 +316,7 @@ void dispatcher::end_as_ult() noexcept {
     ult_core& main = *running();
     running_.store(nullptr, std::memory_order_release);
     thread_ult_ = nullptr;
+    loop_memory_ = nullptr;
     ult_registry::remove(main);
     loop_.sanitizer.destroy();
 }

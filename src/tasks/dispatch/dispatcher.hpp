@@ -106,6 +106,8 @@ public:
     void end_as_ult() noexcept;
     /// Whether `who` is the ULT that is a thread.
     bool is_thread(const ult_core& who) const noexcept { return thread_ult_ == &who; }
+    /// The loop's own stack between these two; null: it runs on that of its thread.
+    const stack_memory* loop_memory() const noexcept { return loop_memory_; }
 
 private:
     static void loop_main(arrival first);
@@ -126,7 +128,8 @@ private:
     seen_by_others<pid_t> thread_id_;
     stream& of_;
     const ult_core* thread_ult_ = nullptr;
-    void (*loop_turn_)(stream&) = nullptr;  // with thread_ult_
+    void (*loop_turn_)(stream&) = nullptr;       // with thread_ult_
+    const stack_memory* loop_memory_ = nullptr;  // with thread_ult_
 };
 
 /// While it exists, the calling thread acts as that stream.

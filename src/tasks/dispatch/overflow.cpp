@@ -54,28 +54,43 @@ private:
     std::size_t used_ = 0;
 };
 
-void report(const ult_core& who, const void* address) noexcept {
+/// What has overflowed: the stack of a ULT, or, without one, that of a primary stream's loop.
+struct overflowed_stack {
+    bool found = false;
+    const ult_core* ult = nullptr;
+    std::size_t bytes = 0;
+};
+
+void report(const overflowed_stack& what, const void* address) noexcept {
     line said;
     said << "amalgam: ";
-    if (who.name[0] != '\0') {
+    if (what.ult == nullptr) {
+        said << "a tasklet, timer callback or poller of a primary stream";
+    } else if (const ult_core& who = *what.ult; who.name[0] != '\0') {
         said << "ULT '" << who.name.data() << "'";
     } else {
         said << "an unnamed ULT";
     }
     said << " overflowed its stack of ";
-    said.number(who.stack_bytes(), 10) << " bytes, at address 0x";
+    said.number(what.bytes, 10) << " bytes, at address 0x";
     said.number(reinterpret_cast<std::uintptr_t>(address), 16)
-        << ": raise ult_options::stack_bytes, or recurse less deeply\n";
+        << (what.ult == nullptr ? ": make it a ULT with more of ult_options::stack_bytes"
+                                : ": raise ult_options::stack_bytes")
+        << ", or recurse less deeply\n";
     said.write();
 }
 
-/// The owner of that guard, among all ULTs on this thread's call stack.
-const ult_core* overflowed_at(const void* address) noexcept {
+/// The owner of that guard, among all ULTs and loops on this thread's call stack.
+overflowed_stack overflowed_at(const void* address) noexcept {
     for (const overflow_watch* each = innermost; each != nullptr; each = each->outer) {
         const ult_core* const runs = each->of.running();
-        if (runs != nullptr && runs->memory().guards(address)) return runs;
+        if (runs != nullptr && runs->memory().guards(address))
+            return {true, runs, runs->stack_bytes()};
+        const stack_memory* const loop = each->of.loop_memory();
+        if (loop != nullptr && loop->guards(address))
+            return {true, nullptr, static_cast<std::size_t>(loop->top() - loop->bottom())};
     }
-    return nullptr;
+    return {};
 }
 
 void as_by_default(int signal, bool happens_again) noexcept {
@@ -104,9 +119,10 @@ void pass_on(int signal, siginfo_t* what, void* machine, bool happens_again) noe
 void on_fault(int signal, siginfo_t* what, void* machine) noexcept {
     const int error_before = errno;
     const bool happens_again = what->si_code > 0;  // else sent by kill() or raise()
-    const ult_core* const who = happens_again ? overflowed_at(what->si_addr) : nullptr;
-    if (who != nullptr) {
-        report(*who, what->si_addr);
+    const overflowed_stack found =
+        happens_again ? overflowed_at(what->si_addr) : overflowed_stack{};
+    if (found.found) {
+        report(found, what->si_addr);
         // The fault recurs and ends the process, with a core dump if enabled.
         ::sigaction(signal, &previous, nullptr);
     } else {

@@ -4,8 +4,9 @@ namespace amalgam::detail {
 
 class dispatcher;
 
-/// While it exists, the calling thread is stream `of`. If the ULT it runs touches its stack guard,
-/// one sentence on standard error says so before the process ends as usual.
+/// While it exists, the calling thread is stream `of`. If the ULT it runs, or what the loop of a
+/// primary stream runs, touches its stack guard, one sentence on standard error says so before the
+/// process ends as usual.
 ///
 /// The first one in the process installs a SIGSEGV handler. Every other fault goes to the previous
 /// handler. The first one on a thread gives it an alternate signal stack until the thread ends,

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "tasks/stacks/sanitizer.hpp"
@@ -128,6 +129,29 @@ TEST(stack_overflow, of_a_ult_that_runs_another_stream_is_reported) {
         outer.run_ready();
     });
     EXPECT_TRUE(end.says("ULT 'outer' overflowed")) << end.said;
+}
+
+/// Of the loop of a primary stream.
+void in_tasklet_of_primary(void (*body)()) {
+    execution_stream here{execution_stream_options{.primary = true}};
+    spawn_tasklet(here, body).join();
+}
+
+TEST(stack_overflow, of_a_tasklet_of_a_primary_stream_is_reported_and_has_some_MiB) {
+    const auto end = child_that([] { in_tasklet_of_primary(overflow); });
+    EXPECT_TRUE(end.by_fault()) << end.status;
+    EXPECT_TRUE(
+        end.says("amalgam: a tasklet, timer callback or poller of a primary stream "
+                 "overflowed its stack of 4194304 bytes, at address 0x"))
+        << end.said;
+    const auto enough = child_that([] {
+        in_tasklet_of_primary([] {
+            volatile char most[3 << 20];
+            for (std::size_t at = sizeof most; at-- > 0;)
+                most[at] = 1;
+        });
+    });
+    EXPECT_TRUE(enough.by_exit(0)) << enough.said;
 }
 
 TEST(stack_overflow, is_what_no_other_fault_is_taken_for) {
