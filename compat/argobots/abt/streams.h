@@ -11,13 +11,15 @@ extern "C" {
 
 /* Life of the library. ABT_init() makes the calling thread the primary stream's main ULT;
  * ABT_init() and ABT_finalize() nest. ABT_finalize() first runs what the primary stream's pools
- * still hold. */
+ * still hold, and waits for their ULTs that wait: one that nothing resumes makes it wait for ever.
+ */
 int ABT_init(int argc, char** argv);
 int ABT_finalize(void);
 int ABT_initialized(void);
 
 /* Execution streams, each an OS thread. Join, cancel and revive from any thread or ULT but one of
- * the stream itself; joining waits for its pools to be empty. An idle stream sleeps. */
+ * the stream itself; joining waits for its pools to be empty and for their ULTs that wait. An idle
+ * stream sleeps. */
 int ABT_xstream_create(ABT_sched sched, ABT_xstream* newxstream);
 int ABT_xstream_create_basic(ABT_sched_predef predef, int num_pools, ABT_pool* pools,
                              ABT_sched_config config, ABT_xstream* newxstream);

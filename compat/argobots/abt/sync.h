@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* Waiting parks a ULT or tasklet and blocks a plain thread. Objects may be freed once nobody waits.
- */
+/* Waiting parks a ULT and blocks a plain thread. A tasklet may wait for a mutex only, which blocks
+ * its stream. Objects may be freed once nobody waits. */
 int ABT_mutex_create(ABT_mutex* newmutex);
 int ABT_mutex_create_with_attr(ABT_mutex_attr attr, ABT_mutex* newmutex);
 int ABT_mutex_free(ABT_mutex* mutex);

@@ -72,8 +72,10 @@ int ABT_thread_attr_set_callback(ABT_thread_attr attr,
                                  void (*cb_func)(ABT_thread thread, void* cb_arg), void* cb_arg);
 int ABT_thread_attr_set_migratable(ABT_thread_attr attr, ABT_bool is_migratable);
 
-/* Tasklets. Here they are ULTs: yield, suspend and join are ABT_ERR_INV_THREAD, but to wait for a
- * mutex or another object parks them. */
+/* Tasklets. They have no stack, and cannot park: yield, suspend, join and exit are
+ * ABT_ERR_INV_THREAD, and a wait for an eventual, a future, a barrier and the like the error of its
+ * kind. To wait for a mutex or a stream blocks their stream, for ever if a ULT of the same stream
+ * holds the mutex. */
 int ABT_task_create(ABT_pool pool, void (*task_func)(void*), void* arg, ABT_task* newtask);
 int ABT_task_create_on_xstream(ABT_xstream xstream, void (*task_func)(void*), void* arg,
                                ABT_task* newtask);

@@ -48,6 +48,18 @@ int create_xstream(ABT_sched sched, int rank, ABT_xstream* made) {
     });
 }
 
+/// One of ABT_sched_create_basic() that found no use: the pools that were given stay the program's.
+void free_unused(ABT_sched_opaque& which, int num_pools, const ABT_pool* given) noexcept {
+    const auto keep = [=](int more) {
+        for (int i = 0; given != nullptr && i < num_pools; ++i) {
+            if (given[i] != nullptr) given[i]->schedulers.fetch_add(more);
+        }
+    };
+    keep(1);
+    free_sched(which);
+    keep(-1);
+}
+
 int join_xstream(ABT_xstream which) {
     if (which == nullptr || which->primary) return ABT_ERR_INV_XSTREAM;
     if (own_stream() == which) return ABT_ERR_INV_XSTREAM;
@@ -88,7 +100,7 @@ int ABT_xstream_create_basic(ABT_sched_predef predef, int num_pools, ABT_pool* p
     if (error != ABT_SUCCESS) return error;
     sched->automatic = true;
     const int failed = create_xstream(sched, -1, newxstream);
-    if (failed != ABT_SUCCESS) free_sched(*sched);
+    if (failed != ABT_SUCCESS) free_unused(*sched, num_pools, pools);
     return failed;
 }
 
@@ -124,6 +136,7 @@ int ABT_xstream_exit(void) {
     if (!initialized()) return ABT_ERR_UNINITIALIZED;
     ABT_xstream const here = own_stream();
     if (here == nullptr || here->primary) return ABT_ERR_INV_XSTREAM;
+    if (caller_is_tasklet()) return ABT_ERR_INV_THREAD;
     here->exit_asked = true;
     return ABT_self_exit();
 }
@@ -160,7 +173,8 @@ int ABT_xstream_set_main_sched(ABT_xstream xstream, ABT_sched sched) {
     if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
     const bool ended = xstream->state.load() == ABT_XSTREAM_STATE_TERMINATED;
     if (!ended && own_stream() != xstream) return ABT_ERR_XSTREAM_STATE;
-    if (!ended && self()->kind == thread_kind::scheduler) return ABT_ERR_INV_THREAD;
+    if (!ended && (caller_is_tasklet() || self()->kind == thread_kind::scheduler))
+        return ABT_ERR_INV_THREAD;
     if (sched != nullptr && sched->used()) return ABT_ERR_INV_SCHED;
     return guarded([=] {
         xstream->set_main_sched(
@@ -176,7 +190,7 @@ int ABT_xstream_set_main_sched_basic(ABT_xstream xstream, ABT_sched_predef prede
     if (error != ABT_SUCCESS) return error;
     sched->automatic = true;
     const int failed = ABT_xstream_set_main_sched(xstream, sched);
-    if (failed != ABT_SUCCESS) free_sched(*sched);
+    if (failed != ABT_SUCCESS) free_unused(*sched, num_pools, pools);
     return failed;
 }
 

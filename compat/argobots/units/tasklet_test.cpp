@@ -141,6 +141,62 @@ TEST(argobots_tasklet, may_not_yield_or_suspend) {
     EXPECT_EQ(errors[1], ABT_ERR_INV_THREAD);
 }
 
+TEST(argobots_tasklet, may_not_change_or_end_its_stream) {
+    const program here(1);
+    struct seen {
+        ABT_xstream stream;
+        ABT_pool other = nullptr;
+        int change = -1;
+        int end = -1;
+    } what{here.streams[0]};
+    ASSERT_EQ(ABT_pool_create_basic(ABT_POOL_FIFO, ABT_POOL_ACCESS_MPMC, ABT_TRUE, &what.other),
+              ABT_SUCCESS);
+    ABT_task made = made_in(
+        here.pool_of(0),
+        [](void* arg) {
+            auto& mine = *static_cast<seen*>(arg);
+            mine.change =
+                ABT_xstream_set_main_sched_basic(mine.stream, ABT_SCHED_BASIC, 1, &mine.other);
+            mine.end = ABT_xstream_exit();
+        },
+        &what);
+    ASSERT_EQ(ABT_task_free(&made), ABT_SUCCESS);
+    EXPECT_EQ(what.change, ABT_ERR_INV_THREAD);
+    EXPECT_EQ(what.end, ABT_ERR_INV_THREAD);
+    int ran = 0;
+    made = made_in(here.pool_of(0), count, &ran);  // which goes on
+    ASSERT_EQ(ABT_task_free(&made), ABT_SUCCESS);
+    EXPECT_EQ(ran, 1);
+
+    // The pool was refused with its scheduler, and is still the program's.
+    EXPECT_EQ(ABT_xstream_set_main_sched_basic(here.streams[0], ABT_SCHED_BASIC, 1, &what.other),
+              ABT_ERR_XSTREAM_STATE);
+    made = made_in(what.other, count, &ran);
+    ABT_thread taken = nullptr;
+    ASSERT_EQ(ABT_pool_pop_thread(what.other, &taken), ABT_SUCCESS);
+    EXPECT_EQ(taken, made);
+    ASSERT_EQ(ABT_pool_push_thread(here.pool_of(0), taken), ABT_SUCCESS);
+    ASSERT_EQ(ABT_task_free(&made), ABT_SUCCESS);
+    EXPECT_EQ(ran, 2);
+    ASSERT_EQ(ABT_pool_free(&what.other), ABT_SUCCESS);
+}
+
+TEST(argobots_tasklet, has_some_MiB_of_stack_on_the_primary_stream_too) {
+    const program here;
+    int ran = 0;
+    ABT_task made = made_in(
+        here.pool,
+        [](void* arg) {
+            volatile char most[2 << 20];
+            for (std::size_t at = sizeof most; at-- > 0;)
+                most[at] = 1;
+            ++*static_cast<int*>(arg);
+        },
+        &ran);
+    ASSERT_EQ(ABT_task_free(&made), ABT_SUCCESS);
+    EXPECT_EQ(ran, 1);
+}
+
 TEST(argobots_tasklet, may_wait_for_a_mutex_only) {
     const program here(1);
     struct shared {
