@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include <pthread.h>
+
+#include <amalgam/core/status.hpp>
 #include <amalgam/tasks/extension/guest.hpp>
 
 #include "runtime.hpp"
@@ -8,6 +11,7 @@
 namespace amalgam::argobots {
 
 std::atomic<runtime*> runtime::current{nullptr};
+std::atomic<bool> runtime::in_child_{false};
 
 namespace {
 
@@ -20,6 +24,7 @@ int times_initialized = 0;
 }  // namespace
 
 runtime::runtime() {
+    tell_children();
     if (const char* const bytes = std::getenv("ABT_THREAD_STACKSIZE"))
         stack_bytes_ = std::strtoull(bytes, nullptr, 0);
     ABT_sched_opaque& sched = create_sched(ABT_SCHED_DEFAULT, 0, nullptr, nullptr);
@@ -59,6 +64,22 @@ runtime::~runtime() {
     if (primary_.main_sched->automatic || !primary_.main_sched->predefined())
         free_sched(*primary_.main_sched);
     current = nullptr;
+}
+
+void runtime::tell_children() noexcept {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        ::pthread_atfork(nullptr, nullptr, [] {
+            if (initialized()) in_child_.store(true, std::memory_order_relaxed);
+        });
+    });
+    in_child_.store(false, std::memory_order_relaxed);
+}
+
+void runtime::throw_in_child() {
+    throw error(errc::closed,
+                "this waits for a stream of the parent process, which a child of fork() has not; "
+                "call exec() in the child, or use Argobots in one of the two only");
 }
 
 bool runtime::is_taken(int rank) const noexcept {

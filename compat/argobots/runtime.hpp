@@ -48,10 +48,18 @@ public:
     bool change_rank(ABT_xstream_opaque& which, int rank);
     void remove(ABT_xstream_opaque& which) noexcept;
     std::vector<ABT_xstream_opaque*> streams();
+    /// Throws error{closed} in a child of fork(), which has none of its parent's streams.
+    static void refuse_in_child() {
+        if (in_child_.load(std::memory_order_relaxed)) [[unlikely]]
+            throw_in_child();
+    }
 
 private:
     bool is_taken(int rank) const noexcept;
+    [[noreturn]] static void throw_in_child();
+    static void tell_children() noexcept;
 
+    static std::atomic<bool> in_child_;
     nursery newborn_;
     ABT_xstream_opaque primary_{true};
     ABT_thread_opaque main_;

@@ -131,6 +131,7 @@ void ABT_xstream_opaque::set_main_sched(ABT_sched_opaque& next_one) {
 }
 
 void ABT_xstream_opaque::join() {
+    runtime::refuse_in_child();
     join_asked = true;
     stream->wake();
     const blocked while_waiting;

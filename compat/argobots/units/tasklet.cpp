@@ -43,6 +43,7 @@ void tasklet_thread::free(tasklet_thread& which) noexcept {
 }
 
 void tasklet_thread::wait_for_end() {
+    if (end.load(std::memory_order_acquire) != ended_mark) runtime::refuse_in_child();
     waiter me;
     me.waits_for("join");
     std::uintptr_t was = 0;

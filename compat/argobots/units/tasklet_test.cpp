@@ -1,6 +1,9 @@
 #include <thread>
 #include <vector>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "abt_testing.hpp"
 
 namespace {
@@ -193,6 +196,25 @@ TEST(argobots_tasklet, has_some_MiB_of_stack_on_the_primary_stream_too) {
             ++*static_cast<int*>(arg);
         },
         &ran);
+    ASSERT_EQ(ABT_task_free(&made), ABT_SUCCESS);
+    EXPECT_EQ(ran, 1);
+}
+
+TEST(argobots_tasklet, and_streams_of_a_parent_process_are_not_waited_for_in_a_child) {
+    const program here(1);
+    ABT_xstream stream = here.streams[0];
+    int ran = 0;
+    ABT_task made = made_in(here.pool, count, &ran);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const bool refused =
+            ABT_xstream_join(stream) == ABT_ERR_OTHER && ABT_xstream_free(&stream) == ABT_ERR_OTHER;
+        ABT_task_join(made);  // which is logged
+        ::_exit(refused ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
     ASSERT_EQ(ABT_task_free(&made), ABT_SUCCESS);
     EXPECT_EQ(ran, 1);
 }
