@@ -32,6 +32,8 @@ public:
             pool_.busy_.clear(std::memory_order_release);
         }
     }
+    /// Without busy_: the caller is its own stream.
+    bool quickly() const noexcept { return quickly_; }
     locked(const locked&) = delete;
     locked& operator=(const locked&) = delete;
 
@@ -42,8 +44,8 @@ private:
 
 inline void own_pool::count(const thread& who, std::size_t more) noexcept {
     size_.store(size_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-    if (!who.is_tasklet()) return;
-    tasklets_.store(tasklets_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+    if (who.is_counted()) return;
+    uncounted_.store(uncounted_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
 }
 
 inline void own_pool::unlink(thread& who) noexcept {
@@ -53,6 +55,7 @@ inline void own_pool::unlink(thread& who) noexcept {
     count(who, std::size_t(0) - 1);
 }
 
+template <bool is_new>
 [[gnu::always_inline]] inline void own_pool::put_in_line(thread& who,
                                                          ABT_pool_context why) noexcept {
     constexpr ABT_pool_context fresh =
@@ -61,6 +64,7 @@ inline void own_pool::unlink(thread& who) noexcept {
     detail::bell* sleeper = nullptr;
     {
         const locked hold(*this);
+        if constexpr (is_new) who.ends_quickly.store(hold.quickly(), std::memory_order_relaxed);
         who.listed_in.store(this, std::memory_order_relaxed);
         if (kind == ABT_POOL_RANDWS && (why & fresh) != 0) {
             who.prev = nullptr;
@@ -74,7 +78,7 @@ inline void own_pool::unlink(thread& who) noexcept {
             tail_ = &who;
         }
         count(who, 1);
-        sleeper = claim_sleeper();
+        if (!hold.quickly() || has_other_servers()) sleeper = claim_sleeper();
     }
     wake(sleeper);
 }
@@ -85,6 +89,15 @@ inline void own_pool::unlink(thread& who) noexcept {
     const bool oldest = kind == ABT_POOL_RANDWS && (why & ABT_POOL_CONTEXT_OWNER_SECONDARY) != 0;
     thread* const who = oldest ? tail_ : head_;
     if (who != nullptr) unlink(*who);
+    return who;
+}
+
+template <typename Wanted>
+[[gnu::always_inline]] inline own_pool::thread* own_pool::take_if(Wanted is_wanted) {
+    const locked hold(*this);
+    thread* const who = head_;
+    if (who == nullptr || !is_wanted(*who)) return nullptr;
+    unlink(*who);
     return who;
 }
 

@@ -29,6 +29,8 @@ struct ABT_pool_opaque : public amalgam::pool {
     /// Where a new one, or one that waited, goes first: to the stream that it was handed to, to the
     /// pool that it moves to, or in here.
     void make_ready(thread& who) noexcept;
+    /// The same for one that has just been created or revived.
+    void make_new_ready(thread& who) noexcept;
     void make_ready_in_line(thread& who) noexcept;
     /// Adds a ready one.
     void add(thread& who, ABT_pool_context why) noexcept;
@@ -50,9 +52,9 @@ struct ABT_pool_opaque : public amalgam::pool {
     bool is_done() const noexcept;
 
     /// What is in it, and ULTs that will come back to it.
-    std::size_t total() const noexcept { return std::max(size(), ults() + tasklets_in()); }
-    /// How many tasklets are in it; 0 if it does not know.
-    virtual std::size_t tasklets_in() const noexcept { return 0; }
+    std::size_t total() const noexcept { return std::max(size(), ults() + uncounted()); }
+    /// How many units are in it that ults() does not count; 0 if it does not know.
+    virtual std::size_t uncounted() const noexcept { return 0; }
 
     amalgam::argobots::own_pool* own = nullptr;  ///< Itself, if it is of ours: no virtual calls.
     ABT_pool_access access_kind;
@@ -95,8 +97,19 @@ public:
     bool empty() const noexcept override;
     std::size_t size() const noexcept override { return size_.load(std::memory_order_relaxed); }
 
-    std::size_t tasklets_in() const noexcept override {
-        return tasklets_.load(std::memory_order_relaxed);
+    std::size_t uncounted() const noexcept override {
+        return uncounted_.load(std::memory_order_relaxed);
+    }
+    /// What `is_wanted` says of the next one decides whether it is taken.
+    template <typename Wanted>
+    thread* take_if(Wanted is_wanted);
+    /// Adds one that has just been created or revived.
+    void put_new(thread& who) noexcept;
+    /// Sets who.end to `joiner`, if it is in here: what runs it later sees that. False: it is not.
+    bool note_joiner(thread& who, std::uintptr_t joiner) noexcept;
+    /// Whether the calling stream has it for itself, as far as it knows.
+    bool is_private_here() const noexcept {
+        return !others_.load(std::memory_order_relaxed) && on_own_stream();
     }
 
     static ABT_unit own_unit(thread& who) noexcept {
@@ -107,6 +120,7 @@ public:
 private:
     friend ABT_pool_opaque;
     void put(thread& who, ABT_pool_context why) noexcept override;
+    template <bool is_new = false>
     void put_in_line(thread& who, ABT_pool_context why) noexcept;
     void let_in_visitor() const noexcept;
     void unlink(thread& who) noexcept;
@@ -121,7 +135,7 @@ private:
     thread* head_ = nullptr;
     thread* tail_ = nullptr;
     std::atomic<std::size_t> size_{0};  // changed under the lock, as the next
-    std::atomic<std::size_t> tasklets_{0};
+    std::atomic<std::size_t> uncounted_{0};
 };
 
 /// What a user's pool consists of: one of the two forms.

@@ -26,12 +26,11 @@ ABT_pool_opaque::ABT_pool_opaque(ABT_pool_access how, bool automatically) noexce
       id(next_pool_id.fetch_add(1, std::memory_order_relaxed)) {}
 
 amalgam::work_unit* ABT_pool_opaque::pop() noexcept {
-    using amalgam::argobots::tasklet_thread;
     for (;;) {
         thread* const who = take(0);
         if (who == nullptr) return nullptr;
-        if (!who->is_tasklet()) return who->work;
-        tasklet_thread::end_left(static_cast<tasklet_thread&>(*who));
+        if (who->is_counted()) return who->work;
+        amalgam::argobots::end_left(*who);
     }
 }
 
@@ -106,8 +105,19 @@ void own_pool::put(thread& who, ABT_pool_context why) noexcept {
     put_in_line(who, why);
 }
 
+void own_pool::put_new(thread& who) noexcept {
+    put_in_line<true>(who, who.leaves_as);
+}
+
 own_pool::thread* own_pool::take(ABT_pool_context why) {
     return take_in_line(why);
+}
+
+bool own_pool::note_joiner(thread& who, std::uintptr_t joiner) noexcept {
+    const locked hold(*this);
+    if (who.listed_in.load(std::memory_order_relaxed) != this) return false;
+    who.end.store(joiner, std::memory_order_relaxed);
+    return true;
 }
 
 bool own_pool::remove_thread(thread& who) {
@@ -145,6 +155,14 @@ void ABT_pool_opaque::add(thread& who, ABT_pool_context why) noexcept {
 
 void ABT_pool_opaque::make_ready(thread& who) noexcept {
     make_ready_in_line(who);
+}
+
+void ABT_pool_opaque::make_new_ready(thread& who) noexcept {
+    const bool elsewhere = who.runs_next_on.load(std::memory_order_relaxed) != nullptr ||
+                           who.migrates_to.load(std::memory_order_relaxed) != nullptr;
+    if (own == nullptr || elsewhere) return make_ready_in_line(who);
+    who.state.store(ABT_THREAD_STATE_READY, std::memory_order_relaxed);
+    own->put_new(who);
 }
 
 // Of a new ULT, or one that waited.

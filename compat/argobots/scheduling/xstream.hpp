@@ -32,6 +32,15 @@ private:
     std::atomic<work_unit*> ready_{nullptr};
 };
 
+/// What a stream runs on its own stack to have a ULT begin that needs a stack from the system,
+/// which must not be asked between two ULTs.
+class beginning final : public work_unit {
+public:
+    beginning() noexcept : work_unit(&run_unit) {}
+    static void run_unit(work_unit& self) noexcept;
+    ABT_thread_opaque* who = nullptr;
+};
+
 }  // namespace amalgam::argobots
 
 /// A stream. What it runs next, in this order: what was handed over to directly, who waits for that
@@ -51,8 +60,13 @@ struct ABT_xstream_opaque {
 
     /// The stream's: for its order.
     amalgam::work_unit* next() noexcept;
+    /// The stream's, for a ULT or tasklet that has just ended: what runs in its place, another one
+    /// of its kind that has not begun. Null: end as usual.
+    ABT_thread_opaque* next_in_place(bool tasklet) noexcept;
     /// The stream's. Yields by one switch, if that is all there is to do. False: nothing is done.
     bool leave_directly(ABT_thread_opaque& who) noexcept;
+    /// The primary ULT's: waits until as many units have run, or nothing is ready.
+    void let_run(std::uint64_t number);
     /// The stream's. Runs `who` at the next switch.
     void hand_over_to(ABT_thread_opaque& who) noexcept;
     bool has_handed_over() const noexcept { return handed_first_ != nullptr; }
@@ -76,6 +90,8 @@ struct ABT_xstream_opaque {
     bool ordinary = false;       ///< All but handed over units are in the pools; the stream's.
     bool requeue_first = false;  ///< The ULT that yields is a candidate, too; the stream's.
     std::atomic<unsigned> stacks_seen{0};     ///< The last request of stack traces it noticed.
+    /// Whose end it tells now; see ABT_thread_opaque::tell_end().
+    std::atomic<const ABT_thread_opaque*> ending{nullptr};
     std::uint64_t runs = 0;                   ///< Units run so far; the stream's.
     std::vector<int> affinity;                ///< As last set; empty: never.
     std::vector<ABT_thread_opaque*> calling;  ///< In ABT_self_schedule(), outermost first.
@@ -83,15 +99,21 @@ struct ABT_xstream_opaque {
 private:
     ABT_thread_opaque* pick() noexcept;
     amalgam::work_unit* begin(ABT_thread_opaque& who) noexcept;
+    void note_begun(ABT_thread_opaque& who) noexcept;
     amalgam::work_unit* next_of_all() noexcept;
-    bool time_to_look() const noexcept { return (runs & 63) == 63; }
+    bool time_to_look() const noexcept { return runs >= looks_at_; }
+    void wake_primary() noexcept;
     void end_if_done() noexcept;
     void launch_main_sched();
     void end_main_sched();
     std::unique_ptr<amalgam::scheduler> make_order();
 
+    std::uint64_t looks_at_ = 0;  // of `runs`: then for more than the next unit
+    amalgam::waiter* primary_waits_ = nullptr;  // in let_run()
+    std::uint64_t primary_until_ = 0;           // of `runs`
     ABT_thread_opaque* handed_first_ = nullptr;  // linked by `next`
     ABT_thread_opaque* handed_last_ = nullptr;
+    amalgam::argobots::beginning beginning_;
     amalgam::argobots::scheduler_seat seat_;
     amalgam::argobots::own_pool anchor_{ABT_POOL_FIFO, ABT_POOL_ACCESS_MPMC, false};
     amalgam::mutex changing_;  // its main scheduler

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include <amalgam/tasks/extension/direct_yield.hpp>
+#include <amalgam/tasks/extension/run_another.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "runtime.hpp"
@@ -38,6 +40,12 @@ void scheduler_seat::push(work_unit& unit) noexcept {
     who->state.store(ABT_THREAD_STATE_READY, std::memory_order_release);
     ready_.store(&unit, std::memory_order_seq_cst);
     notify();
+}
+
+void beginning::run_unit(work_unit& self) noexcept {
+    ABT_thread_opaque& who = *static_cast<beginning&>(self).who;
+    if (give_stack(who)) return who.work->run();
+    who.pool.load(std::memory_order_relaxed)->add(who, ABT_POOL_CONTEXT_OP_THREAD_YIELD);
 }
 
 void scheduler_seat::requeue(work_unit& unit) noexcept {
@@ -177,12 +185,27 @@ ABT_thread_opaque* ABT_xstream_opaque::pick() noexcept {
     return who;
 }
 
-amalgam::work_unit* ABT_xstream_opaque::begin(ABT_thread_opaque& who) noexcept {
+[[gnu::always_inline]] inline void ABT_xstream_opaque::note_begun(ABT_thread_opaque& who) noexcept {
     who.stream.store(this, std::memory_order_relaxed);
     who.state.store(ABT_THREAD_STATE_RUNNING, std::memory_order_release);
     tell_tool(who, ABT_TOOL_EVENT_THREAD_RUN);
     ++runs;
-    return who.work;
+}
+
+[[gnu::always_inline]] inline amalgam::work_unit* ABT_xstream_opaque::begin(
+    ABT_thread_opaque& who) noexcept {
+    note_begun(who);
+    if (who.work != nullptr || give_stack_quickly(who)) return who.work;
+    beginning_.who = &who;
+    return &beginning_;
+}
+
+ABT_thread_opaque* ABT_xstream_opaque::next_in_place(bool tasklet) noexcept {
+    if (!ordinary || handed_first_ != nullptr || requeue_first || time_to_look()) return nullptr;
+    if (!amalgam::detail::may_run_another()) return nullptr;
+    ABT_thread_opaque* const who = main_sched->choose_in_place(tasklet);
+    if (who != nullptr) note_begun(*who);
+    return who;
 }
 
 amalgam::work_unit* ABT_xstream_opaque::next() noexcept {
@@ -230,9 +253,32 @@ amalgam::work_unit* ABT_xstream_opaque::next_of_all() noexcept {
             return stray;
         }
     }
+    constexpr std::uint64_t looks_after = 64;
+    looks_at_ = runs + looks_after;
+    if (primary_waits_ != nullptr) {
+        if (runs >= primary_until_) {
+            wake_primary();
+            return nullptr;  // the loop, which is asked next, looks for it first
+        }
+        looks_at_ = std::min(looks_at_, primary_until_);
+    }
     if (ABT_thread_opaque* const who = pick()) return begin(*who);
+    if (primary_waits_ != nullptr) wake_primary();
     end_if_done();
     return nullptr;
+}
+
+void ABT_xstream_opaque::wake_primary() noexcept {
+    std::exchange(primary_waits_, nullptr)->unpark();
+}
+
+void ABT_xstream_opaque::let_run(std::uint64_t number) {
+    amalgam::waiter me;
+    me.waits_for("yield");
+    primary_waits_ = &me;
+    primary_until_ = runs + number;
+    looks_at_ = std::min(looks_at_, primary_until_);
+    me.park();
 }
 
 void ABT_xstream_opaque::end_if_done() noexcept {

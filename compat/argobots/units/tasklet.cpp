@@ -13,16 +13,18 @@
 namespace amalgam::argobots {
 
 void tasklet_unit::run_unit(work_unit& unit) noexcept {
-    tasklet_thread& who = tasklet_thread::of(unit);
     void*& self_of_thread = detail::guest();  // which is the same at the end
-    self_of_thread = &who;
-    call_function(who);
-    tell_tool(who, ABT_TOOL_EVENT_THREAD_FINISH);
-    if (!who.named) destroy_values(who);
-    self_of_thread = nullptr;
-    if (!who.named) return free_thread(who);
-    who.state.store(ABT_THREAD_STATE_TERMINATED, std::memory_order_release);
-    who.tell_end();
+    ABT_thread_opaque* who = &tasklet_thread::of(unit);
+    ABT_xstream_opaque& here = *who->stream.load(std::memory_order_relaxed);
+    do {
+        self_of_thread = who;
+        call_function(*who);
+        tell_tool(*who, ABT_TOOL_EVENT_THREAD_FINISH);
+        if (!who->named) destroy_values(*who);
+        self_of_thread = nullptr;
+        end_thread(*who);
+        who = here.next_in_place(true);
+    } while (who != nullptr);
 }
 
 tasklet_thread& tasklet_thread::of(work_unit& unit) noexcept {
@@ -31,7 +33,6 @@ tasklet_thread& tasklet_thread::of(work_unit& unit) noexcept {
 
 tasklet_thread& tasklet_thread::make() {
     auto* const made = ::new (detail::allocate_block(sizeof(tasklet_thread))) tasklet_thread;
-    made->where = kept_in::block;
     made->unit_of_stream.of = made;
     made->work = &made->unit_of_stream;
     return *made;
@@ -40,25 +41,6 @@ tasklet_thread& tasklet_thread::make() {
 void tasklet_thread::free(tasklet_thread& which) noexcept {
     std::destroy_at(&which);
     detail::free_block(&which, sizeof which);
-}
-
-void tasklet_thread::wait_for_end() {
-    if (end.load(std::memory_order_acquire) != ended_mark) runtime::refuse_in_child();
-    waiter me;
-    me.waits_for("join");
-    std::uintptr_t was = 0;
-    if (end.compare_exchange_strong(was, reinterpret_cast<std::uintptr_t>(&me),
-                                    std::memory_order_acq_rel, std::memory_order_acquire))
-        me.park();
-}
-
-void tasklet_thread::tell_end() noexcept {
-    const std::uintptr_t joins_it = end.exchange(ended_mark, std::memory_order_acq_rel);
-    if (joins_it != 0) reinterpret_cast<waiter*>(joins_it)->unpark();
-}
-
-void tasklet_thread::end_left(tasklet_thread& which) noexcept {
-    which.named ? which.tell_end() : free_thread(which);
 }
 
 }  // namespace amalgam::argobots

@@ -14,6 +14,12 @@ int create(ABT_pool pool, void (*function)(void*), void* arg, ABT_thread_attr at
     if (!initialized()) return ABT_ERR_UNINITIALIZED;
     if (pool == nullptr) return ABT_ERR_INV_POOL;
     return guarded([&] {
+        const bool usual = attr == nullptr && runs_next_on == nullptr && pool->own != nullptr &&
+                           runtime::get()->default_stack_bytes() == 0;
+        if (usual) [[likely]] {
+            create_usual(*pool->own, function, arg, made, thread_kind::ult);
+            return ABT_SUCCESS;
+        }
         create_thread({.pool = pool,
                        .function = function,
                        .arg = arg,
@@ -59,7 +65,7 @@ int join(ABT_thread thread, bool to_free = false) {
         thread->kind == thread_kind::scheduler || is_tasklet(me))
         return ABT_ERR_INV_THREAD;
     // Nothing of it may be in use when the program frees the stack that it gave.
-    const bool over = !to_free && thread->where != kept_in::heap &&
+    const bool over = !to_free && !thread->on_given_stack &&
                       thread->state.load(std::memory_order_acquire) == ABT_THREAD_STATE_TERMINATED;
     if (over && tool_events.load(std::memory_order_relaxed) == 0) return ABT_SUCCESS;
     return guarded([=] {

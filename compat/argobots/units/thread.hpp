@@ -17,13 +17,6 @@ namespace amalgam::argobots {
 
 enum class thread_kind : std::uint8_t { primary, scheduler, ult, tasklet };
 
-/// Where the descriptor is.
-enum class kept_in : std::uint8_t {
-    heap,   ///< Or the runtime's.
-    stack,  ///< Of its ULT, above what that uses.
-    block   ///< A tasklet_thread.
-};
-
 /// How far the joining of a ULT is: see thread_join.cpp.
 enum class join_stage : std::uint8_t {
     open,     ///< Nobody joins it yet.
@@ -60,7 +53,7 @@ struct ABT_thread_attr_opaque {
 /// Threads: what is atomic, any. The rest belongs to whoever creates, runs, revives or frees it.
 struct ABT_thread_opaque {
     amalgam::argobots::thread_kind kind = amalgam::argobots::thread_kind::ult;
-    amalgam::argobots::kept_in where = amalgam::argobots::kept_in::heap;
+    bool on_given_stack = false;
     bool named = true;
     bool calling = false;  ///< In ABT_self_schedule(): goes on when what it runs leaves.
     void (*function)(void*) = nullptr;
@@ -74,8 +67,13 @@ struct ABT_thread_opaque {
     std::atomic<ABT_xstream> stream{nullptr};        ///< Runs it, or did last.
     std::atomic<ABT_xstream> runs_next_on{nullptr};  ///< When ready, by-passing its pool.
 
-    amalgam::work_unit* work = nullptr;
-    amalgam::ult handle;  ///< Empty: unnamed, primary, or a tasklet.
+    amalgam::work_unit* work = nullptr;  ///< Null: it has no stack, not yet or no more.
+    amalgam::ult handle;                 ///< Empty: not on_given_stack.
+    /// 0, then the waiter that joins it, or the mark that it has ended. Not on_given_stack.
+    std::atomic<std::uintptr_t> end{0};
+    static constexpr std::uintptr_t ended_mark = 1;
+    /// No exchange at its end: see tell_end(). Set before it is ready, and never again.
+    std::atomic<bool> ends_quickly{false};
     std::atomic<amalgam::argobots::join_stage> joins{amalgam::argobots::join_stage::joined};
     std::atomic<unsigned> others_joining{0};  ///< Who waits for the caller that joins.
     std::atomic<amalgam::waiter*> suspended{nullptr};
@@ -93,6 +91,12 @@ struct ABT_thread_opaque {
 
     bool is_tasklet() const noexcept { return kind == amalgam::argobots::thread_kind::tasklet; }
     bool is_primary() const noexcept { return kind == amalgam::argobots::thread_kind::primary; }
+    /// Whether ults() of its pool counts it.
+    bool is_counted() const noexcept { return work != nullptr && !is_tasklet(); }
+    void wait_for_end();
+    bool is_over_after_all();
+    /// Its owner may free it at once.
+    void tell_end() noexcept;
 };
 
 namespace amalgam::argobots {
@@ -124,19 +128,10 @@ public:
 
 struct tasklet_thread final : ABT_thread_opaque {
     tasklet_unit unit_of_stream;
-    /// 0, then the waiter that joins it, or the mark that it has ended.
-    std::atomic<std::uintptr_t> end{0};
-    static constexpr std::uintptr_t ended_mark = 1;
 
     static tasklet_thread& of(work_unit& unit) noexcept;
     static tasklet_thread& make();  ///< Throws std::bad_alloc.
     static void free(tasklet_thread& which) noexcept;
-    bool has_ended() const noexcept { return end.load(std::memory_order_acquire) == ended_mark; }
-    void wait_for_end();
-    /// Its owner may free it at once.
-    void tell_end() noexcept;
-    /// Its pool ends before it has run.
-    static void end_left(tasklet_thread& which) noexcept;
 };
 
 /// While it exists, the caller counts as blocked. For each wait. One of a tasklet blocks its
@@ -152,11 +147,16 @@ public:
 
 private:
     void set(int state) noexcept {
-        if (who_ != nullptr) who_->state.store(state, std::memory_order_release);
+        if (who_ == nullptr) return;
+        who_->state.store(state, std::memory_order_release);
+        // Who waits takes long enough; one that joins it meanwhile should not have to wait for it.
+        who_->ends_quickly.store(false, std::memory_order_relaxed);
     }
     ABT_thread_opaque* who_;
     const detail::as_plain_thread on_;
 };
+
+class own_pool;
 
 struct new_thread {
     ABT_pool pool;
@@ -170,8 +170,19 @@ struct new_thread {
 };
 /// Throws std::bad_alloc, amalgam::error, or the failure of the pool.
 ABT_thread_opaque& create_thread(const new_thread& what);
+/// One with the usual stack and no attributes, or a tasklet. Throws std::bad_alloc.
+void create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_thread* made,
+                  thread_kind kind);
 /// Runs its function again. It has ended, and join_last() has returned. Throws amalgam::error.
 void relaunch(ABT_thread_opaque& who);
+/// Gives one that is about to run for the first time a stack. The calling stream runs it. False:
+/// only by give_stack() on the stream's own stack.
+bool give_stack_quickly(ABT_thread_opaque& who) noexcept;
+bool give_stack(ABT_thread_opaque& who) noexcept;  ///< False: no memory, which is logged.
+/// Its pool ends before it has run.
+void end_left(ABT_thread_opaque& who) noexcept;
+/// Its function has ended.
+void end_thread(ABT_thread_opaque& who) noexcept;
 /// Calls its function.
 void call_function(ABT_thread_opaque& who) noexcept;
 bool has_ended(ABT_thread_opaque& who) noexcept;
@@ -198,5 +209,8 @@ void end_if_canceled(ABT_thread_opaque& who);
 void leave_stream(ABT_thread_opaque& who);
 /// The same, and tells the caller's pool why.
 void yield_as(ABT_thread_opaque& who, ABT_pool_context why);
+/// As the yield of the primary ULT does, if `joined`, which it will wait for, is queued where it
+/// would stand itself in Argobots.
+void let_queued_run(ABT_thread_opaque& primary, const ABT_thread_opaque& joined);
 
 }  // namespace amalgam::argobots

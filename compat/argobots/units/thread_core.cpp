@@ -3,13 +3,17 @@
 #include <new>
 #include <utility>
 
+#include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/tasks/extension/closure.hpp>
 #include <amalgam/tasks/extension/exit_ult.hpp>
 #include <amalgam/tasks/extension/guest.hpp>
+#include <amalgam/tasks/extension/run_another.hpp>
+#include <amalgam/tasks/extension/small_block.hpp>
 
 #include "callback.hpp"
 #include "runtime.hpp"
+#include "scheduling/own_pool.hpp"
 #include "tool.hpp"
 
 // The life of a ULT: created, launched, ended, launched again, freed.
@@ -30,29 +34,55 @@ void scheduler_ended(ABT_thread_opaque& who) noexcept {
     if (sched.automatic) free_sched(sched);
 }
 
-/// What a ULT of Amalgam runs for one of ours.
-void run_ult(ABT_thread_opaque& who) noexcept {
+void run_function(ABT_thread_opaque& who) noexcept {
     call_function(who);
     tell_tool(who, ABT_TOOL_EVENT_THREAD_FINISH);
     if (!who.named) destroy_values(who);  // which may wait
-    detail::guest_of(*who.work) = nullptr;
-    if (who.kind == thread_kind::scheduler) return scheduler_ended(who);
-    if (!who.named) return free_thread(who);
-    who.state.store(ABT_THREAD_STATE_TERMINATED, std::memory_order_release);
 }
 
-/// A ULT's closure is its own descriptor, which outlives its run,
-constexpr detail::closure_type body_in_stack{
-    [](void* closure) { run_ult(*static_cast<ABT_thread_opaque*>(closure)); },
-    [](void*) noexcept {}, sizeof(ABT_thread_opaque), alignof(ABT_thread_opaque)};
-static_assert(sizeof(ABT_thread_opaque) <= detail::inline_closure_bytes);
+void run_alone(ABT_thread_opaque& who) noexcept {
+    run_function(who);
+    detail::guest_of(*who.work) = nullptr;
+    detail::leave_pool_at_end();
+    who.kind == thread_kind::scheduler ? scheduler_ended(who) : end_thread(who);
+}
 
-/// or leads to it, if the program may free the stack before the handle.
-struct body {
+/// As long as each ends as it began, the next one follows on the same stack.
+void run_in_turn(ABT_thread_opaque* now) noexcept {
+    work_unit& unit = *now->work;
+    void*& guest = detail::guest_of(unit);
+    for (;;) {
+        run_function(*now);
+        // Chosen first: the pool may end with the last that was in it.
+        ABT_xstream_opaque& here = *now->stream.load(std::memory_order_relaxed);
+        ABT_thread_opaque* const next = here.next_in_place(false);
+        guest = next;
+        if (next == nullptr) {
+            detail::leave_pool_at_end();
+            return end_thread(*now);
+        }
+        next->work = &unit;
+        ABT_pool const home = next->pool.load(std::memory_order_relaxed);
+        if (unit.home() != home) unit.move_to(*home);
+        end_thread(*now);
+        now = next;
+    }
+}
+
+/// The closure of a ULT of Amalgam, which leads to one of ours.
+struct closure {
     ABT_thread_opaque* who;
-    void operator()() const noexcept { run_ult(*who); }
+    static ABT_thread_opaque& of(void* place) noexcept {
+        return *static_cast<closure*>(place)->who;
+    }
 };
-constexpr const detail::closure_type& body_apart = detail::inline_closure<body>::type;
+/// For one that has its stack from the beginning,
+constexpr detail::closure_type alone{[](void* place) { run_alone(closure::of(place)); },
+                                     [](void* place) noexcept { end_left(closure::of(place)); },
+                                     sizeof(closure), alignof(closure)};
+/// and for one that gets it when it begins.
+constexpr detail::closure_type in_turn{[](void* place) { run_in_turn(&closure::of(place)); },
+                                       [](void*) noexcept {}, sizeof(closure), alignof(closure)};
 
 /// Amalgam refuses to create one in a pool that nobody serves yet.
 pool& birthplace(ABT_pool wanted) noexcept {
@@ -73,48 +103,33 @@ ult_options options_of(const ABT_thread_attr_opaque* attr, bool joinable) noexce
     return options;
 }
 
-bool joinable(const new_thread& what) noexcept {
-    return what.named && what.kind != thread_kind::scheduler;
+ABT_thread_opaque& make_thread(thread_kind kind) {
+    if (kind == thread_kind::tasklet) return tasklet_thread::make();
+    return *::new (detail::allocate_block(sizeof(ABT_thread_opaque))) ABT_thread_opaque;
 }
 
-ABT_thread_opaque& make_in_stack(detail::ult_core& core) noexcept {
-    auto* const who = ::new (detail::closure_of(&core)) ABT_thread_opaque;
-    who->where = kept_in::stack;
-    return *who;
+void destroy_thread(ABT_thread_opaque& who) noexcept {
+    if (who.is_tasklet()) return tasklet_thread::free(static_cast<tasklet_thread&>(who));
+    std::destroy_at(&who);
+    detail::free_block(&who, sizeof who);
 }
 
-ABT_thread_opaque& make_on_given_stack(pool& where, const ult_options& options,
-                                       detail::ult_core*& core) {
-    auto who = std::make_unique<ABT_thread_opaque>();
-    core = &detail::prepare_ult(where, body_apart, true, options);
-    ::new (detail::closure_of(core)) body{who.get()};
-    return *who.release();
+/// Whether it gets one of the usual stacks, when it begins.
+bool is_usual(const new_thread& what) noexcept {
+    return (what.attr == nullptr ||
+            (what.attr->stack == nullptr && what.attr->stack_bytes == 0)) &&
+           what.kind == thread_kind::ult && runtime::get()->default_stack_bytes() == 0;
 }
 
-ABT_thread_opaque& make_ult(const new_thread& what, detail::ult_core*& core) {
-    pool& where = birthplace(what.pool);
-    if (what.attr == nullptr && runtime::get()->default_stack_bytes() == 0) [[likely]] {
-        core = &detail::prepare_ult(where, body_in_stack, joinable(what));
-        return make_in_stack(*core);
-    }
-    const ult_options options = options_of(what.attr, joinable(what));
-    if (!options.stack.empty()) return make_on_given_stack(where, options, core);
-    core = &detail::prepare_ult(where, body_in_stack, joinable(what), options);
-    return make_in_stack(*core);
-}
-
-void destroy_made(ABT_thread_opaque& who, detail::ult_core* core) noexcept {
-    switch (who.where) {
-        case kept_in::heap:
-            delete &who;
-            break;
-        case kept_in::stack:
-            std::destroy_at(&who);
-            break;
-        case kept_in::block:
-            return tasklet_thread::free(static_cast<tasklet_thread&>(who));
-    }
-    detail::drop_ult(*core);
+/// For one that is not.
+detail::ult_core& make_stack(const new_thread& what, ABT_thread_opaque& who) {
+    const bool joinable = what.named && what.kind != thread_kind::scheduler;
+    const ult_options options = options_of(what.attr, joinable);
+    who.on_given_stack = !options.stack.empty();
+    detail::ult_core& core =
+        detail::prepare_ult(birthplace(what.pool), alone, who.on_given_stack, options);
+    ::new (detail::closure_of(&core)) closure{&who};
+    return core;
 }
 
 void describe(ABT_thread_opaque& who, const new_thread& what) {
@@ -133,15 +148,19 @@ void describe(ABT_thread_opaque& who, const new_thread& what) {
 void start(ABT_thread_opaque& who, detail::ult_core& core) noexcept {
     who.work = &detail::unit_of(core);
     detail::guest_of(core) = &who;
-    if (who.named && who.kind != thread_kind::scheduler) {
-        who.handle = ult(core);
-        who.joins.store(join_stage::open, std::memory_order_release);
-    }
+    if (who.on_given_stack) who.handle = ult(core);
     // What else start_ult() would do: find out who this is.
     ABT_pool const home = who.pool.load(std::memory_order_relaxed);
     if (home == nullptr || who.work->home() != home) return detail::start_ult(core);
     detail::start_ult_unpushed(core);
     home->make_ready(who);
+}
+
+void begin_on(ABT_thread_opaque& who, detail::ult_core& core) noexcept {
+    ::new (detail::closure_of(&core)) closure{&who};
+    who.work = &detail::unit_of(core);
+    detail::guest_of(core) = &who;
+    detail::start_ult_unpushed(core);
 }
 
 void give_stack_back(ult& ended) noexcept {
@@ -175,55 +194,94 @@ void call_function(ABT_thread_opaque& who) noexcept {
     }
 }
 
-bool has_ended(ABT_thread_opaque& who) noexcept {
-    if (who.is_tasklet()) return static_cast<tasklet_thread&>(who).has_ended();
-    const detail::ult_core* const core = detail::core_of(who.handle);
-    return core == nullptr || detail::has_ended(*core);
+void end_thread(ABT_thread_opaque& who) noexcept {
+    if (!who.named) return free_thread(who);
+    if (!who.is_tasklet()) who.work = nullptr;
+    who.state.store(ABT_THREAD_STATE_TERMINATED, std::memory_order_release);
+    if (!who.on_given_stack) who.tell_end();
+}
+
+void end_left(ABT_thread_opaque& who) noexcept {
+    if (who.kind == thread_kind::scheduler || who.on_given_stack) return;
+    who.ends_quickly = false;
+    who.named ? who.tell_end() : free_thread(who);
+}
+
+bool give_stack_quickly(ABT_thread_opaque& who) noexcept {
+    ABT_pool const home = who.pool.load(std::memory_order_relaxed);
+    detail::ult_core* const core = detail::prepare_ult_quickly(*home, in_turn, false);
+    if (core == nullptr) return false;
+    begin_on(who, *core);
+    return true;
+}
+
+bool give_stack(ABT_thread_opaque& who) noexcept {
+    try {
+        ABT_pool const home = who.pool.load(std::memory_order_relaxed);
+        begin_on(who, detail::prepare_ult(birthplace(home), in_turn, false));
+        who.work->move_to(*home);
+        return true;
+    } catch (const std::exception& thrown) {
+        limited_log(log_level::error, "argobots",
+                    "a ULT waits to begin, as there is no memory for its stack",
+                    {{"what", thrown.what()}});
+        return false;
+    }
 }
 
 ABT_thread_opaque& create_thread(const new_thread& what) {
+    ABT_thread_opaque& who = make_thread(what.kind);
     detail::ult_core* core = nullptr;
-    ABT_thread_opaque& who =
-        what.kind == thread_kind::tasklet ? tasklet_thread::make() : make_ult(what, core);
     try {
+        if (what.kind != thread_kind::tasklet && !is_usual(what)) core = &make_stack(what, who);
         describe(who, what);
     } catch (...) {
-        destroy_made(who, core);
+        destroy_thread(who);
+        if (core != nullptr) detail::drop_ult(*core);
         throw;
     }
     if (what.made != nullptr) *what.made = &who;
     if (what.kind == thread_kind::scheduler)
         static_cast<ABT_sched_opaque*>(what.arg)->thread = &who;
     tell_tool(who, ABT_TOOL_EVENT_THREAD_CREATE);
-    if (core == nullptr) {
-        if (what.named) who.joins.store(join_stage::open, std::memory_order_relaxed);
-        what.pool->make_ready(who);
-        return who;
-    }
-    start(who, *core);
+    if (what.named && what.kind != thread_kind::scheduler)
+        who.joins.store(join_stage::open, std::memory_order_release);
+    core == nullptr ? what.pool->make_new_ready(who) : start(who, *core);
     return who;
+}
+
+void create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_thread* made,
+                  thread_kind kind) {
+    ABT_thread_opaque& who = make_thread(kind);
+    who.kind = kind;
+    who.function = function;
+    who.arg = arg;
+    who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_CREATE;
+    who.pool.store(&where, std::memory_order_relaxed);
+    who.unit = own_pool::own_unit(who);
+    if (made != nullptr) {
+        who.joins.store(join_stage::open, std::memory_order_relaxed);
+        *made = &who;
+    } else {
+        who.named = false;
+    }
+    tell_tool(who, ABT_TOOL_EVENT_THREAD_CREATE);
+    where.put_new(who);
 }
 
 void relaunch(ABT_thread_opaque& who) {
     ABT_pool const home = who.pool.load(std::memory_order_relaxed);
-    if (who.is_tasklet()) {
-        static_cast<tasklet_thread&>(who).end.store(0, std::memory_order_relaxed);
-        who.joins.store(join_stage::open, std::memory_order_release);
-        return home->make_ready(who);
-    }
-    pool& where = birthplace(home);
-    if (who.where == kept_in::heap) {
-        if (who.handle.joinable()) give_stack_back(who.handle);
-        detail::ult_core& core =
-            detail::prepare_ult(where, body_apart, true, options_of(&who.attr, true));
-        ::new (detail::closure_of(&core)) body{&who};
-        return start(who, core);
-    }
-    detail::ult_core& core = *detail::core_of(who.handle);
-    detail::check_revivable(&core, where);
-    detail::guest_of(core) = &who;
+    if (who.handle.joinable()) give_stack_back(who.handle);
+    const new_thread what{.pool = home,
+                          .function = who.function,
+                          .arg = who.arg,
+                          .attr = &who.attr,
+                          .kind = who.kind};
+    detail::ult_core* const core =
+        who.is_tasklet() || is_usual(what) ? nullptr : &make_stack(what, who);
+    who.end.store(0, std::memory_order_relaxed);
     who.joins.store(join_stage::open, std::memory_order_release);
-    detail::restart_ult(core, where, body_in_stack);
+    core == nullptr ? home->make_new_ready(who) : start(who, *core);
 }
 
 void destroy_values(ABT_thread_opaque& who) noexcept {
@@ -242,10 +300,8 @@ void free_thread(ABT_thread_opaque& who) noexcept {
     destroy_values(who);
     ABT_pool const where = who.pool.load(std::memory_order_relaxed);
     if (who.unit != own_pool::own_unit(who)) where->free_unit(who.unit);
-    if (who.where == kept_in::block) return tasklet_thread::free(static_cast<tasklet_thread&>(who));
-    ult last = std::move(who.handle);  // whose stack may be where the descriptor is
-    who.where == kept_in::stack ? std::destroy_at(&who) : delete &who;
-    if (last.joinable()) give_stack_back(last);
+    if (who.handle.joinable()) give_stack_back(who.handle);
+    destroy_thread(who);
 }
 
 void associate(ABT_thread_opaque& who, ABT_pool pool) {
@@ -300,14 +356,18 @@ void yield_primary(ABT_thread_opaque& who, ABT_xstream_opaque& here) {
     const ABT_sched_opaque& sched = *here.main_sched;
     if (!sched.predefined() || sched.pools.empty() || here.has_handed_over())
         return leave_stream(who);
-    const ABT_pool_opaque& first = *sched.pools.front();
-    const std::uint64_t until = here.runs + first.size();
-    do {
-        leave_stream(who);
-    } while (here.runs < until && !first.empty());
+    here.let_run(std::max<std::size_t>(sched.pools.front()->size(), 1));
 }
 
 }  // namespace
+
+void let_queued_run(ABT_thread_opaque& primary, const ABT_thread_opaque& joined) {
+    ABT_xstream_opaque& here = *primary.stream.load(std::memory_order_relaxed);
+    const ABT_sched_opaque& sched = *here.main_sched;
+    if (!sched.predefined() || sched.pools.empty() || here.has_handed_over()) return;
+    if (joined.listed_in.load(std::memory_order_relaxed) == sched.pools.front())
+        here.let_run(sched.pools.front()->size());
+}
 
 void yield_as(ABT_thread_opaque& who, ABT_pool_context why) {
     who.leaves_as = why;

@@ -1,6 +1,9 @@
 #include <amalgam/core/log.hpp>
 
+#include <amalgam/tasks/extension/thread_barrier.hpp>
+
 #include "runtime.hpp"
+#include "scheduling/own_pool.hpp"
 #include "sync/sync.hpp"
 
 // Joining, by any number of callers at once, while a ULT of Amalgam has one: the first joins, the
@@ -38,13 +41,13 @@ private:
 
 bool join_first(ABT_thread_opaque& who) {
     const blocked while_waiting;
+    ABT_thread_opaque* const me = self();
+    if (me != nullptr && me->is_primary()) let_queued_run(*me, who);
     try {
-        if (who.is_tasklet()) {
-            static_cast<tasklet_thread&>(who).wait_for_end();
-        } else if (who.where == kept_in::heap) {
+        if (who.on_given_stack) {
             who.handle.join();  // the program may free the stack that it gave
         } else {
-            who.handle.wait();
+            who.wait_for_end();
         }
         return true;
     } catch (const std::exception& thrown) {
@@ -87,6 +90,13 @@ void join_thread(ABT_thread_opaque& who) {
     }
 }
 
+bool has_ended(ABT_thread_opaque& who) noexcept {
+    if (!who.on_given_stack)
+        return who.end.load(std::memory_order_acquire) == ABT_thread_opaque::ended_mark;
+    const detail::ult_core* const core = detail::core_of(who.handle);
+    return core == nullptr || detail::has_ended(*core);
+}
+
 // Of those that began before, any number may still be here; nobody begins to join it now, so an
 // open one needs no claim.
 void join_last(ABT_thread_opaque& who) {
@@ -103,3 +113,43 @@ void join_last(ABT_thread_opaque& who) {
 }
 
 }  // namespace amalgam::argobots
+
+void ABT_thread_opaque::wait_for_end() {
+    if (!amalgam::argobots::has_ended(*this)) amalgam::argobots::runtime::refuse_in_child();
+    amalgam::waiter me;
+    me.waits_for("join");
+    const auto mine = reinterpret_cast<std::uintptr_t>(&me);
+    amalgam::argobots::own_pool* const home = pool.load(std::memory_order_relaxed)->own;
+    if (home == nullptr || !home->is_private_here() || !home->note_joiner(*this, mine)) {
+        std::uintptr_t was = 0;
+        if (!end.compare_exchange_strong(was, mine)) return;
+        if (ends_quickly.load() && is_over_after_all()) return;
+    }
+    me.park();
+}
+
+/// The end may have been told between its two steps that did not see the joiner.
+bool ABT_thread_opaque::is_over_after_all() {
+    amalgam::detail::barrier_on_all_threads();
+    for (const ABT_xstream_opaque* each : amalgam::argobots::runtime::get()->streams()) {
+        while (each->ending.load(std::memory_order_acquire) == this)
+            ::sched_yield();
+    }
+    return end.load(std::memory_order_acquire) == ended_mark;
+}
+
+// An exchange takes as long as the rest of a short life. So the stream of a private pool reads and
+// writes in two steps, which it announces: as join_state of Amalgam.
+void ABT_thread_opaque::tell_end() noexcept {
+    if (ends_quickly.load(std::memory_order_relaxed)) {
+        auto& announced = stream.load(std::memory_order_relaxed)->ending;
+        announced.store(this, std::memory_order_relaxed);
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        const bool unseen = end.load(std::memory_order_acquire) == 0;
+        if (unseen) end.store(ended_mark, std::memory_order_release);
+        announced.store(nullptr, std::memory_order_release);
+        if (unseen) return;
+    }
+    const std::uintptr_t joins_it = end.exchange(ended_mark, std::memory_order_acq_rel);
+    if (joins_it != 0) reinterpret_cast<amalgam::waiter*>(joins_it)->unpark();
+}

@@ -136,6 +136,10 @@ protected:
     /// notify() in two steps, for pools that push under a lock: claim with the lock held, wake
     /// after releasing it, when this pool may already be gone. Null: no stream sleeps.
     detail::bell* claim_sleeper() noexcept;
+    /// False: if on_own_stream(), nobody else may sleep who would run what is pushed.
+    bool has_other_servers() const noexcept {
+        return own_.next.load(std::memory_order_relaxed) != nullptr;
+    }
     static void wake(detail::bell* claimed) noexcept;
 
 private:

@@ -83,6 +83,22 @@ public:
                self->requests.load(std::memory_order_relaxed) == 0;
     }
     void leave_directly(work_unit& next) noexcept;
+    /// See may_run_another().
+    bool may_run_another() noexcept {
+        if (!work_.may_pick_elsewhere() || caches_.exceptions->any()) return false;
+        const ult_core* const self = running();
+        if (self != nullptr && !self->is_as_new()) return false;
+        work_.spend();
+        return true;
+    }
+    /// See leave_pool_at_end().
+    void leave_pool_at_end() noexcept {
+        ult_core& self = *running();
+        pool& before = *self.home();
+        self.begin_in(work_.own_pool());
+        work_.count_ended(before, *this);
+        work_.count_own();
+    }
     /// Gives `who` the permit and yields directly to it. False, permit given but not yielded: it
     /// was not parked, is no ULT, or its pool is not served by this stream.
     bool unpark_and_leave_to(waiter& who) noexcept;

@@ -105,6 +105,8 @@ public:
         own_pool_.add_own_ults(1);
         return true;
     }
+    /// Another ULT has the own pool as its home.
+    void count_own() noexcept { own_pool_.add_own_ults(1); }
     /// Queues a unit of any home in the own pool.
     void take_over(work_unit& unit) noexcept { own_pool_.push_own(unit); }
 

@@ -287,7 +287,10 @@ ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable
 
 ult_core* ult_core::prepare_quickly(dispatcher& here, pool& where, const closure_type& type,
                                     bool joinable) noexcept {
-    if (!here.work().owns(&where) && ready_work::main_server_of(where) == nullptr) return nullptr;
+    if (!here.work().owns(&where) && ready_work::main_server_of(where) == nullptr &&
+        !where.served()) {
+        return nullptr;
+    }
     free_stock* const stock = stock_of(&here);  // null while the thread ends
     auto* const core = stock == nullptr ? nullptr : static_cast<ult_core*>(stock->first());
     if (core == nullptr || core->requests.load(std::memory_order_relaxed) != 0 ||
@@ -306,6 +309,12 @@ ult_core* ult_core::prepare_quickly(dispatcher& here, pool& where, const closure
         if (core != nullptr) return *core;
     }
     return prepare_ult(where, type, joinable, {});
+}
+
+[[gnu::noinline]] ult_core* prepare_ult_quickly(pool& where, const closure_type& type,
+                                                bool joinable) noexcept {
+    dispatcher* const here = dispatcher::current_in_line();
+    return here == nullptr ? nullptr : ult_core::prepare_quickly(*here, where, type, joinable);
 }
 
 static void check_borrowed(const ult_options& options, bool joinable) {

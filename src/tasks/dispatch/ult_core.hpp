@@ -140,6 +140,13 @@ public:
         return (requests.load(std::memory_order_relaxed) & asked_to_move) != 0 &&
                wanted_home.load(std::memory_order_relaxed) == &where;
     }
+    /// Whether the running ULT has nothing but its pool, as if it had just begun.
+    bool is_as_new() const noexcept {
+        return requests.load(std::memory_order_relaxed) == 0 &&
+               plain_.load(std::memory_order_relaxed) && locals == nullptr && local == nullptr &&
+               record.load(std::memory_order_relaxed) == nullptr && name[0] == '\0' &&
+               cancels_later == 0 && saved.stack.floats.make_as_begun();
+    }
     bool is_pinned() const noexcept {
         return (requests.load(std::memory_order_relaxed) & pinned) != 0;
     }

@@ -23,6 +23,8 @@ struct float_control {
         if (!is_usual()) *this = now();
     }
     bool is_usual() const noexcept { return x87 == usual_x87; }
+    /// This is what the calling stack began with. False: its setting is another one by now.
+    bool make_as_begun() const noexcept;
     static constexpr std::uint16_t usual_x87 = 0x37f;  // initial value in the ABI
 };
 
@@ -123,6 +125,15 @@ struct arrival {
 static_assert(offsetof(suspended_stack, floats) == 8 && offsetof(float_control, x87) == 4 &&
               offsetof(float_control, scratch) == 6);
 
+// As in switch_stack(): MXCSR is loaded in any case, and not read.
+inline bool float_control::make_as_begun() const noexcept {
+    std::uint16_t now;
+    asm volatile("fnstcw %0" : "=m"(now));
+    if (now != x87 || !is_usual()) return false;
+    asm volatile("ldmxcsr %0" : : "m"(mxcsr));
+    return true;
+}
+
 /// Prepares a stack that ends below `top`. The first switch to it calls `entry`, which never
 /// returns.
 suspended_stack begin_stack(void* top, void (*entry)(arrival first)) noexcept;
@@ -136,6 +147,10 @@ suspended_stack make_stack(void* top, std::size_t) noexcept {
 
 inline float_control float_control::now() noexcept {
     return {};
+}
+
+inline bool float_control::make_as_begun() const noexcept {
+    return true;
 }
 
 /// Passed by the previous stack to the one it switches to.

@@ -1,9 +1,11 @@
 #include <memory>
 
 #include <amalgam/tasks/extension/direct_yield.hpp>
+#include <amalgam/tasks/extension/run_another.hpp>
 #include <amalgam/tasks/switch_to.hpp>
 
 #include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/hooks.hpp"
 #include "tasks/dispatch/record.hpp"
 #include "tasks/dispatch/ult_core.hpp"
 
@@ -74,6 +76,15 @@ namespace detail {
 [[gnu::noinline]] bool may_yield_directly() noexcept {
     const dispatcher* const here = dispatcher::current_in_line();
     return here != nullptr && here->may_leave_directly();
+}
+
+[[gnu::noinline]] bool may_run_another() noexcept {
+    dispatcher* const here = dispatcher::current_in_line();
+    return here != nullptr && !hooks::any() && here->may_run_another();
+}
+
+[[gnu::noinline]] void leave_pool_at_end() noexcept {
+    if (dispatcher* const here = dispatcher::current_in_line()) here->leave_pool_at_end();
 }
 
 void yield_directly(work_unit& next) noexcept {

@@ -57,6 +57,8 @@ inline void* closure_of(ult_core* core) noexcept {
 ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable);
 ult_core& prepare_ult(pool& where, const closure_type& type, bool joinable,
                       const ult_options& options);
+/// In a pool that the calling stream serves, without locks or system calls. Null: use the others.
+ult_core* prepare_ult_quickly(pool& where, const closure_type& type, bool joinable) noexcept;
 void drop_ult(ult_core& core) noexcept;  // its closure could not be constructed
 void start_ult(ult_core& core) noexcept;
 void start_ult_unpushed(ult_core& core) noexcept;  // the caller makes it ready in its pool
