@@ -35,7 +35,7 @@ runtime::runtime() {
     main_.state = ABT_THREAD_STATE_RUNNING;
     main_.stream = &primary_;
     main_.pool = sched.pools.front();
-    main_.unit = sched.pools.front()->create_unit(main_);
+    main_.set_unit(sched.pools.front()->create_unit(main_));
     add(primary_, -1);
     current = this;  // the stream asks for it
     try {
@@ -59,7 +59,7 @@ runtime::~runtime() {
     destroy_values(main_);
     detail::guest() = nullptr;
     primary_.stream.reset();
-    if (main_.unit != own_pool::own_unit(main_)) main_.pool.load()->free_unit(main_.unit);
+    if (main_.unit() != main_.own_unit()) main_.pool.load()->free_unit(main_.unit());
     primary_.main_sched->main_of = nullptr;
     if (primary_.main_sched->automatic || !primary_.main_sched->predefined())
         free_sched(*primary_.main_sched);

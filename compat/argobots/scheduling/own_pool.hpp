@@ -97,7 +97,11 @@ template <typename Wanted>
     const locked hold(*this);
     thread* const who = head_;
     if (who == nullptr || !is_wanted(*who)) return nullptr;
-    unlink(*who);
+    thread* const next = who->next;
+    head_ = next;
+    (next == nullptr ? tail_ : next->prev) = nullptr;
+    who->listed_in.store(nullptr, std::memory_order_relaxed);
+    count(*who, std::size_t(0) - 1);
     return who;
 }
 

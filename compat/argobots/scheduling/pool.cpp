@@ -196,14 +196,14 @@ int ABT_pool_get_id(ABT_pool pool, int* id) {
 int ABT_pool_pop(ABT_pool pool, ABT_unit* unit) {
     ABT_thread who = nullptr;
     const int error = ABT_pool_pop_thread(pool, &who);
-    *unit = who == nullptr ? nullptr : who->unit;
+    *unit = who == nullptr ? nullptr : who->unit();
     return error;
 }
 
 int ABT_pool_pop_wait(ABT_pool pool, ABT_unit* unit, double time_secs) {
     ABT_thread who = nullptr;
     const int error = ABT_pool_pop_wait_thread(pool, &who, time_secs);
-    *unit = who == nullptr ? nullptr : who->unit;
+    *unit = who == nullptr ? nullptr : who->unit();
     return error;
 }
 

@@ -92,7 +92,7 @@ public:
     thread* take_in_line(ABT_pool_context why);
     bool remove_thread(thread& who) override;
     void for_each(void (*visit)(void* arg, thread& who), void* arg) override;
-    ABT_unit create_unit(thread& who) override { return own_unit(who); }
+    ABT_unit create_unit(thread& who) override { return who.own_unit(); }
     void free_unit(ABT_unit) noexcept override {}
     bool empty() const noexcept override;
     std::size_t size() const noexcept override { return size_.load(std::memory_order_relaxed); }
@@ -112,9 +112,6 @@ public:
         return !others_.load(std::memory_order_relaxed) && on_own_stream();
     }
 
-    static ABT_unit own_unit(thread& who) noexcept {
-        return reinterpret_cast<ABT_unit>(reinterpret_cast<std::uintptr_t>(&who) | 1);
-    }
     const ABT_pool_kind kind;
 
 private:

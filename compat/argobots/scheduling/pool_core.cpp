@@ -74,7 +74,7 @@ void ABT_pool_opaque::print_units(void* arg, void (*print)(void* arg, ABT_unit))
     for_each(
         [](void* what, thread& who) {
             const auto& to = *static_cast<printer<ABT_unit>*>(what);
-            to.print(to.arg, who.unit);
+            to.print(to.arg, who.unit());
         },
         &each);
 }

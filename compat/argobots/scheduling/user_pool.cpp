@@ -117,7 +117,7 @@ void user_pool::add_many(thread* const* which, std::size_t number, ABT_pool_cont
     for (std::size_t i = 0; i < number; ++i) {
         if (which[i] == nullptr) continue;
         which[i]->state.store(ABT_THREAD_STATE_READY, std::memory_order_release);
-        units_of.push_back(which[i]->unit);
+        units_of.push_back(which[i]->unit());
     }
     if (units_of.empty()) return;
     const bool done = called("an exception escaped from push_many() of a pool",
@@ -130,8 +130,8 @@ void user_pool::add_many(thread* const* which, std::size_t number, ABT_pool_cont
 bool user_pool::remove_thread(thread& who) {
     if (!old_form_ || old_.p_remove == nullptr) return false;
     return result_of("an exception escaped from remove() of a pool", false, [&] {
-        if (old_.u_is_in_pool != nullptr && old_.u_is_in_pool(who.unit) == ABT_FALSE) return false;
-        return old_.p_remove(this, who.unit) == ABT_SUCCESS;
+        if (old_.u_is_in_pool != nullptr && old_.u_is_in_pool(who.unit()) == ABT_FALSE) return false;
+        return old_.p_remove(this, who.unit()) == ABT_SUCCESS;
     });
 }
 
@@ -205,9 +205,9 @@ std::size_t user_pool::size() const noexcept {
 void user_pool::put(thread& who, ABT_pool_context why) noexcept {
     called("an exception escaped from push() of a pool", [&] {
         if (old_form_) {
-            old_.p_push(this, who.unit);
+            old_.p_push(this, who.unit());
         } else {
-            now_.push(this, who.unit, why);
+            now_.push(this, who.unit(), why);
         }
     });
     std::atomic_thread_fence(std::memory_order_seq_cst);

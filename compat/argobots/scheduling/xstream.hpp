@@ -32,11 +32,11 @@ private:
     std::atomic<work_unit*> ready_{nullptr};
 };
 
-/// What a stream runs on its own stack to have a ULT begin that needs a stack from the system,
-/// which must not be asked between two ULTs.
-class beginning final : public work_unit {
+/// What a stream runs on its own stack: a tasklet, or the beginning of a ULT that needs a stack from
+/// the system, which must not be asked between two ULTs.
+class on_own_stack final : public work_unit {
 public:
-    beginning() noexcept : work_unit(&run_unit) {}
+    on_own_stack() noexcept : work_unit(&run_unit) {}
     static void run_unit(work_unit& self) noexcept;
     ABT_thread_opaque* who = nullptr;
 };
@@ -113,7 +113,7 @@ private:
     std::uint64_t primary_until_ = 0;           // of `runs`
     ABT_thread_opaque* handed_first_ = nullptr;  // linked by `next`
     ABT_thread_opaque* handed_last_ = nullptr;
-    amalgam::argobots::beginning beginning_;
+    amalgam::argobots::on_own_stack on_own_stack_;
     amalgam::argobots::scheduler_seat seat_;
     amalgam::argobots::own_pool anchor_{ABT_POOL_FIFO, ABT_POOL_ACCESS_MPMC, false};
     amalgam::mutex changing_;  // its main scheduler

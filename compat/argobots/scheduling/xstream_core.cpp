@@ -42,8 +42,9 @@ void scheduler_seat::push(work_unit& unit) noexcept {
     notify();
 }
 
-void beginning::run_unit(work_unit& self) noexcept {
-    ABT_thread_opaque& who = *static_cast<beginning&>(self).who;
+void on_own_stack::run_unit(work_unit& self) noexcept {
+    ABT_thread_opaque& who = *static_cast<on_own_stack&>(self).who;
+    if (who.is_tasklet()) return run_tasklets(who);
     if (give_stack(who)) return who.work->run();
     who.pool.load(std::memory_order_relaxed)->add(who, ABT_POOL_CONTEXT_OP_THREAD_YIELD);
 }
@@ -195,9 +196,9 @@ ABT_thread_opaque* ABT_xstream_opaque::pick() noexcept {
 [[gnu::always_inline]] inline amalgam::work_unit* ABT_xstream_opaque::begin(
     ABT_thread_opaque& who) noexcept {
     note_begun(who);
-    if (who.work != nullptr || give_stack_quickly(who)) return who.work;
-    beginning_.who = &who;
-    return &beginning_;
+    if (who.work != nullptr || (!who.is_tasklet() && give_stack_quickly(who))) return who.work;
+    on_own_stack_.who = &who;
+    return &on_own_stack_;
 }
 
 ABT_thread_opaque* ABT_xstream_opaque::next_in_place(bool tasklet) noexcept {

@@ -18,7 +18,7 @@ std::atomic<std::uint64_t> next_key{1};
 /// Others may set a ULT's values while it runs.
 class locked_values {
 public:
-    explicit locked_values(ABT_thread_opaque& of) noexcept : flag_(of.values_busy) {
+    explicit locked_values(rare_part& of) noexcept : flag_(of.values_busy) {
         while (flag_.test_and_set(std::memory_order_acquire))
             amalgam::detail::cpu_relax();
     }
@@ -37,13 +37,14 @@ namespace amalgam::argobots {
 int set_value(ABT_thread_opaque& who, ABT_key key, void* value) {
     if (key == nullptr) return ABT_ERR_INV_KEY;
     return guarded([&] {
-        const locked_values hold(who);
-        for (key_value& each : who.values) {
+        rare_part& of = who.rare_part();
+        const locked_values hold(of);
+        for (key_value& each : of.values) {
             if (each.key != key->id) continue;
             each.value = value;
             return ABT_SUCCESS;
         }
-        who.values.push_back({key->id, key->destroy, value});
+        of.values.push_back({key->id, key->destroy, value});
         return ABT_SUCCESS;
     });
 }
@@ -51,8 +52,10 @@ int set_value(ABT_thread_opaque& who, ABT_key key, void* value) {
 int get_value(ABT_thread_opaque& who, ABT_key key, void** value) {
     *value = nullptr;
     if (key == nullptr) return ABT_ERR_INV_KEY;
-    const locked_values hold(who);
-    for (const key_value& each : who.values) {
+    rare_part* const of = who.rare.load(std::memory_order_acquire);
+    if (of == nullptr) return ABT_SUCCESS;
+    const locked_values hold(*of);
+    for (const key_value& each : of->values) {
         if (each.key == key->id) *value = each.value;
     }
     return ABT_SUCCESS;

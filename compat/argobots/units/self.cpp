@@ -192,7 +192,7 @@ int ABT_self_get_unit(ABT_unit* unit) {
     *unit = nullptr;
     const ABT_thread_opaque* const me = caller(error);
     if (me == nullptr) return error;
-    *unit = me->unit;
+    *unit = me->unit();
     return ABT_SUCCESS;
 }
 

@@ -85,13 +85,15 @@ int ABT_task_get_last_pool_id(ABT_task task, int* id) {
 
 int ABT_task_set_migratable(ABT_task task, ABT_bool flag) {
     if (task == nullptr) return ABT_ERR_INV_TASK;
-    task->attr.migratable = flag != ABT_FALSE;
-    return ABT_SUCCESS;
+    return guarded([=] {
+        task->rare_part().attr.migratable = flag != ABT_FALSE;
+        return ABT_SUCCESS;
+    });
 }
 
 int ABT_task_is_migratable(ABT_task task, ABT_bool* flag) {
     if (task == nullptr) return ABT_ERR_INV_TASK;
-    *flag = task->attr.migratable;
+    *flag = task->attr().migratable;
     return ABT_SUCCESS;
 }
 

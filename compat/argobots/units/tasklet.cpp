@@ -1,8 +1,4 @@
-#include <memory>
-#include <new>
-
 #include <amalgam/tasks/extension/guest.hpp>
-#include <amalgam/tasks/extension/small_block.hpp>
 
 #include "runtime.hpp"
 #include "tool.hpp"
@@ -12,35 +8,19 @@
 
 namespace amalgam::argobots {
 
-void tasklet_unit::run_unit(work_unit& unit) noexcept {
+void run_tasklets(ABT_thread_opaque& first) noexcept {
     void*& self_of_thread = detail::guest();  // which is the same at the end
-    ABT_thread_opaque* who = &tasklet_thread::of(unit);
-    ABT_xstream_opaque& here = *who->stream.load(std::memory_order_relaxed);
+    ABT_xstream_opaque& here = *first.stream.load(std::memory_order_relaxed);
+    ABT_thread_opaque* now = &first;
     do {
-        self_of_thread = who;
-        call_function(*who);
-        tell_tool(*who, ABT_TOOL_EVENT_THREAD_FINISH);
-        if (!who->named) destroy_values(*who);
+        self_of_thread = now;
+        call_function(*now);
+        tell_tool(*now, ABT_TOOL_EVENT_THREAD_FINISH);
+        if (!now->named) destroy_values(*now);
         self_of_thread = nullptr;
-        end_thread(*who);
-        who = here.next_in_place(true);
-    } while (who != nullptr);
-}
-
-tasklet_thread& tasklet_thread::of(work_unit& unit) noexcept {
-    return static_cast<tasklet_thread&>(*static_cast<tasklet_unit&>(unit).of);
-}
-
-tasklet_thread& tasklet_thread::make() {
-    auto* const made = ::new (detail::allocate_block(sizeof(tasklet_thread))) tasklet_thread;
-    made->unit_of_stream.of = made;
-    made->work = &made->unit_of_stream;
-    return *made;
-}
-
-void tasklet_thread::free(tasklet_thread& which) noexcept {
-    std::destroy_at(&which);
-    detail::free_block(&which, sizeof which);
+        end_thread(*now);
+        now = here.next_in_place(true);
+    } while (now != nullptr);
 }
 
 }  // namespace amalgam::argobots

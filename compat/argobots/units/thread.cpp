@@ -86,7 +86,7 @@ bool is_over(ABT_thread_opaque& who) noexcept {
 int migrate_to(ABT_thread thread, ABT_pool pool) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
     if (pool == nullptr) return ABT_ERR_INV_POOL;
-    if (!thread->attr.migratable || thread->kind != thread_kind::ult) return ABT_ERR_INV_THREAD;
+    if (!thread->attr().migratable || thread->kind != thread_kind::ult) return ABT_ERR_INV_THREAD;
     if (thread->state.load() == ABT_THREAD_STATE_TERMINATED) return ABT_ERR_INV_THREAD;
     if (thread->pool.load() == pool) return ABT_ERR_MIGRATION_TARGET;
     thread->migrates_to = pool;

@@ -46,58 +46,82 @@ struct ABT_thread_attr_opaque {
     void* on_migration_arg = nullptr;
 };
 
+namespace amalgam::argobots {
+
+/// What few units need of a descriptor.
+struct rare_part {
+    ABT_thread_attr_opaque attr;
+    std::vector<key_value> values;  ///< With values_busy, while its ULT may run.
+    std::atomic_flag values_busy;
+    ABT_unit unit = nullptr;  ///< Of a pool of the program's functions.
+    amalgam::ult handle;      ///< Not empty: on_given_stack.
+};
+
+}  // namespace amalgam::argobots
+
 /// A ULT, tasklet, scheduler's ULT or the primary thread: its guest() pointer leads here.
 ///
-/// Owner:   named ones, the user until ABT_thread_free(), which gives the stack back, too; others
-///          end with their function.
+/// Owner:   named ones, the user until ABT_thread_free(); others end with their function.
 /// Threads: what is atomic, any. The rest belongs to whoever creates, runs, revives or frees it.
 struct ABT_thread_opaque {
-    amalgam::argobots::thread_kind kind = amalgam::argobots::thread_kind::ult;
-    bool on_given_stack = false;
-    bool named = true;
-    bool calling = false;  ///< In ABT_self_schedule(): goes on when what it runs leaves.
     void (*function)(void*) = nullptr;
     void* arg = nullptr;
-    std::atomic<int> state{ABT_THREAD_STATE_READY};
-    std::atomic<bool> canceled{false};
-
-    std::atomic<ABT_pool> pool{nullptr};             ///< The one it is associated with.
-    ABT_unit unit = nullptr;                         ///< What that pool knows it by.
-    ABT_pool_context leaves_as = 0;                  ///< Told to the pool when it next yields.
-    std::atomic<ABT_xstream> stream{nullptr};        ///< Runs it, or did last.
-    std::atomic<ABT_xstream> runs_next_on{nullptr};  ///< When ready, by-passing its pool.
-
+    std::atomic<ABT_pool> pool{nullptr};      ///< The one it is associated with.
+    std::atomic<ABT_xstream> stream{nullptr};  ///< Runs it, or did last.
     amalgam::work_unit* work = nullptr;  ///< Null: it has no stack, not yet or no more.
-    amalgam::ult handle;                 ///< Empty: not on_given_stack.
     /// 0, then the waiter that joins it, or the mark that it has ended. Not on_given_stack.
     std::atomic<std::uintptr_t> end{0};
     static constexpr std::uintptr_t ended_mark = 1;
+    // A pool of ours that holds it; with the pool's lock.
+    ABT_thread_opaque* next = nullptr;
+    std::atomic<std::uint8_t> state{ABT_THREAD_STATE_READY};
+    amalgam::argobots::thread_kind kind = amalgam::argobots::thread_kind::ult;
+    bool named = true;
+    bool calling = false;  ///< In ABT_self_schedule(): goes on when what it runs leaves.
+    bool on_given_stack = false;
+    std::atomic<bool> canceled{false};
     /// No exchange at its end: see tell_end(). Set before it is ready, and never again.
     std::atomic<bool> ends_quickly{false};
     std::atomic<amalgam::argobots::join_stage> joins{amalgam::argobots::join_stage::joined};
-    std::atomic<unsigned> others_joining{0};  ///< Who waits for the caller that joins.
-    std::atomic<amalgam::waiter*> suspended{nullptr};
 
-    std::atomic<ABT_pool> migrates_to{nullptr};
-    ABT_thread_attr_opaque attr;
-    std::vector<amalgam::argobots::key_value> values;  ///< With values_busy, while it may run.
-    std::atomic_flag values_busy;
-    std::atomic<std::uint64_t> id{0};  ///< Given when first asked for: see id_of().
-
-    // A pool of ours that holds it; with the pool's lock.
-    ABT_thread_opaque* next = nullptr;
-    ABT_thread_opaque* prev = nullptr;
+    ABT_thread_opaque* prev = nullptr;  // as next
     std::atomic<ABT_pool> listed_in{nullptr};
+    std::uint32_t leaves_as = 0;  ///< ABT_pool_context told to the pool when it next yields.
+    std::atomic<std::uint32_t> others_joining{0};    ///< Who waits for the caller that joins.
+    std::atomic<ABT_xstream> runs_next_on{nullptr};  ///< When ready, by-passing its pool.
+    std::atomic<ABT_pool> migrates_to{nullptr};
+    std::atomic<amalgam::waiter*> suspended{nullptr};
+    std::atomic<std::uint64_t> id{0};  ///< Given when first asked for: see id_of().
+    std::atomic<amalgam::argobots::rare_part*> rare{nullptr};  ///< Made on demand.
+
+    ABT_thread_opaque() = default;
+    ABT_thread_opaque(const ABT_thread_opaque&) = delete;
+    ABT_thread_opaque& operator=(const ABT_thread_opaque&) = delete;
+    ~ABT_thread_opaque() { delete rare.load(std::memory_order_acquire); }
 
     bool is_tasklet() const noexcept { return kind == amalgam::argobots::thread_kind::tasklet; }
     bool is_primary() const noexcept { return kind == amalgam::argobots::thread_kind::primary; }
     /// Whether ults() of its pool counts it.
-    bool is_counted() const noexcept { return work != nullptr && !is_tasklet(); }
+    bool is_counted() const noexcept { return work != nullptr; }
     void wait_for_end();
     bool is_over_after_all();
     /// Its owner may free it at once.
     void tell_end() noexcept;
+
+    amalgam::argobots::rare_part& rare_part();  ///< Throws std::bad_alloc.
+    const ABT_thread_attr_opaque& attr() const noexcept;
+    /// What pools of ours know it by.
+    ABT_unit own_unit() const noexcept {
+        return reinterpret_cast<ABT_unit>(reinterpret_cast<std::uintptr_t>(this) | 1);
+    }
+    /// What its pool knows it by.
+    ABT_unit unit() const noexcept {
+        const amalgam::argobots::rare_part* const more = rare.load(std::memory_order_acquire);
+        return more == nullptr || more->unit == nullptr ? own_unit() : more->unit;
+    }
+    void set_unit(ABT_unit to);  ///< Throws std::bad_alloc.
 };
+static_assert(sizeof(ABT_thread_opaque) <= 128, "two cache lines for each unit");
 
 namespace amalgam::argobots {
 
@@ -118,21 +142,8 @@ inline bool caller_is_tasklet() noexcept {
     return is_tasklet(self());
 }
 
-/// What a stream runs as a tasklet, on its own stack.
-class tasklet_unit final : public work_unit {
-public:
-    tasklet_unit() noexcept : work_unit(&run_unit) {}
-    static void run_unit(work_unit& unit) noexcept;
-    ABT_thread_opaque* of = nullptr;
-};
-
-struct tasklet_thread final : ABT_thread_opaque {
-    tasklet_unit unit_of_stream;
-
-    static tasklet_thread& of(work_unit& unit) noexcept;
-    static tasklet_thread& make();  ///< Throws std::bad_alloc.
-    static void free(tasklet_thread& which) noexcept;
-};
+/// Runs a tasklet, and others that follow it, on the stream's own stack.
+void run_tasklets(ABT_thread_opaque& first) noexcept;
 
 /// While it exists, the caller counts as blocked. For each wait. One of a tasklet blocks its
 /// stream.
@@ -148,7 +159,7 @@ public:
 private:
     void set(int state) noexcept {
         if (who_ == nullptr) return;
-        who_->state.store(state, std::memory_order_release);
+        who_->state.store(static_cast<std::uint8_t>(state), std::memory_order_release);
         // Who waits takes long enough; one that joins it meanwhile should not have to wait for it.
         who_->ends_quickly.store(false, std::memory_order_relaxed);
     }
@@ -208,7 +219,7 @@ void end_if_canceled(ABT_thread_opaque& who);
 /// Leaves the caller's stream to others for once; first of all to whom it was handed over.
 void leave_stream(ABT_thread_opaque& who);
 /// The same, and tells the caller's pool why.
-void yield_as(ABT_thread_opaque& who, ABT_pool_context why);
+void yield_as(ABT_thread_opaque& who, std::uint32_t why);
 /// As the yield of the primary ULT does, if `joined`, which it will wait for, is queued where it
 /// would stand itself in Argobots.
 void let_queued_run(ABT_thread_opaque& primary, const ABT_thread_opaque& joined);

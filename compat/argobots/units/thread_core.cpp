@@ -40,6 +40,26 @@ void run_function(ABT_thread_opaque& who) noexcept {
     if (!who.named) destroy_values(who);  // which may wait
 }
 
+// An exchange takes as long as the rest of a short life. So the stream of a private pool reads and
+// writes in two steps, which it announces: as join_state of Amalgam.
+[[gnu::always_inline]] inline bool told_quickly(ABT_thread_opaque& who) noexcept {
+    if (!who.ends_quickly.load(std::memory_order_relaxed)) return false;
+    auto& announced = who.stream.load(std::memory_order_relaxed)->ending;
+    announced.store(&who, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    const bool unseen = who.end.load(std::memory_order_acquire) == 0;
+    if (unseen) who.end.store(ABT_thread_opaque::ended_mark, std::memory_order_release);
+    announced.store(nullptr, std::memory_order_release);
+    return unseen;
+}
+
+[[gnu::always_inline]] inline void end_in_line(ABT_thread_opaque& who) noexcept {
+    if (!who.named) return free_thread(who);
+    who.work = nullptr;
+    who.state.store(ABT_THREAD_STATE_TERMINATED, std::memory_order_release);
+    if (!told_quickly(who) && !who.on_given_stack) who.tell_end();
+}
+
 void run_alone(ABT_thread_opaque& who) noexcept {
     run_function(who);
     detail::guest_of(*who.work) = nullptr;
@@ -64,7 +84,7 @@ void run_in_turn(ABT_thread_opaque* now) noexcept {
         next->work = &unit;
         ABT_pool const home = next->pool.load(std::memory_order_relaxed);
         if (unit.home() != home) unit.move_to(*home);
-        end_thread(*now);
+        end_in_line(*now);
         now = next;
     }
 }
@@ -104,12 +124,12 @@ ult_options options_of(const ABT_thread_attr_opaque* attr, bool joinable) noexce
 }
 
 ABT_thread_opaque& make_thread(thread_kind kind) {
-    if (kind == thread_kind::tasklet) return tasklet_thread::make();
-    return *::new (detail::allocate_block(sizeof(ABT_thread_opaque))) ABT_thread_opaque;
+    auto& made = *::new (detail::allocate_block(sizeof(ABT_thread_opaque))) ABT_thread_opaque;
+    made.kind = kind;
+    return made;
 }
 
 void destroy_thread(ABT_thread_opaque& who) noexcept {
-    if (who.is_tasklet()) return tasklet_thread::free(static_cast<tasklet_thread&>(who));
     std::destroy_at(&who);
     detail::free_block(&who, sizeof who);
 }
@@ -126,6 +146,7 @@ detail::ult_core& make_stack(const new_thread& what, ABT_thread_opaque& who) {
     const bool joinable = what.named && what.kind != thread_kind::scheduler;
     const ult_options options = options_of(what.attr, joinable);
     who.on_given_stack = !options.stack.empty();
+    if (who.on_given_stack) who.rare_part();  // for start(), which must not throw
     detail::ult_core& core =
         detail::prepare_ult(birthplace(what.pool), alone, who.on_given_stack, options);
     ::new (detail::closure_of(&core)) closure{&who};
@@ -133,22 +154,22 @@ detail::ult_core& make_stack(const new_thread& what, ABT_thread_opaque& who) {
 }
 
 void describe(ABT_thread_opaque& who, const new_thread& what) {
-    who.kind = what.kind;
     who.named = what.named;
     who.function = what.function;
     who.arg = what.arg;
-    if (what.attr != nullptr) who.attr = *what.attr;
+    if (what.attr != nullptr) who.rare_part().attr = *what.attr;
     who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_CREATE;
     who.pool.store(what.pool, std::memory_order_relaxed);
     who.runs_next_on.store(what.runs_next_on, std::memory_order_relaxed);
-    const bool known_by_address = what.pool == nullptr || what.pool->own != nullptr;
-    who.unit = known_by_address ? own_pool::own_unit(who) : what.pool->create_unit(who);
+    if (what.pool == nullptr || what.pool->own != nullptr) return;
+    who.rare_part();  // here nothing has to be undone
+    who.set_unit(what.pool->create_unit(who));
 }
 
 void start(ABT_thread_opaque& who, detail::ult_core& core) noexcept {
     who.work = &detail::unit_of(core);
     detail::guest_of(core) = &who;
-    if (who.on_given_stack) who.handle = ult(core);
+    if (who.on_given_stack) who.rare_part().handle = ult(core);
     // What else start_ult() would do: find out who this is.
     ABT_pool const home = who.pool.load(std::memory_order_relaxed);
     if (home == nullptr || who.work->home() != home) return detail::start_ult(core);
@@ -165,7 +186,7 @@ void begin_on(ABT_thread_opaque& who, detail::ult_core& core) noexcept {
 
 void give_stack_back(ult& ended) noexcept {
     try {
-        ended.join();
+        if (ended.joinable()) ended.join();
     } catch (const std::exception& thrown) {
         log(log_level::error, "argobots", "a ULT did not run to its end",
             {{"what", thrown.what()}});
@@ -195,10 +216,7 @@ void call_function(ABT_thread_opaque& who) noexcept {
 }
 
 void end_thread(ABT_thread_opaque& who) noexcept {
-    if (!who.named) return free_thread(who);
-    if (!who.is_tasklet()) who.work = nullptr;
-    who.state.store(ABT_THREAD_STATE_TERMINATED, std::memory_order_release);
-    if (!who.on_given_stack) who.tell_end();
+    end_in_line(who);
 }
 
 void end_left(ABT_thread_opaque& who) noexcept {
@@ -253,12 +271,10 @@ ABT_thread_opaque& create_thread(const new_thread& what) {
 void create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_thread* made,
                   thread_kind kind) {
     ABT_thread_opaque& who = make_thread(kind);
-    who.kind = kind;
     who.function = function;
     who.arg = arg;
     who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_CREATE;
     who.pool.store(&where, std::memory_order_relaxed);
-    who.unit = own_pool::own_unit(who);
     if (made != nullptr) {
         who.joins.store(join_stage::open, std::memory_order_relaxed);
         *made = &who;
@@ -271,11 +287,12 @@ void create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_threa
 
 void relaunch(ABT_thread_opaque& who) {
     ABT_pool const home = who.pool.load(std::memory_order_relaxed);
-    if (who.handle.joinable()) give_stack_back(who.handle);
+    if (who.on_given_stack) give_stack_back(who.rare_part().handle);
+    ABT_thread_attr_opaque attr = who.attr();
     const new_thread what{.pool = home,
                           .function = who.function,
                           .arg = who.arg,
-                          .attr = &who.attr,
+                          .attr = &attr,
                           .kind = who.kind};
     detail::ult_core* const core =
         who.is_tasklet() || is_usual(what) ? nullptr : &make_stack(what, who);
@@ -285,10 +302,12 @@ void relaunch(ABT_thread_opaque& who) {
 }
 
 void destroy_values(ABT_thread_opaque& who) noexcept {
+    rare_part* const more = who.rare.load(std::memory_order_acquire);
+    if (more == nullptr) return;
     // A destructor may set others.
-    while (!who.values.empty()) {
-        const key_value last = who.values.back();
-        who.values.pop_back();
+    while (!more->values.empty()) {
+        const key_value last = more->values.back();
+        more->values.pop_back();
         if (last.destroy == nullptr || last.value == nullptr) continue;
         called("an exception escaped from the destructor of a key",
                [&] { last.destroy(last.value); });
@@ -299,17 +318,20 @@ void free_thread(ABT_thread_opaque& who) noexcept {
     tell_tool(who, ABT_TOOL_EVENT_THREAD_FREE);
     destroy_values(who);
     ABT_pool const where = who.pool.load(std::memory_order_relaxed);
-    if (who.unit != own_pool::own_unit(who)) where->free_unit(who.unit);
-    if (who.handle.joinable()) give_stack_back(who.handle);
+    if (rare_part* const more = who.rare.load(std::memory_order_acquire)) {
+        if (more->unit != nullptr) where->free_unit(more->unit);
+        give_stack_back(more->handle);
+    }
     destroy_thread(who);
 }
 
 void associate(ABT_thread_opaque& who, ABT_pool pool) {
     ABT_pool const before = who.pool.load(std::memory_order_relaxed);
     if (before == pool) return;
+    if (pool->own == nullptr) who.rare_part();  // here nothing has to be undone
     ABT_unit const unit = pool->create_unit(who);
-    if (before != nullptr) before->free_unit(who.unit);
-    who.unit = unit;
+    if (before != nullptr) before->free_unit(who.unit());
+    who.set_unit(unit);
     who.pool.store(pool, std::memory_order_relaxed);
     if (who.work != nullptr && who.work->home() != nullptr) who.work->move_to(*pool);
 }
@@ -322,9 +344,10 @@ bool migrate_asked(ABT_thread_opaque& who) {
     } catch (...) {
         return false;  // no unit for it there
     }
-    if (who.attr.on_migration != nullptr) {
+    const ABT_thread_attr_opaque attr = who.attr();
+    if (attr.on_migration != nullptr) {
         called("an exception escaped from a migration callback",
-               [&] { who.attr.on_migration(&who, who.attr.on_migration_arg); });
+               [&] { attr.on_migration(&who, attr.on_migration_arg); });
     }
     target->add(who, ABT_POOL_CONTEXT_OP_THREAD_MIGRATE);
     return true;
@@ -369,7 +392,7 @@ void let_queued_run(ABT_thread_opaque& primary, const ABT_thread_opaque& joined)
         here.let_run(sched.pools.front()->size());
 }
 
-void yield_as(ABT_thread_opaque& who, ABT_pool_context why) {
+void yield_as(ABT_thread_opaque& who, std::uint32_t why) {
     who.leaves_as = why;
     tell_tool(who, ABT_TOOL_EVENT_THREAD_YIELD);
     ABT_xstream_opaque& here = *who.stream.load(std::memory_order_relaxed);
@@ -394,3 +417,22 @@ void nursery::push(work_unit& unit) noexcept {
 }
 
 }  // namespace amalgam::argobots
+
+amalgam::argobots::rare_part& ABT_thread_opaque::rare_part() {
+    amalgam::argobots::rare_part* seen = rare.load(std::memory_order_acquire);
+    if (seen != nullptr) return *seen;
+    auto made = std::make_unique<amalgam::argobots::rare_part>();
+    return rare.compare_exchange_strong(seen, made.get()) ? *made.release() : *seen;
+}
+
+const ABT_thread_attr_opaque& ABT_thread_opaque::attr() const noexcept {
+    static constexpr ABT_thread_attr_opaque usual;
+    const amalgam::argobots::rare_part* const more = rare.load(std::memory_order_acquire);
+    return more == nullptr ? usual : more->attr;
+}
+
+void ABT_thread_opaque::set_unit(ABT_unit to) {
+    const bool own = to == own_unit();
+    if (own && rare.load(std::memory_order_acquire) == nullptr) return;
+    rare_part().unit = own ? nullptr : to;
+}

@@ -36,7 +36,7 @@ public:
     counted& operator=(const counted&) = delete;
 
 private:
-    std::atomic<unsigned>& others_;
+    std::atomic<std::uint32_t>& others_;
 };
 
 bool join_first(ABT_thread_opaque& who) {
@@ -45,7 +45,7 @@ bool join_first(ABT_thread_opaque& who) {
     if (me != nullptr && me->is_primary()) let_queued_run(*me, who);
     try {
         if (who.on_given_stack) {
-            who.handle.join();  // the program may free the stack that it gave
+            who.rare_part().handle.join();  // the program may free the stack that it gave
         } else {
             who.wait_for_end();
         }
@@ -93,7 +93,7 @@ void join_thread(ABT_thread_opaque& who) {
 bool has_ended(ABT_thread_opaque& who) noexcept {
     if (!who.on_given_stack)
         return who.end.load(std::memory_order_acquire) == ABT_thread_opaque::ended_mark;
-    const detail::ult_core* const core = detail::core_of(who.handle);
+    const detail::ult_core* const core = detail::core_of(who.rare_part().handle);
     return core == nullptr || detail::has_ended(*core);
 }
 
@@ -138,18 +138,7 @@ bool ABT_thread_opaque::is_over_after_all() {
     return end.load(std::memory_order_acquire) == ended_mark;
 }
 
-// An exchange takes as long as the rest of a short life. So the stream of a private pool reads and
-// writes in two steps, which it announces: as join_state of Amalgam.
 void ABT_thread_opaque::tell_end() noexcept {
-    if (ends_quickly.load(std::memory_order_relaxed)) {
-        auto& announced = stream.load(std::memory_order_relaxed)->ending;
-        announced.store(this, std::memory_order_relaxed);
-        std::atomic_signal_fence(std::memory_order_seq_cst);
-        const bool unseen = end.load(std::memory_order_acquire) == 0;
-        if (unseen) end.store(ended_mark, std::memory_order_release);
-        announced.store(nullptr, std::memory_order_release);
-        if (unseen) return;
-    }
     const std::uintptr_t joins_it = end.exchange(ended_mark, std::memory_order_acq_rel);
     if (joins_it != 0) reinterpret_cast<amalgam::waiter*>(joins_it)->unpark();
 }

@@ -32,7 +32,7 @@ int ABT_thread_get_last_pool_id(ABT_thread thread, int* id) {
 
 int ABT_thread_get_unit(ABT_thread thread, ABT_unit* unit) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
-    *unit = thread->unit;
+    *unit = thread->unit();
     return ABT_SUCCESS;
 }
 
@@ -48,20 +48,25 @@ int ABT_thread_set_associated_pool(ABT_thread thread, ABT_pool pool) {
 int ABT_thread_set_callback(ABT_thread thread, void (*cb_func)(ABT_thread thread, void* cb_arg),
                             void* cb_arg) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
-    thread->attr.on_migration = cb_func;
-    thread->attr.on_migration_arg = cb_arg;
-    return ABT_SUCCESS;
+    return guarded([=] {
+        ABT_thread_attr_opaque& attr = thread->rare_part().attr;
+        attr.on_migration = cb_func;
+        attr.on_migration_arg = cb_arg;
+        return ABT_SUCCESS;
+    });
 }
 
 int ABT_thread_set_migratable(ABT_thread thread, ABT_bool migratable) {
     if (thread == nullptr || thread->kind != thread_kind::ult) return ABT_ERR_INV_THREAD;
-    thread->attr.migratable = migratable != ABT_FALSE;
-    return ABT_SUCCESS;
+    return guarded([=] {
+        thread->rare_part().attr.migratable = migratable != ABT_FALSE;
+        return ABT_SUCCESS;
+    });
 }
 
 int ABT_thread_is_migratable(ABT_thread thread, ABT_bool* is_migratable) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
-    *is_migratable = thread->attr.migratable && thread->kind == thread_kind::ult;
+    *is_migratable = thread->attr().migratable && thread->kind == thread_kind::ult;
     return ABT_SUCCESS;
 }
 
@@ -122,16 +127,16 @@ int ABT_thread_get_stacksize(ABT_thread thread, size_t* stacksize) {
 
 int ABT_thread_get_stack(ABT_thread thread, void** stackaddr, size_t* stacksize) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
-    if (stackaddr != nullptr) *stackaddr = thread->attr.stack;
-    if (stacksize != nullptr) *stacksize = stack_bytes_of(thread->attr);
+    if (stackaddr != nullptr) *stackaddr = thread->attr().stack;
+    if (stacksize != nullptr) *stacksize = stack_bytes_of(thread->attr());
     return ABT_SUCCESS;
 }
 
 int ABT_thread_get_attr(ABT_thread thread, ABT_thread_attr* attr) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
     return guarded([=] {
-        *attr = new ABT_thread_attr_opaque(thread->attr);
-        (*attr)->stack_bytes = stack_bytes_of(thread->attr);
+        *attr = new ABT_thread_attr_opaque(thread->attr());
+        (*attr)->stack_bytes = stack_bytes_of(thread->attr());
         return ABT_SUCCESS;
     });
 }
