@@ -55,6 +55,34 @@ inline void own_pool::unlink(thread& who) noexcept {
     count(who, std::size_t(0) - 1);
 }
 
+inline void own_pool::append(thread& who) noexcept {
+    who.listed_in.store(this, std::memory_order_relaxed);
+    who.next = nullptr;
+    who.prev = tail_;
+    (tail_ == nullptr ? head_ : tail_->next) = &who;
+    tail_ = &who;
+    count(who, 1);
+}
+
+inline void own_pool::prepend(thread& who) noexcept {
+    who.listed_in.store(this, std::memory_order_relaxed);
+    who.prev = nullptr;
+    who.next = head_;
+    (head_ == nullptr ? tail_ : head_->prev) = &who;
+    head_ = &who;
+    count(who, 1);
+}
+
+/// What locked does first. It ends when own_in_ is cleared.
+[[gnu::always_inline]] inline bool own_pool::enter_quickly() noexcept {
+    if (others_.load(std::memory_order_relaxed) || !on_own_stream()) return false;
+    own_in_.store(true, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (!others_.load(std::memory_order_acquire)) return true;
+    own_in_.store(false, std::memory_order_release);
+    return false;
+}
+
 template <bool is_new>
 [[gnu::always_inline]] inline void own_pool::put_in_line(thread& who,
                                                          ABT_pool_context why) noexcept {
@@ -65,19 +93,7 @@ template <bool is_new>
     {
         const locked hold(*this);
         if constexpr (is_new) who.ends_quickly.store(hold.quickly(), std::memory_order_relaxed);
-        who.listed_in.store(this, std::memory_order_relaxed);
-        if (kind == ABT_POOL_RANDWS && (why & fresh) != 0) {
-            who.prev = nullptr;
-            who.next = head_;
-            (head_ == nullptr ? tail_ : head_->prev) = &who;
-            head_ = &who;
-        } else {
-            who.next = nullptr;
-            who.prev = tail_;
-            (tail_ == nullptr ? head_ : tail_->next) = &who;
-            tail_ = &who;
-        }
-        count(who, 1);
+        kind == ABT_POOL_RANDWS && (why & fresh) != 0 ? prepend(who) : append(who);
         if (!hold.quickly() || has_other_servers()) sleeper = claim_sleeper();
     }
     wake(sleeper);

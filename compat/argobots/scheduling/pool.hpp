@@ -107,6 +107,9 @@ public:
     void put_new(thread& who) noexcept;
     /// Sets who.end to `joiner`, if it is in here: what runs it later sees that. False: it is not.
     bool note_joiner(thread& who, std::uintptr_t joiner) noexcept;
+    /// A ULT of the calling stream yields to `next`, or if that is null, to the first one in here,
+    /// and stands in here then. False: nothing happened; yield otherwise.
+    bool rotate(thread& who, thread* next) noexcept;
     /// Whether the calling stream has it for itself, as far as it knows.
     bool is_private_here() const noexcept {
         return !others_.load(std::memory_order_relaxed) && on_own_stream();
@@ -121,6 +124,9 @@ private:
     void put_in_line(thread& who, ABT_pool_context why) noexcept;
     void let_in_visitor() const noexcept;
     void unlink(thread& who) noexcept;
+    void append(thread& who) noexcept;
+    void prepend(thread& who) noexcept;
+    bool enter_quickly() noexcept;
     void count(const thread& who, std::size_t more) noexcept;
     class locked;
 

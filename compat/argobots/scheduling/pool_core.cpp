@@ -1,4 +1,5 @@
 #include <amalgam/tasks/extension/cpu_relax.hpp>
+#include <amalgam/tasks/extension/direct_yield.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "runtime.hpp"
@@ -111,6 +112,29 @@ void own_pool::put_new(thread& who) noexcept {
 
 own_pool::thread* own_pool::take(ABT_pool_context why) {
     return take_in_line(why);
+}
+
+bool own_pool::rotate(thread& who, thread* next) noexcept {
+    if (has_other_servers() || !enter_quickly()) return false;
+    const bool handed = next != nullptr;
+    if (!handed) next = head_;
+    const bool able = next != nullptr && next->is_counted() &&
+                      next->migrates_to.load(std::memory_order_relaxed) == nullptr;
+    if (able) {
+        if (!handed) unlink(*next);
+        append(who);
+        ABT_xstream_opaque& here = *who.stream.load(std::memory_order_relaxed);
+        who.state.store(ABT_THREAD_STATE_READY, std::memory_order_relaxed);
+        here.note_begun(*next);
+        if (detail::yield_directly_holding(*next->work, own_in_)) return true;
+        --here.runs;
+        who.state.store(ABT_THREAD_STATE_RUNNING, std::memory_order_relaxed);
+        next->state.store(ABT_THREAD_STATE_READY, std::memory_order_relaxed);
+        unlink(who);
+        if (!handed) prepend(*next);
+    }
+    own_in_.store(false, std::memory_order_release);
+    return false;
 }
 
 bool own_pool::note_joiner(thread& who, std::uintptr_t joiner) noexcept {

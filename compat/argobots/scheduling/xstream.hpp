@@ -14,6 +14,7 @@
 #include <amalgam/tasks/scheduler.hpp>
 
 #include "scheduling/sched.hpp"
+#include "tool.hpp"
 
 namespace amalgam::argobots {
 
@@ -72,6 +73,12 @@ struct ABT_xstream_opaque {
     bool has_handed_over() const noexcept { return handed_first_ != nullptr; }
     /// The stream's, by the ULT of the main scheduler at its end.
     void main_sched_ended() noexcept;
+    void note_begun(ABT_thread_opaque& who) noexcept {
+        who.stream.store(this, std::memory_order_relaxed);
+        who.state.store(ABT_THREAD_STATE_RUNNING, std::memory_order_release);
+        amalgam::argobots::tell_tool(who, ABT_TOOL_EVENT_THREAD_RUN);
+        ++runs;
+    }
     bool is_current() const noexcept {
         return amalgam::execution_stream::current() == stream.get();
     }
@@ -97,9 +104,9 @@ struct ABT_xstream_opaque {
     std::vector<ABT_thread_opaque*> calling;  ///< In ABT_self_schedule(), outermost first.
 
 private:
+    bool rotate(ABT_thread_opaque& who) noexcept;
     ABT_thread_opaque* pick() noexcept;
     amalgam::work_unit* begin(ABT_thread_opaque& who) noexcept;
-    void note_begun(ABT_thread_opaque& who) noexcept;
     amalgam::work_unit* next_of_all() noexcept;
     bool time_to_look() const noexcept { return runs >= looks_at_; }
     void wake_primary() noexcept;

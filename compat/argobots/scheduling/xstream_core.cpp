@@ -186,13 +186,6 @@ ABT_thread_opaque* ABT_xstream_opaque::pick() noexcept {
     return who;
 }
 
-[[gnu::always_inline]] inline void ABT_xstream_opaque::note_begun(ABT_thread_opaque& who) noexcept {
-    who.stream.store(this, std::memory_order_relaxed);
-    who.state.store(ABT_THREAD_STATE_RUNNING, std::memory_order_release);
-    tell_tool(who, ABT_TOOL_EVENT_THREAD_RUN);
-    ++runs;
-}
-
 [[gnu::always_inline]] inline amalgam::work_unit* ABT_xstream_opaque::begin(
     ABT_thread_opaque& who) noexcept {
     note_begun(who);
@@ -217,10 +210,31 @@ amalgam::work_unit* ABT_xstream_opaque::next() noexcept {
     return next_of_all();
 }
 
+/// Within a private pool, without anything in between.
+[[gnu::always_inline]] inline bool ABT_xstream_opaque::rotate(ABT_thread_opaque& who) noexcept {
+    own_pool* const home = who.pool.load(std::memory_order_relaxed)->own;
+    if (home == nullptr || tool_events.load(std::memory_order_relaxed) != 0) return false;
+    if (who.migrates_to.load(std::memory_order_relaxed) != nullptr) return false;
+    if (ABT_thread_opaque* const next = handed_first_) {
+        ABT_thread_opaque* const after = next->next;
+        handed_first_ = after;
+        if (home->rotate(who, next)) return true;
+        next->next = after;
+        handed_first_ = next;
+        return false;
+    }
+    for (const ABT_pool_opaque* each : main_sched->order) {
+        if (each == home) return home->rotate(who, nullptr);
+        if (each->own == nullptr || each->own->size() != 0) return false;
+    }
+    return false;
+}
+
 bool ABT_xstream_opaque::leave_directly(ABT_thread_opaque& who) noexcept {
     if (!ordinary || time_to_look() || who.is_primary()) return false;
-    if (main_sched->kind == ABT_SCHED_RANDWS || !amalgam::detail::may_yield_directly())
-        return false;
+    if (main_sched->kind == ABT_SCHED_RANDWS) return false;
+    if (rotate(who)) return true;
+    if (!amalgam::detail::may_yield_directly()) return false;
     ABT_thread_opaque* next = handed_first_;
     if (next != nullptr) {
         handed_first_ = next->next;

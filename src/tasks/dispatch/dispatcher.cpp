@@ -184,6 +184,25 @@ void dispatcher::leave_directly(work_unit& next) noexcept {
     jump(self.saved, loop_);
 }
 
+bool dispatcher::leave_directly_holding(ult_core& next, std::atomic<bool>& held) noexcept {
+    // What a hook does might need what is held.
+    if (!may_leave_directly() || caches_.exceptions->any()) return false;
+    ult_core& self = *running();
+    left_holding_ = &held;
+    note_left(&self, fate::held);
+    running_.store(&next, std::memory_order_release);  // as in run_next()
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (next.requests.load(std::memory_order_acquire) != 0) {
+        running_.store(&self, std::memory_order_release);
+        note_left(nullptr, fate::resumed);
+        return false;
+    }
+    work_.spend();
+    [[maybe_unused]] const held_mutexes_aside of_self(self, "yield");
+    jump(self.saved, next.saved);
+    return true;
+}
+
 bool dispatcher::unpark_and_leave_to(waiter& who) noexcept {
     work_unit* const unit = who.unpark_only();
     if (unit == nullptr) return false;

@@ -83,6 +83,8 @@ public:
                self->requests.load(std::memory_order_relaxed) == 0;
     }
     void leave_directly(work_unit& next) noexcept;
+    /// See yield_directly_holding().
+    bool leave_directly_holding(ult_core& next, std::atomic<bool>& held) noexcept;
     /// See may_run_another().
     bool may_run_another() noexcept {
         if (!work_.may_pick_elsewhere() || caches_.exceptions->any()) return false;

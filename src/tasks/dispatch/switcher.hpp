@@ -62,7 +62,7 @@ public:
     const thread_caches& caches() const noexcept { return caches_; }
 
 protected:
-    enum class fate : unsigned char { resumed, yielded, moved, parked, finished };
+    enum class fate : unsigned char { resumed, yielded, held, moved, parked, finished };
     /// What continues after a switch, and the stream that runs it now, possibly another one.
     struct resumed {
         ult_core* who;  ///< Null: the loop.
@@ -100,7 +100,10 @@ private:
 protected:
     std::atomic<ult_core*> running_{nullptr};
     thread_caches caches_;
-    waiter* left_until_ = nullptr;  // with fate::parked
+    union {
+        waiter* left_until_ = nullptr;      // with fate::parked
+        std::atomic<bool>* left_holding_;  // with fate::held
+    };
 
 private:
     // The ULT switched away from, and what to do with it; null: done.
@@ -137,6 +140,9 @@ inline bool switcher::end(join_state& what) noexcept {
             break;
         case fate::yielded:
             work_.requeue(*who);
+            break;
+        case fate::held:
+            left_holding_->store(false, std::memory_order_release);
             break;
         case fate::moved:
             push_moved(*who);

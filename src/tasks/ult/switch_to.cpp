@@ -87,6 +87,11 @@ namespace detail {
     if (dispatcher* const here = dispatcher::current_in_line()) here->leave_pool_at_end();
 }
 
+[[gnu::noinline]] bool yield_directly_holding(work_unit& next, std::atomic<bool>& held) noexcept {
+    dispatcher* const here = dispatcher::current_in_line();
+    return here != nullptr && here->leave_directly_holding(static_cast<ult_core&>(next), held);
+}
+
 void yield_directly(work_unit& next) noexcept {
     dispatcher::current()->leave_directly(next);
 }

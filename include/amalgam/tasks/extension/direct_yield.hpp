@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 namespace amalgam {
 class work_unit;
 }
@@ -16,5 +18,10 @@ bool may_yield_directly() noexcept;
 /// may_yield_directly() was true just before.
 /// Cost: one switch; two and the loop's if `next` is no ULT.
 void yield_directly(work_unit& next) noexcept;
+
+/// The same to a ULT, and without asking before. The calling ULT may stand in its pool already,
+/// since `held` keeps all other streams from it: it is cleared when the ULT has been left. False:
+/// nothing happened, `held` neither.
+bool yield_directly_holding(work_unit& next, std::atomic<bool>& held) noexcept;
 
 }  // namespace amalgam::detail
