@@ -55,6 +55,14 @@ inline void own_pool::unlink(thread& who) noexcept {
     count(who, std::size_t(0) - 1);
 }
 
+inline void own_pool::unlink_first(thread& who) noexcept {
+    thread* const next = who.next;
+    head_ = next;
+    (next == nullptr ? tail_ : next->prev) = nullptr;
+    who.listed_in.store(nullptr, std::memory_order_relaxed);
+    count(who, std::size_t(0) - 1);
+}
+
 inline void own_pool::append(thread& who) noexcept {
     who.listed_in.store(this, std::memory_order_relaxed);
     who.next = nullptr;
@@ -110,15 +118,19 @@ template <bool is_new>
 
 template <typename Wanted>
 [[gnu::always_inline]] inline own_pool::thread* own_pool::take_if(Wanted is_wanted) {
+    const auto take = [&]() -> thread* {
+        thread* const who = head_;
+        if (who == nullptr || !is_wanted(*who)) return nullptr;
+        unlink_first(*who);
+        return who;
+    };
+    if (enter_quickly()) [[likely]] {
+        thread* const who = take();
+        own_in_.store(false, std::memory_order_release);
+        return who;
+    }
     const locked hold(*this);
-    thread* const who = head_;
-    if (who == nullptr || !is_wanted(*who)) return nullptr;
-    thread* const next = who->next;
-    head_ = next;
-    (next == nullptr ? tail_ : next->prev) = nullptr;
-    who->listed_in.store(nullptr, std::memory_order_relaxed);
-    count(*who, std::size_t(0) - 1);
-    return who;
+    return take();
 }
 
 }  // namespace amalgam::argobots

@@ -107,7 +107,11 @@ void own_pool::put(thread& who, ABT_pool_context why) noexcept {
 }
 
 void own_pool::put_new(thread& who) noexcept {
-    put_in_line<true>(who, who.leaves_as);
+    if (kind == ABT_POOL_RANDWS || has_other_servers() || !enter_quickly())
+        return put_in_line<true>(who, who.leaves_as);
+    who.ends_quickly.store(true, std::memory_order_relaxed);
+    append(who);
+    own_in_.store(false, std::memory_order_release);
 }
 
 own_pool::thread* own_pool::take(ABT_pool_context why) {
@@ -121,7 +125,7 @@ bool own_pool::rotate(thread& who, thread* next) noexcept {
     const bool able = next != nullptr && next->is_counted() &&
                       next->migrates_to.load(std::memory_order_relaxed) == nullptr;
     if (able) {
-        if (!handed) unlink(*next);
+        if (!handed) unlink_first(*next);
         append(who);
         ABT_xstream_opaque& here = *who.stream.load(std::memory_order_relaxed);
         who.state.store(ABT_THREAD_STATE_READY, std::memory_order_relaxed);

@@ -7,11 +7,9 @@ int ABT_task_create(ABT_pool pool, void (*task_func)(void*), void* arg, ABT_task
     if (newtask != nullptr) *newtask = nullptr;
     if (!initialized()) return ABT_ERR_UNINITIALIZED;
     if (pool == nullptr) return ABT_ERR_INV_POOL;
+    if (pool->own != nullptr) [[likely]]
+        return create_usual(*pool->own, task_func, arg, newtask, thread_kind::tasklet);
     return guarded([&] {
-        if (pool->own != nullptr) [[likely]] {
-            create_usual(*pool->own, task_func, arg, newtask, thread_kind::tasklet);
-            return ABT_SUCCESS;
-        }
         create_thread({.pool = pool,
                        .function = task_func,
                        .arg = arg,

@@ -13,13 +13,11 @@ int create(ABT_pool pool, void (*function)(void*), void* arg, ABT_thread_attr at
     if (made != nullptr) *made = nullptr;
     if (!initialized()) return ABT_ERR_UNINITIALIZED;
     if (pool == nullptr) return ABT_ERR_INV_POOL;
+    const bool usual = attr == nullptr && runs_next_on == nullptr && pool->own != nullptr &&
+                       runtime::get()->default_stack_bytes() == 0;
+    if (usual) [[likely]]
+        return create_usual(*pool->own, function, arg, made, thread_kind::ult);
     return guarded([&] {
-        const bool usual = attr == nullptr && runs_next_on == nullptr && pool->own != nullptr &&
-                           runtime::get()->default_stack_bytes() == 0;
-        if (usual) [[likely]] {
-            create_usual(*pool->own, function, arg, made, thread_kind::ult);
-            return ABT_SUCCESS;
-        }
         create_thread({.pool = pool,
                        .function = function,
                        .arg = arg,
@@ -58,9 +56,7 @@ ABT_thread_opaque* waiting_self(int& error) {
     return error == ABT_SUCCESS ? who : nullptr;
 }
 
-int join(ABT_thread thread, bool to_free = false) {
-    if (!initialized()) return ABT_ERR_UNINITIALIZED;
-    const ABT_thread_opaque* const me = self();
+int join(ABT_thread thread, const ABT_thread_opaque* me, bool to_free = false) {
     if (thread == nullptr || thread == me || thread->is_primary() || !thread->named ||
         thread->kind == thread_kind::scheduler || is_tasklet(me))
         return ABT_ERR_INV_THREAD;
@@ -78,9 +74,9 @@ int join(ABT_thread thread, bool to_free = false) {
 
 /// It has ended, and there is neither a joiner to wait for nor a tool to tell.
 bool is_over(ABT_thread_opaque& who) noexcept {
-    return who.state.load(std::memory_order_acquire) == ABT_THREAD_STATE_TERMINATED &&
+    return who.end.load(std::memory_order_acquire) == ABT_thread_opaque::ended_mark &&
            who.joins.load(std::memory_order_acquire) == join_stage::open &&
-           tool_events.load(std::memory_order_relaxed) == 0 && has_ended(who);
+           tool_events.load(std::memory_order_relaxed) == 0;
 }
 
 int migrate_to(ABT_thread thread, ABT_pool pool) {
@@ -165,12 +161,13 @@ int ABT_thread_revive_to(ABT_pool pool, void (*thread_func)(void*), void* arg, A
 }
 
 int ABT_thread_free(ABT_thread* thread) {
-    if (*thread != nullptr && is_over(**thread) && !caller_is_tasklet()) [[likely]] {
+    if (*thread != nullptr && is_over(**thread)) [[likely]] {
         free_thread(**thread);
         *thread = nullptr;
         return ABT_SUCCESS;
     }
-    if (const int error = join(*thread, true)) return error;
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    if (const int error = join(*thread, self(), true)) return error;
     free_thread(**thread);
     *thread = nullptr;
     return ABT_SUCCESS;
@@ -184,12 +181,14 @@ int ABT_thread_free_many(int num_threads, ABT_thread* thread_list) {
 }
 
 int ABT_thread_join(ABT_thread thread) {
-    return join(thread);
+    return initialized() ? join(thread, self()) : ABT_ERR_UNINITIALIZED;
 }
 
 int ABT_thread_join_many(int num_threads, ABT_thread* thread_list) {
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    const ABT_thread_opaque* const me = self();
     for (int i = 0; i < num_threads; ++i) {
-        if (const int error = join(thread_list[i])) return error;
+        if (const int error = join(thread_list[i], me)) return error;
     }
     return ABT_SUCCESS;
 }

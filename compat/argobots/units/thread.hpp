@@ -181,9 +181,9 @@ struct new_thread {
 };
 /// Throws std::bad_alloc, amalgam::error, or the failure of the pool.
 ABT_thread_opaque& create_thread(const new_thread& what);
-/// One with the usual stack and no attributes, or a tasklet. Throws std::bad_alloc.
-void create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_thread* made,
-                  thread_kind kind);
+/// One with the usual stack and no attributes, or a tasklet. Returns an error number.
+int create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_thread* made,
+                 thread_kind kind) noexcept;
 /// Runs its function again. It has ended, and join_last() has returned. Throws amalgam::error.
 void relaunch(ABT_thread_opaque& who);
 /// Gives one that is about to run for the first time a stack. The calling stream runs it. False:

@@ -268,9 +268,15 @@ ABT_thread_opaque& create_thread(const new_thread& what) {
     return who;
 }
 
-void create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_thread* made,
-                  thread_kind kind) {
-    ABT_thread_opaque& who = make_thread(kind);
+int create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_thread* made,
+                 thread_kind kind) noexcept {
+    ABT_thread_opaque* place;
+    try {
+        place = &make_thread(kind);
+    } catch (const std::bad_alloc&) {
+        return ABT_ERR_MEM;
+    }
+    ABT_thread_opaque& who = *place;
     who.function = function;
     who.arg = arg;
     who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_CREATE;
@@ -283,6 +289,7 @@ void create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_threa
     }
     tell_tool(who, ABT_TOOL_EVENT_THREAD_CREATE);
     where.put_new(who);
+    return ABT_SUCCESS;
 }
 
 void relaunch(ABT_thread_opaque& who) {
