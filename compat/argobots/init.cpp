@@ -46,6 +46,8 @@ runtime::runtime() {
         throw;
     }
     detail::guest() = &main_;
+    detail::tell_guests_left(
+        [](void* left) noexcept { end_left(*static_cast<ABT_thread_opaque*>(left)); });
 }
 
 runtime::~runtime() {

@@ -1,3 +1,5 @@
+#include <atomic>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -274,6 +276,64 @@ TEST(argobots_tasklet, may_wait_for_a_mutex_only) {
     ASSERT_EQ(ABT_barrier_free(&what.barrier), ABT_SUCCESS);
     ASSERT_EQ(ABT_future_free(&what.future), ABT_SUCCESS);
     ASSERT_EQ(ABT_eventual_free(&what.eventual), ABT_SUCCESS);
+}
+
+TEST(argobots_tasklet, that_waits_for_a_mutex_of_a_ult_of_its_stream_keeps_that_from_unlocking_it) {
+    const program here(1);
+    struct shared {
+        ABT_mutex mutex = nullptr;
+        std::atomic<bool> locked{false}, done{false};
+        std::atomic<int> yields{0};
+        int tried = -1;
+        std::string order;
+    } what;
+    ASSERT_EQ(ABT_mutex_create(&what.mutex), ABT_SUCCESS);
+    ABT_thread holder = nullptr;
+    ABT_task waiting = nullptr;
+    ASSERT_EQ(ABT_thread_create(
+                  here.pool_of(0),
+                  [](void* arg) {
+                      auto& mine = *static_cast<shared*>(arg);
+                      ABT_mutex_lock(mine.mutex);
+                      mine.locked = true;
+                      while (!mine.done) {  // which only the tasklet makes so
+                          ++mine.yields;
+                          ABT_thread_yield();
+                      }
+                      mine.order += "holder";
+                  },
+                  &what, nullptr, &holder),
+              ABT_SUCCESS);
+    while (!what.locked)
+        std::this_thread::yield();
+    ASSERT_EQ(ABT_task_create(
+                  here.pool_of(0),
+                  [](void* arg) {
+                      auto& mine = *static_cast<shared*>(arg);
+                      mine.tried = ABT_mutex_trylock(mine.mutex);
+                      ABT_mutex_lock(mine.mutex);
+                      mine.order += "tasklet ";
+                      mine.done = true;
+                      ABT_mutex_unlock(mine.mutex);
+                  },
+                  &what, &waiting),
+              ABT_SUCCESS);
+    ABT_task_state is = ABT_TASK_STATE_READY;
+    ABT_thread_state waits = ABT_THREAD_STATE_READY;
+    while (waits != ABT_THREAD_STATE_BLOCKED)
+        ABT_thread_get_state(waiting, &waits);
+    ASSERT_EQ(ABT_task_get_state(waiting, &is), ABT_SUCCESS);
+    EXPECT_EQ(is, ABT_TASK_STATE_RUNNING);
+    const int yields = what.yields;
+    for (int i = 0; i < 100; ++i)
+        std::this_thread::yield();
+    EXPECT_EQ(what.yields, yields);  // the holder does not run, so only another may unlock it
+    ASSERT_EQ(ABT_mutex_unlock(what.mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_task_free(&waiting), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&holder), ABT_SUCCESS);
+    EXPECT_EQ(what.tried, ABT_ERR_MUTEX_LOCKED);
+    EXPECT_EQ(what.order, "tasklet holder");
+    ASSERT_EQ(ABT_mutex_free(&what.mutex), ABT_SUCCESS);
 }
 
 }  // namespace

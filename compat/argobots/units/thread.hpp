@@ -190,7 +190,7 @@ void relaunch(ABT_thread_opaque& who);
 /// only by give_stack() on the stream's own stack.
 bool give_stack_quickly(ABT_thread_opaque& who) noexcept;
 bool give_stack(ABT_thread_opaque& who) noexcept;  ///< False: no memory, which is logged.
-/// Its pool ends before it has run.
+/// Its pool ends before it has.
 void end_left(ABT_thread_opaque& who) noexcept;
 /// Its function has ended.
 void end_thread(ABT_thread_opaque& who) noexcept;

@@ -95,14 +95,14 @@ struct closure {
     static ABT_thread_opaque& of(void* place) noexcept {
         return *static_cast<closure*>(place)->who;
     }
+    static void forget(void*) noexcept {}
 };
 /// For one that has its stack from the beginning,
 constexpr detail::closure_type alone{[](void* place) { run_alone(closure::of(place)); },
-                                     [](void* place) noexcept { end_left(closure::of(place)); },
-                                     sizeof(closure), alignof(closure)};
+                                     &closure::forget, sizeof(closure), alignof(closure)};
 /// and for one that gets it when it begins.
 constexpr detail::closure_type in_turn{[](void* place) { run_in_turn(&closure::of(place)); },
-                                       [](void*) noexcept {}, sizeof(closure), alignof(closure)};
+                                       &closure::forget, sizeof(closure), alignof(closure)};
 
 /// Amalgam refuses to create one in a pool that nobody serves yet.
 pool& birthplace(ABT_pool wanted) noexcept {

@@ -1,5 +1,6 @@
 #include "tasks/dispatch/left_behind.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <new>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
+#include <amalgam/tasks/extension/guest.hpp>
 #include <amalgam/tasks/parking.hpp>
 
 #include "tasks/dispatch/registry.hpp"
@@ -36,6 +38,8 @@ public:
     std::size_t size() const noexcept override { return 0; }
 };
 
+std::atomic<void (*)(void*) noexcept> tell_guest{nullptr};
+
 // Never destroyed: a ULT may be unparked after main() returned.
 pool& limbo() noexcept {
     alignas(limbo_pool) static std::byte room[sizeof(limbo_pool)];
@@ -44,6 +48,10 @@ pool& limbo() noexcept {
 }
 
 }  // namespace
+
+void tell_guests_left(void (*tell)(void* guest) noexcept) noexcept {
+    tell_guest.store(tell, std::memory_order_release);
+}
 
 std::exception_ptr pool_destroyed(const char* what) noexcept {
     try {
@@ -204,6 +212,9 @@ void left_behind::end(work_unit& unit) noexcept {
     if (!ult_core::is_ult(unit)) return end_left_tasklet(unit);
     auto& who = static_cast<ult_core&>(unit);
     who.leave_behind();
+    void* const guest = std::exchange(who.guest, nullptr);
+    const auto tell = tell_guest.load(std::memory_order_acquire);
+    if (guest != nullptr && tell != nullptr) tell(guest);
     if (!who.is_detached()) who.failed = pool_destroyed("ULT");
     if (!who.finish()) return;
     who.failed = nullptr;

@@ -1,13 +1,18 @@
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
+#include <amalgam/core/status.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/extension/direct_yield.hpp>
 #include <amalgam/tasks/extension/guest.hpp>
 #include <amalgam/tasks/extension/local.hpp>
 #include <amalgam/tasks/extension/plain_thread.hpp>
+#include <amalgam/tasks/extension/run_another.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -142,6 +147,102 @@ TEST(direct_yield, runs_a_ult_or_unit_that_the_caller_took_and_comes_back) {
     first.join();
     second.join();
     EXPECT_EQ(order, "abc-d-e");
+}
+
+/// What a library does whose units follow each other on one ULT.
+TEST(run_another, is_allowed_while_the_ult_is_as_new_and_the_batch_lasts) {
+    shared_fifo_pool pool;
+    execution_stream stream(std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
+                            {.driven = true});
+    EXPECT_FALSE(detail::may_run_another());  // no ULT
+    int allowed = 0;
+    bool with_id = true, with_local = true, again = false;
+    spawn(pool, [&] {
+        while (allowed < 10'000 && detail::may_run_another())
+            ++allowed;
+    }).detach();
+    spawn(pool, [&] {
+        again = detail::may_run_another();
+        detail::task_local() = &again;
+        with_local = detail::may_run_another();
+        detail::task_local() = nullptr;
+        this_task::id();
+        with_id = detail::may_run_another();
+    }).detach();
+    while (stream.run_ready() != 0) {
+    }
+    EXPECT_GT(allowed, 0);
+    EXPECT_LT(allowed, 10'000);
+    EXPECT_TRUE(again);
+    EXPECT_FALSE(with_local);
+    EXPECT_FALSE(with_id);
+}
+
+TEST(run_another, a_pool_may_end_before_a_ult_of_it_that_has_left_it) {
+    auto pool = std::make_unique<shared_fifo_pool>();
+    execution_stream stream(
+        std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{pool.get()}),
+        {.driven = true});
+    std::size_t before = 0, after = 1;
+    post(*pool, [&] {
+        before = pool->ults();
+        detail::leave_pool_at_end();
+        after = pool->ults();
+    });
+    stream.run_ready();
+    EXPECT_EQ(before, 1u);
+    EXPECT_EQ(after, 0u);
+}
+
+TEST(direct_yield, holding_clears_the_flag_once_the_ult_has_been_left) {
+    shared_fifo_pool pool;
+    execution_stream stream(std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
+                            {.driven = true});
+    std::atomic<bool> held{false};
+    bool held_in_next = true, left = false, refused = false;
+    ult first = spawn(pool, [&] {
+        work_unit* const next = pool.pop();
+        work_unit* const canceled = pool.pop();
+        held = true;
+        refused = !detail::yield_directly_holding(*canceled, held) && held;
+        pool.push(*canceled);
+        pool.push(*detail::running_unit());  // before it has been left
+        left = detail::yield_directly_holding(*next, held);
+    });
+    ult second = spawn(pool, [&] { held_in_next = held; });
+    ult third = spawn(pool, [] {});
+    third.cancel();
+    stream.run_ready();
+    first.join();
+    second.join();
+    EXPECT_TRUE(refused);
+    EXPECT_TRUE(left);
+    EXPECT_FALSE(held_in_next);
+    EXPECT_THROW(third.join(), error);
+}
+
+TEST(guest, of_a_ult_whose_pool_is_destroyed_is_told) {
+    static std::atomic<void*> told;
+    int mine = 0;
+    told = nullptr;
+    detail::tell_guests_left([](void* guest) noexcept { told = guest; });
+    auto pool = std::make_unique<shared_fifo_pool>();
+    event never;
+    ult left;
+    {
+        execution_stream stream(
+            std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{pool.get()}),
+            {.driven = true});
+        left = spawn(*pool, [&] {
+            detail::guest() = &mine;
+            never.wait();
+        });
+        stream.run_ready();
+    }
+    pool.reset();
+    EXPECT_EQ(told, &mine);
+    detail::tell_guests_left(nullptr);
+    EXPECT_THROW(left.join(), error);
 }
 
 TEST(direct_yield, is_refused_once_a_batch_is_used_up_and_to_a_canceled_ult) {

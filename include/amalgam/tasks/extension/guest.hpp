@@ -18,6 +18,9 @@ void*& guest_of(work_unit& ult) noexcept;
 void*& guest_of(ult_core& ult) noexcept;
 /// The same, but null for a unit that is no ULT.
 void* guest_or_null(work_unit& unit) noexcept;
+/// From now on, `tell` is called with the guest of each ULT that will never run again, as its pool
+/// was destroyed. There is one such function; null: none. It may unpark others, not wait.
+void tell_guests_left(void (*tell)(void* guest) noexcept) noexcept;
 /// The unit that pools and schedulers know the ULT by.
 work_unit& unit_of(ult_core& ult) noexcept;
 /// The running ULT's; null on a plain thread and inside a tasklet.

@@ -1,0 +1,282 @@
+#include <array>
+#include <atomic>
+#include <cfenv>
+#include <cstdint>
+#include <cstdio>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <amalgam/tasks/ult.hpp>
+#include <amalgam/tasks/ult_local.hpp>
+
+#include "abt_testing.hpp"
+
+// A ULT gets its stack when it begins; those that end follow each other on one.
+namespace amalgam::argobots_testing {
+namespace {
+
+/// A stream of its own with one private pool, whose main ULT runs `body(arg)`.
+void run_on_private_pool(void (*body)(void*), void* arg, ABT_pool& pool) {
+    ASSERT_EQ(ABT_pool_create_basic(ABT_POOL_FIFO, ABT_POOL_ACCESS_PRIV, ABT_TRUE, &pool),
+              ABT_SUCCESS);
+    ABT_xstream stream = nullptr;
+    ASSERT_EQ(ABT_xstream_create_basic(ABT_SCHED_BASIC, 1, &pool, nullptr, &stream), ABT_SUCCESS);
+    ABT_thread main = nullptr;
+    ASSERT_EQ(ABT_thread_create(pool, body, arg, nullptr, &main), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&main), ABT_SUCCESS);
+    ASSERT_EQ(ABT_xstream_free(&stream), ABT_SUCCESS);
+}
+
+struct many {
+    static constexpr std::size_t number = 200;
+    ABT_pool pool = nullptr;
+    std::array<ABT_thread, number> made{};
+    std::array<void*, number> frames{};
+    std::size_t ran = 0;
+};
+
+void create_all(many& what, void (*function)(void*), void* arg) {
+    for (ABT_thread& each : what.made)
+        ASSERT_EQ(ABT_thread_create(what.pool, function, arg, nullptr, &each), ABT_SUCCESS);
+}
+
+void free_all(many& what) {
+    for (ABT_thread& each : what.made)
+        ASSERT_EQ(ABT_thread_free(&each), ABT_SUCCESS);
+}
+
+void note_frame(void* arg) {
+    auto& mine = *static_cast<many*>(arg);
+    mine.frames[mine.ran++] = __builtin_frame_address(0);
+}
+
+TEST(argobots_stack, is_that_of_who_ended_before) {
+    const program here;
+    many what;
+    run_on_private_pool(
+        [](void* arg) {
+            auto& mine = *static_cast<many*>(arg);
+            create_all(mine, note_frame, arg);
+            free_all(mine);
+        },
+        &what, what.pool);
+    EXPECT_EQ(what.ran, many::number);
+    const std::set<void*> stacks(what.frames.begin(), what.frames.end());
+    EXPECT_LT(stacks.size(), many::number / 10);  // a few: a batch ends now and then
+}
+
+TEST(argobots_stack, of_a_ult_that_waits_is_its_own) {
+    const program here;
+    many what;
+    run_on_private_pool(
+        [](void* arg) {
+            auto& mine = *static_cast<many*>(arg);
+            create_all(
+                mine,
+                [](void* all) {
+                    note_frame(all);
+                    ABT_thread_yield();
+                },
+                arg);
+            free_all(mine);
+        },
+        &what, what.pool);
+    const std::set<void*> stacks(what.frames.begin(), what.frames.end());
+    EXPECT_EQ(stacks.size(), many::number);
+}
+
+struct unlike {
+    ABT_pool pool = nullptr;
+    std::vector<std::uint64_t> ids;
+    int roundings_kept = 0;
+    int locals_kept = 0;
+};
+
+ult_local<int>& local() {
+    static ult_local<int> one;
+    return one;
+}
+
+TEST(argobots_stack, shows_nothing_of_who_had_it_before) {
+    const program here;
+    unlike what;
+    run_on_private_pool(
+        [](void* arg) {
+            auto& mine = *static_cast<unlike*>(arg);
+            ABT_thread made[40];
+            for (ABT_thread& each : made) {
+                ASSERT_EQ(ABT_thread_create(
+                              mine.pool,
+                              [](void* of) {
+                                  auto& all = *static_cast<unlike*>(of);
+                                  if (std::fegetround() != FE_TONEAREST) ++all.roundings_kept;
+                                  if (*local() != 0) ++all.locals_kept;
+                                  // Some leave something, the others find out.
+                                  if (all.ids.size() % 4 == 0) std::fesetround(FE_UPWARD);
+                                  if (all.ids.size() % 4 == 2) *local() = 1;
+                                  all.ids.push_back(this_task::id());
+                              },
+                              arg, nullptr, &each),
+                          ABT_SUCCESS);
+            }
+            for (ABT_thread& each : made)
+                ASSERT_EQ(ABT_thread_free(&each), ABT_SUCCESS);
+        },
+        &what, what.pool);
+    EXPECT_EQ(what.roundings_kept, 0);
+    EXPECT_EQ(what.locals_kept, 0);
+    EXPECT_EQ(std::set<std::uint64_t>(what.ids.begin(), what.ids.end()).size(), 40u);
+}
+
+TEST(argobots_stack, of_who_exits_or_throws_is_left_to_the_next) {
+    const program here;
+    many what;
+    run_on_private_pool(
+        [](void* arg) {
+            auto& mine = *static_cast<many*>(arg);
+            create_all(
+                mine,
+                [](void* all) {
+                    const std::size_t which = static_cast<many*>(all)->ran++;
+                    if (which % 3 == 0) ABT_self_exit();
+                    if (which % 3 == 1) throw 1;  // logged
+                },
+                arg);
+            free_all(mine);
+        },
+        &what, what.pool);
+    EXPECT_EQ(what.ran, many::number);
+}
+
+/// Of a stream of its own, which creates and runs units while others join them.
+struct shared_ends {
+    static constexpr int number = 300;
+    ABT_pool pool = nullptr;
+    std::atomic<ABT_thread> last{nullptr};
+    std::atomic<int> ran{0};
+};
+
+TEST(argobots_stack, a_joiner_elsewhere_sees_each_end_of_a_private_pool) {
+    const program here;
+    shared_ends what;
+    std::thread joins([&] {
+        for (int i = 0; i < shared_ends::number; ++i) {
+            ABT_thread one = nullptr;
+            while ((one = what.last.exchange(nullptr)) == nullptr)
+                std::this_thread::yield();
+            ASSERT_EQ(ABT_thread_free(&one), ABT_SUCCESS);
+        }
+    });
+    run_on_private_pool(
+        [](void* arg) {
+            auto& mine = *static_cast<shared_ends*>(arg);
+            for (int i = 0; i < shared_ends::number; ++i) {
+                const auto count = [](void* of) { ++static_cast<shared_ends*>(of)->ran; };
+                ABT_thread made = nullptr;
+                if (i % 2 == 0) {
+                    ASSERT_EQ(ABT_thread_create(mine.pool, count, arg, nullptr, &made),
+                              ABT_SUCCESS);
+                } else {
+                    ASSERT_EQ(ABT_task_create(mine.pool, count, arg, &made), ABT_SUCCESS);
+                }
+                mine.last = made;
+                while (mine.last.load() != nullptr)
+                    ABT_thread_yield();
+            }
+        },
+        &what, what.pool);
+    joins.join();
+    EXPECT_EQ(what.ran, shared_ends::number);
+}
+
+TEST(argobots_stack, a_joiner_of_a_ult_whose_pool_is_gone_does_not_wait_for_ever) {
+    const program here;
+    logged_lines lines;
+    ABT_pool apart = nullptr;
+    ASSERT_EQ(ABT_pool_create_basic(ABT_POOL_FIFO, ABT_POOL_ACCESS_MPMC, ABT_FALSE, &apart),
+              ABT_SUCCESS);
+    ABT_thread waits = nullptr;
+    ASSERT_EQ(ABT_thread_create(
+                  apart, [](void*) { ABT_self_suspend(); }, nullptr, nullptr, &waits),
+              ABT_SUCCESS);
+    run_and_free(
+        here.pool,
+        [](void* arg) {
+            ABT_thread next = nullptr;
+            ASSERT_EQ(ABT_pool_pop_thread(static_cast<ABT_pool>(arg), &next), ABT_SUCCESS);
+            ASSERT_EQ(ABT_self_schedule(next, ABT_POOL_NULL), ABT_SUCCESS);
+        },
+        apart);
+    ABT_thread_state is = ABT_THREAD_STATE_READY;
+    ASSERT_EQ(ABT_thread_get_state(waits, &is), ABT_SUCCESS);
+    ASSERT_EQ(is, ABT_THREAD_STATE_BLOCKED);
+    ASSERT_EQ(ABT_pool_free(&apart), ABT_SUCCESS);
+    EXPECT_TRUE(lines.have("a pool was destroyed with work left in it"));
+    EXPECT_EQ(ABT_thread_free(&waits), ABT_SUCCESS);
+}
+
+TEST(argobots_stack, the_primary_ult_goes_on_after_all_that_was_ready_when_it_joined) {
+    const program here;
+    int ran = 0;
+    const auto count = [](void* arg) { ++*static_cast<int*>(arg); };
+    ABT_thread made[10];
+    for (ABT_thread& each : made)
+        ASSERT_EQ(ABT_thread_create(here.pool, count, &ran, nullptr, &each), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_join(made[0]), ABT_SUCCESS);
+    EXPECT_EQ(ran, 10);
+    for (ABT_thread& each : made)
+        ASSERT_EQ(ABT_thread_free(&each), ABT_SUCCESS);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/// In a child whose address space ends here: 0 if all of its ULTs have run.
+[[noreturn]] void run_without_memory() {
+    if (ABT_init(0, nullptr) != ABT_SUCCESS) ::_exit(2);
+    many what;
+    ABT_xstream self = nullptr;
+    ABT_self_get_xstream(&self);
+    ABT_xstream_get_main_pools(self, 1, &what.pool);
+    create_all(
+        what, [](void*) {}, nullptr);  // so that there are descriptors, and a stack
+    free_all(what);
+    constexpr rlim_t less_than_a_stack = 128 * 1024;
+    rlim_t pages = 0;
+    if (FILE* const file = std::fopen("/proc/self/statm", "r")) {
+        unsigned long found = 0;
+        if (std::fscanf(file, "%lu", &found) == 1) pages = found;
+        std::fclose(file);
+    }
+    const rlim_t bytes = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + less_than_a_stack;
+    const rlimit limit{bytes, bytes};
+    if (pages == 0 || ::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(77);
+    logged_lines lines;
+    create_all(
+        what,
+        [](void* arg) {
+            ABT_thread_yield();
+            ++static_cast<many*>(arg)->ran;
+        },
+        &what);
+    free_all(what);
+    const bool told = lines.have("a ULT waits to begin, as there is no memory for its stack");
+    ::_exit(what.ran == many::number ? (told ? 0 : 3) : 1);
+}
+
+TEST(argobots_stack, that_no_memory_is_left_for_is_waited_for) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(
+        run_without_memory(),
+        [](int status) {
+            return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77);
+        },
+        "");
+}
+#endif
+
+}  // namespace
+}  // namespace amalgam::argobots_testing
