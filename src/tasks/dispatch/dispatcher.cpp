@@ -130,7 +130,7 @@ void dispatcher::leave_to_move(pool& where) noexcept {
     ult_core& self = *running();
     [[maybe_unused]] const held_mutexes_aside held(self, "migrate");
     self.move_to(where);
-    leave(self, fate::moved);
+    leave(self, fate::placed);
 }
 
 [[gnu::always_inline]] inline bool dispatcher::take_in_line(ult_core& next) noexcept {
@@ -188,8 +188,7 @@ bool dispatcher::leave_directly_holding(ult_core& next, std::atomic<bool>& held)
     // What a hook does might need what is held.
     if (!may_leave_directly() || caches_.exceptions->any()) return false;
     ult_core& self = *running();
-    left_holding_ = &held;
-    note_left(&self, fate::held);
+    note_left(&self, fate::placed);
     running_.store(&next, std::memory_order_release);  // as in run_next()
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (next.requests.load(std::memory_order_acquire) != 0) {
@@ -198,6 +197,7 @@ bool dispatcher::leave_directly_holding(ult_core& next, std::atomic<bool>& held)
         return false;
     }
     work_.spend();
+    left_holding_ = &held;
     [[maybe_unused]] const held_mutexes_aside of_self(self, "yield");
     jump(self.saved, next.saved);
     return true;

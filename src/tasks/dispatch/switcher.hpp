@@ -62,7 +62,7 @@ public:
     const thread_caches& caches() const noexcept { return caches_; }
 
 protected:
-    enum class fate : unsigned char { resumed, yielded, held, moved, parked, finished };
+    enum class fate : unsigned char { resumed, yielded, placed, parked, finished };
     /// What continues after a switch, and the stream that runs it now, possibly another one.
     struct resumed {
         ult_core* who;  ///< Null: the loop.
@@ -100,10 +100,7 @@ private:
 protected:
     std::atomic<ult_core*> running_{nullptr};
     thread_caches caches_;
-    union {
-        waiter* left_until_ = nullptr;      // with fate::parked
-        std::atomic<bool>* left_holding_;  // with fate::held
-    };
+    waiter* left_until_ = nullptr;  // with fate::parked
 
 private:
     // The ULT switched away from, and what to do with it; null: done.
@@ -114,6 +111,10 @@ private:
 protected:
     ready_work work_;
     call_stack loop_;
+
+    // With fate::placed, which is one so that the others are told apart as fast as without: the ULT
+    // is in its pool already, and this kept it there. Null: it has another home, and goes there.
+    std::atomic<bool>* left_holding_ = nullptr;
 
 private:
     call_stack* from_ = nullptr;  // for sanitizers
@@ -141,11 +142,12 @@ inline bool switcher::end(join_state& what) noexcept {
         case fate::yielded:
             work_.requeue(*who);
             break;
-        case fate::held:
-            left_holding_->store(false, std::memory_order_release);
-            break;
-        case fate::moved:
-            push_moved(*who);
+        case fate::placed:
+            if (left_holding_ == nullptr) {
+                push_moved(*who);
+            } else {
+                std::exchange(left_holding_, nullptr)->store(false, std::memory_order_release);
+            }
             break;
         case fate::parked:
             if (who->requests.load(std::memory_order_relaxed) != 0) {

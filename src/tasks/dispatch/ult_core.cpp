@@ -285,12 +285,9 @@ ult_core& ult_core::prepare(pool& where, const closure_type& type, bool joinable
     return core;
 }
 
-ult_core* ult_core::prepare_quickly(dispatcher& here, pool& where, const closure_type& type,
-                                    bool joinable) noexcept {
-    if (!here.work().owns(&where) && ready_work::main_server_of(where) == nullptr &&
-        !where.served()) {
-        return nullptr;
-    }
+[[gnu::always_inline]] inline ult_core* ult_core::prepare_served(dispatcher& here, pool& where,
+                                                                 const closure_type& type,
+                                                                 bool joinable) noexcept {
     free_stock* const stock = stock_of(&here);  // null while the thread ends
     auto* const core = stock == nullptr ? nullptr : static_cast<ult_core*>(stock->first());
     if (core == nullptr || core->requests.load(std::memory_order_relaxed) != 0 ||
@@ -300,6 +297,12 @@ ult_core* ult_core::prepare_quickly(dispatcher& here, pool& where, const closure
     stock->pop_quickly();
     core->begin(where, type, joinable);
     return core;
+}
+
+ult_core* ult_core::prepare_quickly(dispatcher& here, pool& where, const closure_type& type,
+                                    bool joinable) noexcept {
+    if (!here.work().owns(&where) && ready_work::main_server_of(where) == nullptr) return nullptr;
+    return prepare_served(here, where, type, joinable);
 }
 
 // Rare paths are separate and tail-called, so that common ones save no registers.
@@ -314,7 +317,9 @@ ult_core* ult_core::prepare_quickly(dispatcher& here, pool& where, const closure
 [[gnu::noinline]] ult_core* prepare_ult_quickly(pool& where, const closure_type& type,
                                                 bool joinable) noexcept {
     dispatcher* const here = dispatcher::current_in_line();
-    return here == nullptr ? nullptr : ult_core::prepare_quickly(*here, where, type, joinable);
+    return here == nullptr || !where.served()
+               ? nullptr
+               : ult_core::prepare_served(*here, where, type, joinable);
 }
 
 static void check_borrowed(const ult_options& options, bool joinable) {

@@ -64,6 +64,9 @@ public:
     /// Without options, in a stream's main pool. Null: use the general path.
     static ult_core* prepare_quickly(dispatcher& here, pool& where, const closure_type& type,
                                      bool joinable) noexcept;
+    /// The same in a pool that is known to be served.
+    static ult_core* prepare_served(dispatcher& here, pool& where, const closure_type& type,
+                                    bool joinable) noexcept;
     void begin(pool& where, const closure_type& what, bool joinable) noexcept {
         type.store(&what, std::memory_order_relaxed);
         joiner.store(joinable ? nobody : detached_mark, std::memory_order_relaxed);
