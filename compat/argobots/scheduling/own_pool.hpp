@@ -91,6 +91,14 @@ inline void own_pool::prepend(thread& who) noexcept {
     return false;
 }
 
+[[gnu::always_inline]] inline void own_pool::put_new(thread& who) noexcept {
+    if (kind == ABT_POOL_RANDWS || has_other_servers() || !enter_quickly())
+        return put_new_slowly(who);
+    who.ends_quickly.store(true, std::memory_order_relaxed);
+    append(who);
+    own_in_.store(false, std::memory_order_release);
+}
+
 template <bool is_new>
 [[gnu::always_inline]] inline void own_pool::put_in_line(thread& who,
                                                          ABT_pool_context why) noexcept {

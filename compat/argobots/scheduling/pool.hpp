@@ -124,6 +124,7 @@ private:
     void put_in_line(thread& who, ABT_pool_context why) noexcept;
     void let_in_visitor() const noexcept;
     void unlink(thread& who) noexcept;
+    void put_new_slowly(thread& who) noexcept;
     void unlink_first(thread& who) noexcept;
     void append(thread& who) noexcept;
     void prepend(thread& who) noexcept;

@@ -106,12 +106,8 @@ void own_pool::put(thread& who, ABT_pool_context why) noexcept {
     put_in_line(who, why);
 }
 
-void own_pool::put_new(thread& who) noexcept {
-    if (kind == ABT_POOL_RANDWS || has_other_servers() || !enter_quickly())
-        return put_in_line<true>(who, who.leaves_as);
-    who.ends_quickly.store(true, std::memory_order_relaxed);
-    append(who);
-    own_in_.store(false, std::memory_order_release);
+void own_pool::put_new_slowly(thread& who) noexcept {
+    put_in_line<true>(who, who.leaves_as);
 }
 
 own_pool::thread* own_pool::take(ABT_pool_context why) {

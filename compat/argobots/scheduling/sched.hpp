@@ -32,9 +32,6 @@ struct ABT_sched_opaque {
     ABT_thread_opaque* choose();
     /// The same, but only what goes before a ULT that yields into `last`. Not of ABT_SCHED_RANDWS.
     ABT_thread_opaque* choose_before(const ABT_pool_opaque* last);
-    /// What choose() would return, if that is a tasklet, or else a ULT without a stack, and nothing
-    /// was asked of it. Null: it is not, or that is not known.
-    ABT_thread_opaque* choose_in_place(bool tasklet);
 };
 
 namespace amalgam::argobots {

@@ -43,18 +43,6 @@ ABT_thread_opaque* ABT_sched_opaque::choose() {
     return victim->take(ABT_POOL_CONTEXT_OWNER_SECONDARY);
 }
 
-ABT_thread_opaque* ABT_sched_opaque::choose_in_place(bool tasklet) {
-    for (ABT_pool each : order) {
-        if (each->own == nullptr) return nullptr;
-        if (each->own->size() == 0 && kind != ABT_SCHED_RANDWS) continue;
-        return each->own->take_if([tasklet](const ABT_thread_opaque& who) {
-            return who.is_tasklet() == tasklet && !who.is_counted() &&
-                   who.migrates_to.load(std::memory_order_relaxed) == nullptr;
-        });
-    }
-    return nullptr;
-}
-
 namespace amalgam::argobots {
 
 void run_sched(void* which) {
