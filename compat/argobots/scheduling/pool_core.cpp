@@ -122,6 +122,7 @@ bool own_pool::rotate(thread& who, thread* next) noexcept {
                       next->migrates_to.load(std::memory_order_relaxed) == nullptr;
     if (able) {
         if (!handed) unlink_first(*next);
+        if (head_ != nullptr) __builtin_prefetch(head_->work);  // for who comes after it
         append(who);
         ABT_xstream_opaque& here = *who.stream.load(std::memory_order_relaxed);
         who.state.store(ABT_THREAD_STATE_READY, std::memory_order_relaxed);

@@ -94,7 +94,18 @@ struct ABT_thread_opaque {
     std::atomic<std::uint64_t> id{0};  ///< Given when first asked for: see id_of().
     std::atomic<amalgam::argobots::rare_part*> rare{nullptr};  ///< Made on demand.
 
-    ABT_thread_opaque() = default;
+    ABT_thread_opaque() = default;  ///< Of the primary thread.
+    ABT_thread_opaque(amalgam::argobots::thread_kind which, void (*what)(void*), void* with,
+                      ABT_pool in, bool has_name) noexcept
+        : function(what),
+          arg(with),
+          pool(in),
+          kind(which),
+          named(has_name),
+          joins(has_name && which != amalgam::argobots::thread_kind::scheduler
+                    ? amalgam::argobots::join_stage::open
+                    : amalgam::argobots::join_stage::joined),
+          leaves_as(ABT_POOL_CONTEXT_OP_THREAD_CREATE) {}
     ABT_thread_opaque(const ABT_thread_opaque&) = delete;
     ABT_thread_opaque& operator=(const ABT_thread_opaque&) = delete;
     ~ABT_thread_opaque() { delete rare.load(std::memory_order_acquire); }

@@ -123,10 +123,11 @@ ult_options options_of(const ABT_thread_attr_opaque* attr, bool joinable) noexce
     return options;
 }
 
-ABT_thread_opaque& make_thread(thread_kind kind) {
-    auto& made = *::new (detail::allocate_block(sizeof(ABT_thread_opaque))) ABT_thread_opaque;
-    made.kind = kind;
-    return made;
+/// Throws std::bad_alloc.
+ABT_thread_opaque& make_thread(thread_kind kind, void (*function)(void*), void* arg, ABT_pool pool,
+                               bool named) {
+    void* const place = detail::allocate_block(sizeof(ABT_thread_opaque));
+    return *::new (place) ABT_thread_opaque(kind, function, arg, pool, named);
 }
 
 void destroy_thread(ABT_thread_opaque& who) noexcept {
@@ -154,12 +155,7 @@ detail::ult_core& make_stack(const new_thread& what, ABT_thread_opaque& who) {
 }
 
 void describe(ABT_thread_opaque& who, const new_thread& what) {
-    who.named = what.named;
-    who.function = what.function;
-    who.arg = what.arg;
     if (what.attr != nullptr) who.rare_part().attr = *what.attr;
-    who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_CREATE;
-    who.pool.store(what.pool, std::memory_order_relaxed);
     who.runs_next_on.store(what.runs_next_on, std::memory_order_relaxed);
     if (what.pool == nullptr || what.pool->own != nullptr) return;
     who.rare_part();  // here nothing has to be undone
@@ -248,7 +244,8 @@ bool give_stack(ABT_thread_opaque& who) noexcept {
 }
 
 ABT_thread_opaque& create_thread(const new_thread& what) {
-    ABT_thread_opaque& who = make_thread(what.kind);
+    ABT_thread_opaque& who =
+        make_thread(what.kind, what.function, what.arg, what.pool, what.named);
     detail::ult_core* core = nullptr;
     try {
         if (what.kind != thread_kind::tasklet && !is_usual(what)) core = &make_stack(what, who);
@@ -262,34 +259,21 @@ ABT_thread_opaque& create_thread(const new_thread& what) {
     if (what.kind == thread_kind::scheduler)
         static_cast<ABT_sched_opaque*>(what.arg)->thread = &who;
     tell_tool(who, ABT_TOOL_EVENT_THREAD_CREATE);
-    if (what.named && what.kind != thread_kind::scheduler)
-        who.joins.store(join_stage::open, std::memory_order_release);
     core == nullptr ? what.pool->make_new_ready(who) : start(who, *core);
     return who;
 }
 
 int create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_thread* made,
                  thread_kind kind) noexcept {
-    ABT_thread_opaque* place;
     try {
-        place = &make_thread(kind);
+        ABT_thread_opaque& who = make_thread(kind, function, arg, &where, made != nullptr);
+        if (made != nullptr) *made = &who;
+        tell_tool(who, ABT_TOOL_EVENT_THREAD_CREATE);
+        where.put_new(who);
+        return ABT_SUCCESS;
     } catch (const std::bad_alloc&) {
         return ABT_ERR_MEM;
     }
-    ABT_thread_opaque& who = *place;
-    who.function = function;
-    who.arg = arg;
-    who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_CREATE;
-    who.pool.store(&where, std::memory_order_relaxed);
-    if (made != nullptr) {
-        who.joins.store(join_stage::open, std::memory_order_relaxed);
-        *made = &who;
-    } else {
-        who.named = false;
-    }
-    tell_tool(who, ABT_TOOL_EVENT_THREAD_CREATE);
-    where.put_new(who);
-    return ABT_SUCCESS;
 }
 
 void relaunch(ABT_thread_opaque& who) {
