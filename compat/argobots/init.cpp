@@ -114,6 +114,14 @@ void runtime::remove(ABT_xstream_opaque& which) noexcept {
     std::erase(streams_, &which);
 }
 
+void runtime::let_end(const ABT_thread_opaque& who) noexcept {
+    const std::lock_guard hold(busy_);
+    for (const ABT_xstream_opaque* each : streams_) {
+        while (each->ending.load(std::memory_order_acquire) == &who)
+            ::sched_yield();
+    }
+}
+
 std::vector<ABT_xstream_opaque*> runtime::streams() {
     const std::lock_guard hold(busy_);
     return streams_;

@@ -53,6 +53,8 @@ public:
         if (in_child_.load(std::memory_order_relaxed)) [[unlikely]]
             throw_in_child();
     }
+    /// Returns once no stream is telling the end of `who`.
+    void let_end(const ABT_thread_opaque& who) noexcept;
 
 private:
     bool is_taken(int rank) const noexcept;

@@ -69,9 +69,10 @@ struct ABT_thread_opaque {
     std::atomic<ABT_pool> pool{nullptr};      ///< The one it is associated with.
     std::atomic<ABT_xstream> stream{nullptr};  ///< Runs it, or did last.
     amalgam::work_unit* work = nullptr;  ///< Null: it has no stack, not yet or no more.
-    /// 0, then the waiter that joins it, or the mark that it has ended. Not on_given_stack.
+    /// 0, then the waiter that joins it, or a mark: it has ended. Not on_given_stack.
     std::atomic<std::uintptr_t> end{0};
     static constexpr std::uintptr_t ended_mark = 1;
+    static constexpr std::uintptr_t ended_alone_mark = 2;  ///< And told no waiter.
     // A pool of ours that holds it; with the pool's lock.
     ABT_thread_opaque* next = nullptr;
     std::atomic<std::uint8_t> state{ABT_THREAD_STATE_READY};
@@ -114,8 +115,11 @@ struct ABT_thread_opaque {
     bool is_primary() const noexcept { return kind == amalgam::argobots::thread_kind::primary; }
     /// Whether ults() of its pool counts it.
     bool is_counted() const noexcept { return work != nullptr; }
+    bool end_is_told() const noexcept {
+        return end.load(std::memory_order_acquire) - ended_mark <= ended_alone_mark - ended_mark;
+    }
     void wait_for_end();
-    bool is_over_after_all();
+    bool is_over_after_all() noexcept;
     /// Its owner may free it at once.
     void tell_end() noexcept;
 

@@ -48,7 +48,7 @@ void run_function(ABT_thread_opaque& who) noexcept {
     announced.store(&who, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     const bool unseen = who.end.load(std::memory_order_acquire) == 0;
-    if (unseen) who.end.store(ABT_thread_opaque::ended_mark, std::memory_order_release);
+    if (unseen) who.end.store(ABT_thread_opaque::ended_alone_mark, std::memory_order_release);
     announced.store(nullptr, std::memory_order_release);
     return unseen;
 }

@@ -91,8 +91,7 @@ void join_thread(ABT_thread_opaque& who) {
 }
 
 bool has_ended(ABT_thread_opaque& who) noexcept {
-    if (!who.on_given_stack)
-        return who.end.load(std::memory_order_acquire) == ABT_thread_opaque::ended_mark;
+    if (!who.on_given_stack) return who.end_is_told();
     const detail::ult_core* const core = detail::core_of(who.rare_part().handle);
     return core == nullptr || detail::has_ended(*core);
 }
@@ -129,13 +128,10 @@ void ABT_thread_opaque::wait_for_end() {
 }
 
 /// The end may have been told between its two steps that did not see the joiner.
-bool ABT_thread_opaque::is_over_after_all() {
+bool ABT_thread_opaque::is_over_after_all() noexcept {
     amalgam::detail::barrier_on_all_threads();
-    for (const ABT_xstream_opaque* each : amalgam::argobots::runtime::get()->streams()) {
-        while (each->ending.load(std::memory_order_acquire) == this)
-            ::sched_yield();
-    }
-    return end.load(std::memory_order_acquire) == ended_mark;
+    amalgam::argobots::runtime::get()->let_end(*this);
+    return end.load(std::memory_order_acquire) == ended_alone_mark;
 }
 
 void ABT_thread_opaque::tell_end() noexcept {
