@@ -130,7 +130,8 @@ void user_pool::add_many(thread* const* which, std::size_t number, ABT_pool_cont
 bool user_pool::remove_thread(thread& who) {
     if (!old_form_ || old_.p_remove == nullptr) return false;
     return result_of("an exception escaped from remove() of a pool", false, [&] {
-        if (old_.u_is_in_pool != nullptr && old_.u_is_in_pool(who.unit()) == ABT_FALSE) return false;
+        if (old_.u_is_in_pool != nullptr && old_.u_is_in_pool(who.unit()) == ABT_FALSE)
+            return false;
         return old_.p_remove(this, who.unit()) == ABT_SUCCESS;
     });
 }

@@ -33,8 +33,8 @@ private:
     std::atomic<work_unit*> ready_{nullptr};
 };
 
-/// What a stream runs on its own stack: a tasklet, or the beginning of a ULT that needs a stack from
-/// the system, which must not be asked between two ULTs.
+/// What a stream runs on its own stack: a tasklet, or the beginning of a ULT that needs a stack
+/// from the system, which must not be asked between two ULTs.
 class on_own_stack final : public work_unit {
 public:
     on_own_stack() noexcept : work_unit(&run_unit) {}
@@ -96,7 +96,7 @@ struct ABT_xstream_opaque {
     std::atomic<int> state{ABT_XSTREAM_STATE_RUNNING};
     bool ordinary = false;       ///< All but handed over units are in the pools; the stream's.
     bool requeue_first = false;  ///< The ULT that yields is a candidate, too; the stream's.
-    std::atomic<unsigned> stacks_seen{0};     ///< The last request of stack traces it noticed.
+    std::atomic<unsigned> stacks_seen{0};  ///< The last request of stack traces it noticed.
     /// Whose end it tells now; see ABT_thread_opaque::tell_end().
     std::atomic<const ABT_thread_opaque*> ending{nullptr};
     std::uint64_t runs = 0;                   ///< Units run so far; the stream's.
@@ -115,9 +115,9 @@ private:
     void end_main_sched();
     std::unique_ptr<amalgam::scheduler> make_order();
 
-    std::uint64_t looks_at_ = 0;  // of `runs`: then for more than the next unit
-    amalgam::waiter* primary_waits_ = nullptr;  // in let_run()
-    std::uint64_t primary_until_ = 0;           // of `runs`
+    std::uint64_t looks_at_ = 0;                 // of `runs`: then for more than the next unit
+    amalgam::waiter* primary_waits_ = nullptr;   // in let_run()
+    std::uint64_t primary_until_ = 0;            // of `runs`
     ABT_thread_opaque* handed_first_ = nullptr;  // linked by `next`
     ABT_thread_opaque* handed_last_ = nullptr;
     amalgam::argobots::on_own_stack on_own_stack_;

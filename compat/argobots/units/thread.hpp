@@ -66,9 +66,9 @@ struct rare_part {
 struct ABT_thread_opaque {
     void (*function)(void*) = nullptr;
     void* arg = nullptr;
-    std::atomic<ABT_pool> pool{nullptr};      ///< The one it is associated with.
+    std::atomic<ABT_pool> pool{nullptr};       ///< The one it is associated with.
     std::atomic<ABT_xstream> stream{nullptr};  ///< Runs it, or did last.
-    amalgam::work_unit* work = nullptr;  ///< Null: it has no stack, not yet or no more.
+    amalgam::work_unit* work = nullptr;        ///< Null: it has no stack, not yet or no more.
     /// 0, then the waiter that joins it, or a mark: it has ended. Not on_given_stack.
     std::atomic<std::uintptr_t> end{0};
     static constexpr std::uintptr_t ended_mark = 1;

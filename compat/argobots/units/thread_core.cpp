@@ -137,8 +137,7 @@ void destroy_thread(ABT_thread_opaque& who) noexcept {
 
 /// Whether it gets one of the usual stacks, when it begins.
 bool is_usual(const new_thread& what) noexcept {
-    return (what.attr == nullptr ||
-            (what.attr->stack == nullptr && what.attr->stack_bytes == 0)) &&
+    return (what.attr == nullptr || (what.attr->stack == nullptr && what.attr->stack_bytes == 0)) &&
            what.kind == thread_kind::ult && runtime::get()->default_stack_bytes() == 0;
 }
 
@@ -244,8 +243,7 @@ bool give_stack(ABT_thread_opaque& who) noexcept {
 }
 
 ABT_thread_opaque& create_thread(const new_thread& what) {
-    ABT_thread_opaque& who =
-        make_thread(what.kind, what.function, what.arg, what.pool, what.named);
+    ABT_thread_opaque& who = make_thread(what.kind, what.function, what.arg, what.pool, what.named);
     detail::ult_core* core = nullptr;
     try {
         if (what.kind != thread_kind::tasklet && !is_usual(what)) core = &make_stack(what, who);
@@ -280,11 +278,8 @@ void relaunch(ABT_thread_opaque& who) {
     ABT_pool const home = who.pool.load(std::memory_order_relaxed);
     if (who.on_given_stack) give_stack_back(who.rare_part().handle);
     ABT_thread_attr_opaque attr = who.attr();
-    const new_thread what{.pool = home,
-                          .function = who.function,
-                          .arg = who.arg,
-                          .attr = &attr,
-                          .kind = who.kind};
+    const new_thread what{
+        .pool = home, .function = who.function, .arg = who.arg, .attr = &attr, .kind = who.kind};
     detail::ult_core* const core =
         who.is_tasklet() || is_usual(what) ? nullptr : &make_stack(what, who);
     who.end.store(0, std::memory_order_relaxed);

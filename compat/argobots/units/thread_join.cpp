@@ -1,5 +1,4 @@
 #include <amalgam/core/log.hpp>
-
 #include <amalgam/tasks/extension/thread_barrier.hpp>
 
 #include "runtime.hpp"
