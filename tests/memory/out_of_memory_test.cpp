@@ -91,12 +91,10 @@ public:
         keep_posting(receives_[0],
                      [&](completion& op) { return a_->post_receive(to_b_, 1, into_, op); });
         gather large = pieces_of(large_), small = pieces_of(small_);
-        keep_posting(expected_[0], [&](completion& op) {
-            return b_->post_send_expected(to_a, 1, large, op);
-        });
-        keep_posting(expected_[1], [&](completion& op) {
-            return b_->post_send_expected(to_a, 2, small, op);
-        });
+        keep_posting(expected_[0],
+                     [&](completion& op) { return b_->post_send_expected(to_a, 1, large, op); });
+        keep_posting(expected_[1],
+                     [&](completion& op) { return b_->post_send_expected(to_a, 2, small, op); });
         settle();
         keep_posting(receives_[1],
                      [&](completion& op) { return a_->post_receive(to_b_, 2, into_, op); });
@@ -141,7 +139,8 @@ public:
         int before = sink_b_.messages;
         counted op;
         gather small = pieces_of(small_);
-        keep_posting(op, [&](completion& on_done) { return a_->post_send(to_b_, 9, small, on_done); });
+        keep_posting(op,
+                     [&](completion& on_done) { return a_->post_send(to_b_, 9, small, on_done); });
         for (int idle = 0; idle < patient && sink_b_.messages == before;)
             idle = step() ? 0 : idle + 1;
         EXPECT_EQ(sink_b_.messages, before + 1) << "the ports do not talk any more";
@@ -177,7 +176,8 @@ private:
 
     void send(counted& op, const std::vector<std::byte>& bytes) {
         gather pieces = pieces_of(bytes);
-        keep_posting(op, [&](completion& on_done) { return a_->post_send(to_b_, 1, pieces, on_done); });
+        keep_posting(op,
+                     [&](completion& on_done) { return a_->post_send(to_b_, 1, pieces, on_done); });
     }
 
     template <typename Post>

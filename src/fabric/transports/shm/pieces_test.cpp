@@ -102,8 +102,8 @@ TEST_F(shm_pieces, message_of_several_segments_arrives_whole_and_in_order) {
 class watched_memory {
 public:
     watched_memory(std::size_t count, std::function<void()> then)
-        : bytes_(static_cast<std::byte*>(::mmap(nullptr, count, PROT_NONE,
-                                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+        : bytes_(static_cast<std::byte*>(
+                     ::mmap(nullptr, count, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
                  count),
           then_(std::move(then)) {
         the_one = this;

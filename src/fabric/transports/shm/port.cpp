@@ -109,7 +109,8 @@ std::string shm_port::explain() const {
                                  listener_.name())
                            : std::string("shm: connects to others, and does not listen.");
     text += fmt::format(
-        " Messages are copied through a ring in shared memory, those of more than {} KiB in pieces.",
+        " Messages are copied through a ring in shared memory, those of more than {} KiB in "
+        "pieces.",
         limits::shm_whole_bytes / 1024);
     if (settings_.cross_memory)
         text +=

@@ -43,8 +43,8 @@ public:
                    std::uint64_t tag = 0);
     /// Reads everything the port has written. `use` is given each record: its header, and its
     /// payload in place; of a large frame's first record, only what stands there.
-    void take_all(
-        const std::function<void(const frame_header&, const_bytes)>& use = [](auto&, auto) {});
+    void take_all(const std::function<void(const frame_header&, const_bytes)>& use = [](auto&,
+                                                                                        auto) {});
     /// Rings, so that a sleeping port polls.
     void ring();
     shm_side& words() noexcept { return pair_.mine(); }

@@ -75,8 +75,8 @@ void shm_receiver::consume(std::size_t bytes) noexcept {
 }
 
 std::size_t shm_receiver::take_start(const frame_header& header) noexcept {
-    arrives_.into = link_.port().begin_placement(link_, header,
-                                                 ring_.payload(limits::shm_prefix_bytes));
+    arrives_.into =
+        link_.port().begin_placement(link_, header, ring_.payload(limits::shm_prefix_bytes));
     if (arrives_.into == nullptr) return break_rules();
     arrives_.at = {};
     arrives_.left = header.bytes - limits::shm_prefix_bytes;

@@ -25,7 +25,7 @@ inline constexpr std::size_t shm_line_bytes = 64;
 inline constexpr std::size_t shm_page_bytes = 4096;
 inline constexpr std::size_t shm_ring_lines = limits::shm_ring_bytes / shm_line_bytes;
 /// Record kinds in addition to those of framed_port.
-inline constexpr frame_kind shm_piece_kind{16};  ///< More of a payload that began before.
+inline constexpr frame_kind shm_piece_kind{16};       ///< More of a payload that began before.
 inline constexpr frame_kind shm_start_over_kind{17};  ///< The next record is at line 0.
 
 /// Start of a record, at the beginning of a line.

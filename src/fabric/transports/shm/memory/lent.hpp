@@ -18,9 +18,9 @@ namespace amalgam::detail {
 /// A frame that a link accepted but has not completely sent.
 struct shm_lent {
     frame_header header;
-    gather payload;        ///< The sender's, or `kept` once detached.
-    segment_cursor at;     ///< Position reached.
-    std::size_t left = 0;  ///< Unsent bytes.
+    gather payload;                 ///< The sender's, or `kept` once detached.
+    segment_cursor at;              ///< Position reached.
+    std::size_t left = 0;           ///< Unsent bytes.
     completion* on_sent = nullptr;  ///< Null once detached.
     buffer own;                     ///< The bytes, once detached.
     const_bytes kept;
