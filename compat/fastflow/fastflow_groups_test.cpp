@@ -251,6 +251,11 @@ TEST(fastflow_groups_start, what_is_missing_or_wrong_is_said_in_one_sentence) {
         folder.with("port.json", R"({"groups": [{"name": "G1", "endpoint": "here"}]})");
     const std::string size = folder.with(
         "size.json", R"({"groups": [{"name": "G", "endpoint": "a:1", "batchByteSize": "x"}]})");
+    const std::string many = folder.with(
+        "many.json",
+        R"({"groups": [{"name": "G", "endpoint": "a:1", "batchByteSize": "17179869184g"}]})");
+    const std::string number =
+        folder.with("number.json", R"({"groups": [{"name": 5, "endpoint": "a:1"}]})");
     const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
         {{"stages"}, "--DFF_Config=groups.json"},
         {{"stages", "--DFF_Config=" + good}, "--DFF_GName=G1"},
@@ -259,7 +264,9 @@ TEST(fastflow_groups_start, what_is_missing_or_wrong_is_said_in_one_sentence) {
         {{"stages", "--DFF_Config", list, "--DFF_GName=G1"}, "no list of groups"},
         {{"stages", "--DFF_Config", text, "--DFF_GName=G1"}, "is no JSON"},
         {{"stages", "--DFF_Config", port, "--DFF_GName=G1"}, "expected a host and a port"},
-        {{"stages", "--DFF_Config", size, "--DFF_GName=G1"}, "batchByteSize"}};
+        {{"stages", "--DFF_Config", size, "--DFF_GName=G1"}, "batchByteSize"},
+        {{"stages", "--DFF_Config", many, "--DFF_GName=G1"}, "batchByteSize"},
+        {{"stages", "--DFF_Config", number, "--DFF_GName=G1"}, "name is 5, expected text"}};
     for (const auto& [arguments, sentence] : cases) {
         std::vector<std::string> command = arguments;
         command.insert(command.begin(), FASTFLOW_GROUPS_PROGRAM);

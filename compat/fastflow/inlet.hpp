@@ -19,6 +19,7 @@ struct inlet {
         bool feedback = false;
         ssize_t id = 0;  // among its kind
         bool ended = false;
+        bool silent = false;    // not ended, but nothing more will come
         bool outside = false;   // the program writes to it
         bool stale = false;     // what is left of a stream that the node ended early is dropped
         std::size_t until = 0;  // at most until so many were taken

@@ -17,8 +17,8 @@ T get(const std::byte* at) {
         value = static_cast<T>(value | static_cast<T>(std::to_integer<T>(at[i]) << (8 * i)));
     return value;
 }
-constexpr std::uint32_t most_marks = 10;
 constexpr std::size_t most_early = 10000;
+constexpr std::size_t longest_reason = 2000;
 
 }  // namespace
 
@@ -54,14 +54,15 @@ void distributed_part::take_join(const std::string& from, std::uint64_t graph,
         throw amalgam::error(amalgam::errc::denied, "a group " + from + " has joined already");
     std::size_t next = 0;
     for (const auto& each : edges_)
-        if (each != nullptr && !each->out && &each->there == found->second.get() &&
-            next < windows.size())
-            each->window = windows[next++];
+        if (each != nullptr && !each->out && &each->there == found->second.get())
+            each->window = next < windows.size() ? windows[next++] : 1;
     found->second->from = amalgam::call_context::current().from();
     changed_.notify_all();
 }
 
-void distributed_part::take_frames(far_group& from, amalgam::const_bytes frames) {
+/// Calls `take` for each item and mark, until it returns false. What is no batch ends the run.
+template <typename Take>
+bool distributed_part::each_frame(far_group& from, amalgam::const_bytes frames, Take take) {
     const std::byte* at = frames.data();
     std::size_t left = frames.size();
     while (left != 0) {
@@ -69,27 +70,41 @@ void distributed_part::take_frames(far_group& from, amalgam::const_bytes frames)
         far_edge* const edge =
             left >= wire::header_bytes ? edge_at(get<std::uint32_t>(at), false) : nullptr;
         if (edge == nullptr || &edge->there != &from || size > left - wire::header_bytes ||
-            get<std::uint32_t>(at + 4) > most_marks)
-            return fail("group " + from.name + " at " + from.address +
-                        " sent something that is no batch of items");
-        edge->came(get<std::uint32_t>(at + 4), at + wire::header_bytes,
-                   static_cast<std::size_t>(size));
+            !edge->knows(get<std::uint32_t>(at + 4))) {
+            fail("group " + from.name + " at " + from.address +
+                 " sent something that is no batch of items");
+            return false;
+        }
+        if (!take(*edge, get<std::uint32_t>(at + 4), at + wire::header_bytes,
+                  static_cast<std::size_t>(size)))
+            return false;
         at += wire::header_bytes + size;
         left -= wire::header_bytes + static_cast<std::size_t>(size);
     }
+    return true;
 }
 
-/// Batches are numbered: large ones are fetched, and others overtake them. False: not its turn.
-bool distributed_part::in_turn(far_group& from, std::uint64_t number,
-                               std::vector<std::byte> whole) {
-    if (number == from.expected) return true;
-    auto& waiting = early_[&from].batches;
-    if (number < from.expected || waiting.size() >= most_early) {
-        fail("group " + from.name + " at " + from.address + " sent a batch out of order");
-        return false;
-    }
-    waiting.emplace(number, std::move(whole));
+/// False, and the run has ended: there was no room for it.
+bool distributed_part::count(far_edge& edge, std::uint64_t batch, std::uint32_t mark,
+                             std::size_t size) {
+    if (edge.within_credit(batch, mark, size)) return true;
+    fail("group " + edge.there.name + " at " + edge.there.address +
+         " sent more than there was room for, " + std::to_string(edge.window) + " items and " +
+         std::to_string(far_edge::most_bytes >> 20) + " MiB on one channel");
     return false;
+}
+
+/// Batches are numbered: large ones are fetched, and others overtake them. This one came before its
+/// turn.
+void distributed_part::keep(far_group& from, std::uint64_t number, std::vector<std::byte> frames) {
+    auto& waiting = early_[&from].batches;
+    if (number <= from.expected || waiting.size() >= most_early || waiting.count(number) != 0)
+        return fail("group " + from.name + " at " + from.address + " sent a batch out of order");
+    const bool all = each_frame(
+        from, frames, [&](far_edge& to, std::uint32_t mark, const std::byte*, std::size_t size) {
+            return count(to, number, mark, size);
+        });
+    if (all) waiting.emplace(number, std::move(frames));
 }
 
 void distributed_part::took(far_group& from) {
@@ -97,52 +112,76 @@ void distributed_part::took(far_group& from) {
     early& waiting = early_[&from];
     for (auto next = waiting.batches.find(from.expected); next != waiting.batches.end();
          next = waiting.batches.find(from.expected)) {
-        take_frames(from, {next->second.data(), next->second.size()});
+        each_frame(from, {next->second.data(), next->second.size()},
+                   [](far_edge& to, std::uint32_t mark, const std::byte* bytes, std::size_t size) {
+                       to.came(mark, bytes, size);
+                       return true;
+                   });
         waiting.batches.erase(next);
         ++from.expected;
     }
-    for (auto& [batches, done] : waiting.ends) {
-        if (batches != from.expected) continue;
-        answer_end(from, done);
-        waiting.ends.clear();
-        break;
+    if (!waiting.end || waiting.end->first != from.expected) return;
+    auto end = std::exchange(waiting.end, std::nullopt);
+    answer_end(from, std::move(end->second));
+}
+
+/// Calls `take` with the group whose call this is, if it has joined. No exception gets lost: so
+/// would an item.
+template <typename Take>
+void distributed_part::from_sender(Take take) {
+    far_group* const from = sender(amalgam::call_context::current().from());
+    if (from == nullptr || failed_) return;
+    try {
+        take(*from);
+    } catch (const std::exception& why) {
+        fail("cannot take what group " + from->name + " at " + from->address +
+             " sent: " + why.what());
     }
 }
 
 void distributed_part::take_batch(std::uint64_t number, amalgam::const_bytes frames) {
-    far_group* const from = sender(amalgam::call_context::current().from());
-    if (from == nullptr || failed_) return;
-    std::vector<std::byte> kept;
-    if (number != from->expected) kept.assign(frames.begin(), frames.end());
-    if (!in_turn(*from, number, std::move(kept))) return;
-    take_frames(*from, frames);
-    took(*from);
+    from_sender([&](far_group& from) {
+        if (number != from.expected || from.ended)
+            return keep(from, number, {frames.begin(), frames.end()});
+        const bool all = each_frame(
+            from, frames,
+            [&](far_edge& to, std::uint32_t mark, const std::byte* bytes, std::size_t size) {
+                if (!count(to, number, mark, size)) return false;
+                to.came(mark, bytes, size);
+                return true;
+            });
+        if (all) took(from);
+    });
 }
 
 void distributed_part::take_item(std::uint64_t number, std::uint32_t edge,
                                  amalgam::const_bytes bytes) {
-    far_group* const from = sender(amalgam::call_context::current().from());
-    if (from == nullptr || failed_) return;
-    far_edge* const to = edge_at(edge, false);
-    if (to == nullptr || &to->there != from)
-        return fail("group " + from->name + " at " + from->address +
-                    " sent an item to a node that it is not connected to");
-    if (number == from->expected) {
-        to->came(0, bytes.data(), bytes.size());
-        return took(*from);
-    }
-    std::vector<std::byte> whole(wire::header_bytes + bytes.size());
-    for (std::size_t i = 0; i != 4; ++i)
-        whole[i] = static_cast<std::byte>(edge >> (8 * i));
-    for (std::size_t i = 0; i != 8; ++i)
-        whole[8 + i] = static_cast<std::byte>(static_cast<std::uint64_t>(bytes.size()) >> (8 * i));
-    if (!bytes.empty()) std::memcpy(whole.data() + wire::header_bytes, bytes.data(), bytes.size());
-    in_turn(*from, number, std::move(whole));
+    from_sender([&](far_group& from) {
+        far_edge* const to = edge_at(edge, false);
+        if (to == nullptr || &to->there != &from)
+            return fail("group " + from.name + " at " + from.address +
+                        " sent an item to a node that it is not connected to");
+        if (number == from.expected && !from.ended) {
+            if (!count(*to, number, 0, bytes.size())) return;
+            to->came(0, bytes.data(), bytes.size());
+            return took(from);
+        }
+        std::vector<std::byte> whole(wire::header_bytes);
+        for (std::size_t i = 0; i != 4; ++i)
+            whole[i] = static_cast<std::byte>(edge >> (8 * i));
+        for (std::size_t i = 0; i != 8; ++i)
+            whole[8 + i] =
+                static_cast<std::byte>(static_cast<std::uint64_t>(bytes.size()) >> (8 * i));
+        whole.insert(whole.end(), bytes.begin(), bytes.end());
+        keep(from, number, std::move(whole));
+    });
 }
 
 /// First the answer: then this process may end.
-void distributed_part::answer_end(far_group& from, amalgam::responder<void>& done) {
+void distributed_part::answer_end(far_group& from, amalgam::responder<void>&& done) {
     done();
+    for (const auto& each : edges_)
+        if (each != nullptr && !each->out && &each->there == &from) each->over();
     const std::lock_guard guard(lock_);
     from.ended = true;
     changed_.notify_all();
@@ -151,15 +190,22 @@ void distributed_part::answer_end(far_group& from, amalgam::responder<void>& don
 void distributed_part::take_end(amalgam::responder<void> done, std::uint64_t batches) {
     far_group* const from = sender(done.call().from());
     if (from == nullptr) return done.fail("it has not joined");
-    if (batches == from->expected) return answer_end(*from, done);
-    early_[from].ends.emplace_back(batches, std::move(done));
+    early& waiting = early_[from];
+    if (from->ended || waiting.end || batches < from->expected) {
+        done.fail("it ended after more batches, or has ended already");
+        return fail("group " + from->name + " at " + from->address + " ended twice, or after " +
+                    std::to_string(batches) + " batches of " + std::to_string(from->expected));
+    }
+    if (batches == from->expected) return answer_end(*from, std::move(done));
+    waiting.end.emplace(batches, std::move(done));
 }
 
 void distributed_part::take_failed(const std::string& why) {
     const amalgam::peer who = amalgam::call_context::current().from();
     for (const auto& [name, each] : groups_)
         if (each->from == who || each->to == who)
-            return fail("group " + name + " at " + each->address + " failed: " + why);
+            return fail("group " + name + " at " + each->address +
+                        " failed: " + why.substr(0, longest_reason));
 }
 
 void distributed_part::lose(const amalgam::peer& who, amalgam::status why) {

@@ -1,4 +1,5 @@
 #include <cctype>
+#include <cstdint>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
@@ -25,9 +26,16 @@ std::string lower(std::string text) {
     return text;
 }
 
+/// For a sentence; not all of it if it is long.
+std::string shown(const json& given) {
+    const std::string text = given.dump();
+    return text.size() <= 60 ? text : text.substr(0, 60) + "...";
+}
+
 std::string text_of(const json& group, const char* key, const std::string& path) {
     if (!group.contains(key)) return {};
-    if (!group[key].is_string()) refuse(path, std::string(key) + " is no string");
+    if (!group[key].is_string())
+        refuse(path, std::string(key) + " is " + shown(group[key]) + ", expected text in quotes");
     return group[key].get<std::string>();
 }
 
@@ -41,11 +49,13 @@ std::size_t bytes_of(const json& given, const std::string& path) {
            std::isdigit(static_cast<unsigned char>(text[digits])))
         ++digits;
     const std::string unit = text.substr(digits);
-    if (digits == 0 || (unit != "" && unit != "k" && unit != "m" && unit != "g"))
-        refuse(path, "batchByteSize is " + given.dump() +
-                         ", expected bytes, with k, m or g if you like; example: \"64k\"");
     const int shift = unit == "k" ? 10 : unit == "m" ? 20 : unit == "g" ? 30 : 0;
-    return static_cast<std::size_t>(std::stoull(text.substr(0, digits))) << shift;
+    const std::size_t count =
+        digits == 0 ? 0 : static_cast<std::size_t>(std::stoull(text.substr(0, digits)));
+    if (digits == 0 || (shift == 0 && unit != "") || count > (SIZE_MAX >> shift))
+        refuse(path, "batchByteSize is " + shown(given) +
+                         ", expected bytes, with k, m or g if you like; example: \"64k\"");
+    return count << shift;
 }
 
 std::size_t count_of(const json& group, const char* key, int fallback, const std::string& path) {
@@ -53,7 +63,7 @@ std::size_t count_of(const json& group, const char* key, int fallback, const std
     const json& given = group[key];
     if (!given.is_number_integer() || given.get<long long>() < 1 ||
         given.get<long long>() > 1000000)
-        refuse(path, std::string(key) + " is " + given.dump() +
+        refuse(path, std::string(key) + " is " + shown(given) +
                          ", expected a number from 1 to 1000000; example: 10");
     return given.get<std::size_t>();
 }
@@ -103,7 +113,7 @@ group_config load_group_config(const std::string& path, const dff_defaults& defa
     if (whole.contains("joinSeconds")) {
         const json& given = whole["joinSeconds"];
         if (!given.is_number() || given.get<double>() <= 0 || given.get<double>() > 86400)
-            refuse(path, "joinSeconds is " + given.dump() + ", expected seconds; example: 60");
+            refuse(path, "joinSeconds is " + shown(given) + ", expected seconds; example: 60");
         config.join_seconds = given.get<double>();
     }
     for (const json& group : whole["groups"]) {

@@ -14,10 +14,14 @@ namespace ff {
 
 void message2_t::cleanContent() {
     if (data != nullptr && cleanup) {
-        if (freeCallback != nullptr)
-            freeCallback(blobOwner, data, size);
-        else
-            std::free(data);
+        try {
+            if (freeCallback != nullptr)
+                freeCallback(blobOwner, data, size);
+            else
+                std::free(data);
+        } catch (...) {
+            error("the function that frees an item's bytes threw an exception\n");
+        }
     }
     data = nullptr;
     size = 0;

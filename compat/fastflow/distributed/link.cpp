@@ -1,9 +1,13 @@
 #include "link.hpp"
 
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <stdexcept>
 #include <utility>
+
+#include <cxxabi.h>
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/rpc/procedure.hpp>
@@ -29,6 +33,25 @@ void* item_of(std::uint32_t mark) {
 
 /// Items of so many bytes are not copied into a batch.
 constexpr std::size_t large = 64 << 10;
+
+/// Of the exception that is being handled.
+std::string sentence_of_current() {
+    try {
+        throw;
+    } catch (const std::exception& why) {
+        return why.what();
+    } catch (...) {
+        return "an exception of an unknown type";
+    }
+}
+
+/// What serializeF gave.
+void check(const message2_t& bytes) {
+    if (bytes.data != nullptr ? bytes.size <= PTRDIFF_MAX : bytes.size == 0) return;
+    throw std::runtime_error("its serializeF gave " + std::to_string(bytes.size) + " bytes" +
+                             (bytes.data == nullptr ? " at a null pointer" : "") +
+                             ", expected the item's bytes and their number");
+}
 
 }  // namespace
 
@@ -83,13 +106,14 @@ far_edge::far_edge(run_base& run, std::uint32_t of_number, const edge& between, 
       queue(between.queue),
       run_(run),
       end_(is_out ? between.from : between.to),
+      gathers_(between.to->how == runner::kind::gather),
       feedback_(between.feedback) {}
 
 std::string far_edge::node_name() const {
     return "node " + std::to_string(end_->node != nullptr ? end_->node->get_my_id() : -1);
 }
 
-void far_edge::fail(const std::string& why) {
+void far_edge::fail(const std::string& why) const {
     run_.fail(why);
     throw run_lost();
 }
@@ -108,23 +132,47 @@ void far_edge::send(void* item) {
         return;
     }
     try {
-        if (mark)
+        if (mark) {
+            if (!knows(mark_of(item)))
+                throw std::runtime_error("the mark means nothing to the node there");
+            reserve(0);
             there.append(number, mark_of(item), nullptr, 0, true);
-        else
+        } else {
             send_item(item);
+        }
     } catch (const run_lost&) {
         throw;
-    } catch (const std::exception& why) {
+    } catch (const abi::__forced_unwind&) {
+        throw;
+    } catch (...) {
         run_.fail("cannot send an item of " + node_name() + " to group " + there.name + " at " +
-                  there.address + ": " + why.what());
+                  there.address + ": " + sentence_of_current());
         if (!mark) throw run_lost();
     }
+    wait_room();
+}
+
+/// Before the bytes leave: their credit may be back before append() has returned.
+void far_edge::reserve(std::uint64_t bytes) {
+    const std::lock_guard guard(lock_);
+    in_flight_ += bytes + wire::item_overhead;
+}
+
+void far_edge::wait_room() {
+    std::unique_lock guard(lock_);
+    if (in_flight_ <= most_bytes) return;
+    guard.unlock();
+    flush();
+    guard.lock();
+    room_.wait(guard, [this] { return in_flight_ <= most_bytes || closed_ || run_.failed(); });
 }
 
 void far_edge::send_item(void* item) {
     auto bytes = std::make_shared<message2_t>();
     const bool copied = node->serializeF(item, bytes.get());
     const std::size_t count = bytes->size;
+    check(*bytes);
+    reserve(count);
     if (bytes->cleanup && count >= large) {
         there.append_large(number, std::move(bytes));
     } else {
@@ -134,13 +182,6 @@ void far_edge::send_item(void* item) {
         bytes->cleanContent();
     }
     if (copied && node->freetaskF) node->freetaskF(item);
-    std::unique_lock guard(lock_);
-    in_flight_ += count;
-    if (in_flight_ <= most_bytes) return;
-    guard.unlock();
-    there.flush();
-    guard.lock();
-    room_.wait(guard, [this] { return in_flight_ <= most_bytes || closed_ || run_.failed(); });
 }
 
 void far_edge::flush() {
@@ -151,11 +192,16 @@ void far_edge::flush() {
 }
 
 void far_edge::credited(std::uint64_t items, std::uint64_t bytes) {
+    bool sent = items <= queue->sent() - queue->taken();
     {
         const std::lock_guard guard(lock_);
-        in_flight_ -= bytes < in_flight_ ? bytes : in_flight_;
+        sent = sent && bytes <= in_flight_;
+        if (sent) in_flight_ -= bytes;
         room_.notify_all();
     }
+    if (!sent)
+        return run_.fail("group " + there.name + " at " + there.address +
+                         " gave back room for more items than were sent to it");
     queue->credit(items);
 }
 
@@ -168,44 +214,113 @@ void far_edge::close() {
     queue->close();
 }
 
+bool far_edge::knows(std::uint32_t mark) const {
+    if (mark == 0) return true;  // An item.
+    void* const item = item_of(mark);
+    // Others would take them for items.
+    if (item == FF_GO_ON || item == FF_GO_OUT) return gathers_ == (item == FF_GO_ON);
+    return item >= FF_NBLK && mark <= mark_of(FF_EOS);
+}
+
+/// When it sent the last one by their order, its sender had room with all that is here besides.
+bool far_edge::within_credit(std::uint64_t batch, std::uint32_t mark, std::size_t count) {
+    if (mark == mark_of(FF_FLUSH)) return true;  // Is not kept.
+    const std::uint64_t bytes = count + wire::item_overhead;
+    const std::uint64_t items_here = came_items_ - credited_items_.load(std::memory_order_acquire);
+    const std::uint64_t bytes_here = came_bytes_ - credited_bytes_.load(std::memory_order_acquire);
+    const bool last = batch >= last_batch_;
+    if (items_here >= window || bytes_here + (last ? 0 : bytes - last_bytes_) > most_bytes)
+        return false;
+    ++came_items_;
+    came_bytes_ += bytes;
+    if (last) {
+        last_batch_ = batch;
+        last_bytes_ = bytes;
+    }
+    return true;
+}
+
 void far_edge::came(std::uint32_t mark, const std::byte* bytes, std::size_t count) {
     if (mark != 0) {
         void* const item = item_of(mark);
         if (is_end(item)) end_came_ = true;
-        if (item != FF_FLUSH)
-            queue->try_push(item);
-        else
-            give_credit(1, 0);
+        if (item == FF_FLUSH) return give_credit(1, wire::item_overhead);
+        queue->try_push(item);
+        if (feedback_) took(wire::item_overhead);
         return;
     }
-    char* copy = static_cast<char*>(std::malloc(count != 0 ? count : 1));
-    if (copy == nullptr) throw std::bad_alloc();
-    if (count != 0) std::memcpy(copy, bytes, count);
-    queue->try_push(new message2_t(copy, count));
+    auto made = std::make_unique<message2_t>();
+    made->data = static_cast<char*>(std::malloc(count != 0 ? count : 1));
+    if (made->data == nullptr) throw std::bad_alloc();
+    made->size = count;
+    made->cleanup = true;
+    if (count != 0) std::memcpy(made->data, bytes, count);
+    queue->try_push(made.release());
+    // Its sender may be who this node waits for.
+    if (feedback_) took(count + wire::item_overhead);
+}
+
+void far_edge::took(std::uint64_t bytes) {
+    bytes_ += bytes;
+    if (++items_ < window - window / 2 && bytes_ < most_bytes / 4) return;
+    // Before the sender can know.
+    credited_items_.store(credited_items_.load(std::memory_order_relaxed) + items_,
+                          std::memory_order_release);
+    credited_bytes_.store(credited_bytes_.load(std::memory_order_relaxed) + bytes_,
+                          std::memory_order_release);
+    give_credit(std::exchange(items_, 0), std::exchange(bytes_, 0));
+}
+
+void far_edge::over() {
+    if (!end_came_) queue->try_push(FF_TAG_MIN);
+}
+
+void* far_edge::silence() {
+    for (inlet::input& each : end_->in.inputs)
+        if (each.queue == queue) each.silent = true;
+    check_others();
+    return FF_BLK;
+}
+
+/// Ends the run if the node would wait for ever: this input has nothing more, and the others
+/// neither, of which one, or this, has not ended.
+void far_edge::check_others() const {
+    bool silent = false;
+    for (const inlet::input& each : end_->in.inputs) {
+        if (!each.ended && !each.silent && each.queue != queue) return;
+        silent = silent || each.silent;
+    }
+    if (silent)
+        fail("group " + there.name + " at " + there.address + " has ended, and " + node_name() +
+             " waits for an end of the stream that was not sent; return EOS, not GO_OUT, from the "
+             "nodes before it");
 }
 
 void* far_edge::receive(void* came) {
-    std::uint64_t size = 0;
+    if (came == FF_TAG_MIN) return silence();
+    if (is_end(came)) check_others();
+    std::uint64_t size = wire::item_overhead;
     if (came < FF_TAG_MIN) {
         const std::unique_ptr<message2_t> bytes(static_cast<message2_t*>(came));
-        size = bytes->size;
+        size += bytes->size;
         void* item = nullptr;
         try {
             bool copied = true;
             item = node->deserializeF(bytes.get(), copied, node);
             if (!copied) bytes->cleanup = false;
-        } catch (const std::exception& why) {
+        } catch (const abi::__forced_unwind&) {
+            throw;
+        } catch (...) {
             fail("cannot read an item that group " + there.name + " sent to " + node_name() + ": " +
-                 why.what());
+                 sentence_of_current());
         }
-        if (item == nullptr)
+        if (item == nullptr || item >= FF_TAG_MIN)
             fail("the function that reads items of group " + there.name + " for " + node_name() +
-                 " returned a null pointer, expected the item");
+                 " returned a " + (item == nullptr ? "null pointer" : "mark") +
+                 ", expected the item");
         came = item;
     }
-    bytes_ += size;
-    if (++items_ >= (window + 1) / 2 || bytes_ >= most_bytes / 4)
-        give_credit(std::exchange(items_, 0), std::exchange(bytes_, 0));
+    if (!feedback_) took(size);
     return came;
 }
 

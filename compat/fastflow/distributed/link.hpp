@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -26,6 +27,8 @@ using closed = void(std::uint32_t edge);
 using end = void(std::uint64_t batches);
 using failed = void(std::string why);
 constexpr std::size_t header_bytes = 16;
+/// What each item and mark counts for besides its bytes, so that empty ones are bounded, too.
+constexpr std::uint64_t item_overhead = 64;
 }  // namespace wire
 
 class far_group;
@@ -95,8 +98,17 @@ public:
     void closed() noexcept override;
     void flush() override;
 
+    /// Whether the consumer knows that mark.
+    bool knows(std::uint32_t mark) const;
+
     // The engine's stream.
+    /// An item or mark arrived in that batch, which may be before its turn. False: its sender had
+    /// no room for it.
+    bool within_credit(std::uint64_t batch, std::uint32_t mark, std::size_t count);
+    /// It is its turn.
     void came(std::uint32_t mark, const std::byte* bytes, std::size_t count);
+    /// Its group has ended: nothing more will come.
+    void over();
     void credited(std::uint64_t items, std::uint64_t bytes);
     /// Nobody reads at the other end any more, or, with the run failed, everybody here gives up.
     void close();
@@ -111,23 +123,36 @@ public:
     static constexpr std::uint64_t most_bytes = std::uint64_t{32} << 20;  ///< In flight.
 
 private:
+    /// An item or mark makes room: the node took it, or it came from where nobody may wait.
+    void took(std::uint64_t bytes);
     void give_credit(std::uint64_t items, std::uint64_t bytes) noexcept;
     void send_item(void* item);
-    [[noreturn]] void fail(const std::string& why);
+    void reserve(std::uint64_t bytes);
+    void wait_room();
+    [[noreturn]] void fail(const std::string& why) const;
     std::string node_name() const;
+    void* silence();
+    void check_others() const;
 
     run_base& run_;
-    const runner* end_;  // the node's thread
+    runner* end_;  // the node's thread
+    const bool gathers_;
     const bool feedback_;
     // Out.
     std::mutex lock_;
     std::condition_variable room_;
     std::uint64_t in_flight_ = 0;
     bool closed_ = false;
-    // In.
+    // In. Feedback: the engine's stream's; else the node's, and of what came, the stream's.
     std::atomic<bool> end_came_{false};
-    std::uint64_t items_ = 0;  // not yet credited
+    std::uint64_t items_ = 0;  // taken, not yet credited
     std::uint64_t bytes_ = 0;
+    std::atomic<std::uint64_t> credited_items_{0};
+    std::atomic<std::uint64_t> credited_bytes_{0};
+    std::uint64_t came_items_ = 0;
+    std::uint64_t came_bytes_ = 0;
+    std::uint64_t last_batch_ = 0;  // of those that came, the latest by their order
+    std::uint64_t last_bytes_ = 0;  // of its last item
 };
 
 }  // namespace ff::detail

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -57,14 +58,18 @@ private:
     void take_batch(std::uint64_t number, amalgam::const_bytes frames);
     void take_item(std::uint64_t number, std::uint32_t edge, amalgam::const_bytes bytes);
     void take_end(amalgam::responder<void> done, std::uint64_t batches);
-    void answer_end(far_group& from, amalgam::responder<void>& done);
+    void answer_end(far_group& from, amalgam::responder<void>&& done);
     void take_failed(const std::string& why);
     void lose(const amalgam::peer& who, amalgam::status why);
     far_group* sender(const amalgam::peer& who);
     far_edge* edge_to(std::uint32_t number);
     far_edge* edge_at(std::uint32_t number, bool out);
-    bool in_turn(far_group& from, std::uint64_t number, std::vector<std::byte> whole);
-    void take_frames(far_group& from, amalgam::const_bytes frames);
+    template <typename Take>
+    void from_sender(Take take);
+    void keep(far_group& from, std::uint64_t number, std::vector<std::byte> frames);
+    template <typename Take>
+    bool each_frame(far_group& from, amalgam::const_bytes frames, Take take);
+    bool count(far_edge& edge, std::uint64_t batch, std::uint32_t mark, std::size_t size);
     void took(far_group& from);
 
     group_registry& all_;
@@ -82,7 +87,7 @@ private:
     bool over_ = false;
     struct early {
         std::map<std::uint64_t, std::vector<std::byte>> batches;  // that came before their turn
-        std::vector<std::pair<std::uint64_t, amalgam::responder<void>>> ends;
+        std::optional<std::pair<std::uint64_t, amalgam::responder<void>>> end;
     };
     std::map<const far_group*, early> early_;
     std::thread lingers_;

@@ -2,6 +2,7 @@
 
 #include <istream>
 #include <ostream>
+#include <stdexcept>
 #include <type_traits>
 
 #include <ff/distributed/archive.hpp>
@@ -123,7 +124,10 @@ bool archive_serialize(void* item, message2_t* to) {
 
 template <typename T, typename Node>
 T* new_item(Node* self, char* bytes, size_t count) {
-    return static_cast<T*>(self->alloctaskF(bytes, count));
+    void* const made = self->alloctaskF ? self->alloctaskF(bytes, count) : nullptr;
+    if (made == nullptr)
+        throw std::runtime_error("its alloctaskF gave no item, expected memory for one");
+    return static_cast<T*>(made);
 }
 template <typename T, typename Node>
 void* own_deserialize(message2_t* from, bool& copied, Node* self) {

@@ -99,6 +99,7 @@ namespace detail {
 class serialize_function {
 public:
     serialize_function() = default;
+    serialize_function(std::nullptr_t) {}
     template <typename F,
               typename = std::enable_if_t<!std::is_same_v<std::decay_t<F>, serialize_function> &&
                                           !std::is_same_v<std::decay_t<F>, std::nullptr_t>>>
@@ -124,6 +125,7 @@ private:
 class deserialize_function {
 public:
     deserialize_function() = default;
+    deserialize_function(std::nullptr_t) {}
     template <typename F,
               typename = std::enable_if_t<!std::is_same_v<std::decay_t<F>, deserialize_function> &&
                                           !std::is_same_v<std::decay_t<F>, std::nullptr_t>>>

@@ -1,0 +1,213 @@
+// Two groups whose nodes and functions do what they should not. Each group is a child.
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ff/dff.hpp>
+#include <gtest/gtest.h>
+
+#include "conformance/child_process.hpp"
+#include "temp_folder.hpp"
+
+namespace {
+
+using amalgam::conformance::channel;
+using amalgam::conformance::child_process;
+
+struct source : ff::ff_node_t<std::string> {
+    std::string* svc(std::string*) override {
+        for (int i = 0; i != 2 * DEFAULT_MESSAGE_OTF; ++i)  // It cannot end before G2 reads.
+            ff_send_out(new std::string("item"));
+        return goes_out ? GO_OUT : EOS;
+    }
+    bool goes_out = false;
+};
+struct sink : ff::ff_node_t<std::string> {
+    std::string* svc(std::string* what) override {
+        delete what;
+        return GO_ON;
+    }
+};
+
+/// A source in G1 and a sink in G2, which `wrong` has changed.
+int pipeline(const std::function<void(source&, sink&)>& wrong) {
+    source first;
+    sink last;
+    wrong(first, last);
+    ff::ff_Pipe<> whole(first, last);
+    first.createGroup("G1");
+    last.createGroup("G2");
+    return whole.run_and_wait_end();
+}
+
+struct ended {
+    int code;
+    std::string said;  ///< To stderr.
+};
+
+class fastflow_faults : public testing::Test {
+protected:
+    std::pair<ended, ended> run(const std::function<int()>& program) {
+        const std::string at =
+            "shm://" + folder_.path().substr(folder_.path().rfind('/') + 1) + "-";
+        const std::string file = folder_.with(
+            "groups.json", R"({"groups": [{"name": "G1", "endpoint": ")" + at +
+                               R"(1"}, {"name": "G2", "endpoint": ")" + at + R"(2"}]})");
+        std::vector<std::unique_ptr<child_process>> children;
+        for (const char* group : {"G1", "G2"})
+            children.push_back(std::make_unique<child_process>([&, group](channel& test) {
+                testing::internal::CaptureStderr();
+                const int code = run_group(group, file, program);
+                test.say("said: " + testing::internal::GetCapturedStderr());
+                return code;
+            }));
+        std::vector<ended> all;
+        for (const auto& each : children) {
+            std::string said = each->line().hear();
+            all.push_back({each->join(), std::move(said)});
+        }
+        return {all[0], all[1]};
+    }
+    static int run_group(const std::string& group, const std::string& file,
+                         const std::function<int()>& program) {
+        std::vector<std::string> words{"program", "--DFF_Config=" + file, "--DFF_GName=" + group};
+        std::vector<char*> pointers;
+        for (std::string& word : words)
+            pointers.push_back(word.data());
+        pointers.push_back(nullptr);
+        int argc = static_cast<int>(words.size());
+        char** argv = pointers.data();
+        if (ff::DFF_Init(argc, argv) != 0) return 3;
+        return program() == 0 ? 0 : 1;
+    }
+    /// Both groups fail, and say so.
+    void expect_failed(const std::function<void(source&, sink&)>& wrong,
+                       const std::string& sentence) {
+        const auto [one, two] = run([&] { return pipeline(wrong); });
+        for (const ended& each : {one, two}) {
+            EXPECT_EQ(each.code, 1) << each.said;
+            EXPECT_NE(each.said.find(sentence), std::string::npos) << each.said;
+        }
+    }
+
+    amalgam::temp_folder folder_;
+};
+
+TEST_F(fastflow_faults, exceptions_of_any_type_where_items_leave_end_both_groups) {
+    expect_failed([](source& from,
+                     sink&) { from.serializeF = [](void*, ff::message2_t*) -> bool { throw 5; }; },
+                  "cannot send an item of node 0");
+    expect_failed([](source& from, sink&) { from.freetaskF = [](void*) { throw 5; }; },
+                  "cannot send an item of node 0");
+}
+TEST_F(fastflow_faults, exceptions_of_any_type_where_items_come_end_both_groups) {
+    expect_failed(
+        [](source&, sink& to) {
+            to.deserializeF = [](ff::message2_t*, bool&, ff::ff_node*) -> void* { throw 5; };
+        },
+        "cannot read an item that group G1 sent to node 1");
+    expect_failed(
+        [](source&, sink& to) { to.alloctaskF = [](char*, std::size_t) -> void* { throw 5; }; },
+        "cannot read an item that group G1 sent to node 1");
+}
+TEST_F(fastflow_faults, bytes_at_a_null_pointer_are_refused) {
+    for (const std::size_t size : {std::size_t{100}, std::size_t{1} << 20})
+        expect_failed(
+            [size](source& from, sink&) {
+                from.serializeF = [size](void*, ff::message2_t* to) {
+                    to->size = size;
+                    to->cleanup = true;
+                    return true;
+                };
+            },
+            std::to_string(size) + " bytes at a null pointer");
+}
+TEST_F(fastflow_faults, a_size_that_no_item_has_is_refused) {
+    expect_failed(
+        [](source& from, sink&) {
+            from.serializeF = [](void* what, ff::message2_t* to) {
+                to->data = static_cast<char*>(what);
+                to->size = static_cast<std::size_t>(-1);
+                return true;
+            };
+        },
+        "expected the item's bytes and their number");
+}
+TEST_F(fastflow_faults, no_memory_for_an_item_is_said) {
+    expect_failed(
+        [](source&, sink& to) {
+            to.alloctaskF = [](char*, std::size_t) -> void* { return nullptr; };
+        },
+        "alloctaskF gave no item");
+    expect_failed([](source&, sink& to) { to.alloctaskF = nullptr; }, "alloctaskF gave no item");
+}
+TEST_F(fastflow_faults, a_mark_is_no_item) {
+    expect_failed(
+        [](source&, sink& to) {
+            to.deserializeF = [](ff::message2_t*, bool&, ff::ff_node*) { return ff::FF_EOS; };
+        },
+        "returned a mark, expected the item");
+}
+TEST_F(fastflow_faults, an_exception_of_a_release_function_is_said) {
+    const auto [one, two] = run([] {
+        return pipeline([](source& from, sink&) {
+            from.serializeF = [](void* what, ff::message2_t* to) {
+                const std::string& text = *static_cast<std::string*>(what);
+                ff::detail::output_archive archive;
+                archive(text);
+                to->setBuff(archive.take());
+                to->cleanup = true;
+                to->freeCallback = [](void*, char* data, std::size_t) {
+                    std::free(data);
+                    throw 5;
+                };
+                return true;
+            };
+        });
+    });
+    EXPECT_EQ(one.code, 0) << one.said;
+    EXPECT_NE(one.said.find("frees an item's bytes threw"), std::string::npos) << one.said;
+    EXPECT_EQ(two.code, 0) << two.said;
+}
+TEST_F(fastflow_faults, a_group_that_ends_without_an_end_of_its_stream_is_named) {
+    const auto [one, two] =
+        run([] { return pipeline([](source& from, sink&) { from.goes_out = true; }); });
+    EXPECT_EQ(two.code, 1) << two.said;
+    EXPECT_NE(two.said.find("group G1 at "), std::string::npos) << two.said;
+    EXPECT_NE(two.said.find("return EOS, not GO_OUT"), std::string::npos) << two.said;
+}
+// A worker that waited for room in its master's queue would wait for a master that waits for it.
+TEST_F(fastflow_faults, a_master_may_send_more_than_there_is_room_for_before_it_reads) {
+    struct master : ff::ff_monode_t<std::string> {
+        std::string* svc(std::string* what) override {
+            if (what == nullptr) {
+                for (int i = 0; i != 1000; ++i)
+                    ff_send_out(new std::string("item"));
+                return GO_ON;
+            }
+            delete what;
+            return ++back == 1000 ? EOS : GO_ON;
+        }
+        int back = 0;
+    };
+    struct worker : ff::ff_node_t<std::string> {
+        std::string* svc(std::string* what) override { return what; }
+    };
+    const auto [one, two] = run([] {
+        master first;
+        worker left, right;
+        ff::ff_farm farm(std::vector<ff::ff_node*>{&left, &right}, &first);
+        farm.remove_collector();
+        farm.wrap_around();
+        ff::createGroup("G1") << &first;
+        ff::createGroup("G2") << &left << &right;
+        return farm.run_and_wait_end();
+    });
+    EXPECT_EQ(one.code, 0) << one.said;
+    EXPECT_EQ(two.code, 0) << two.said;
+}
+
+}  // namespace
