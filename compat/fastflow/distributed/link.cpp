@@ -131,15 +131,9 @@ void far_edge::send(void* item) {
         if (run_.failed()) throw run_lost();
         return;
     }
+    bool room = true;
     try {
-        if (mark) {
-            if (!knows(mark_of(item)))
-                throw std::runtime_error("the mark means nothing to the node there");
-            reserve(0);
-            there.append(number, mark_of(item), nullptr, 0, true);
-        } else {
-            send_item(item);
-        }
+        room = mark ? send_mark(mark_of(item)) : send_item(item);
     } catch (const run_lost&) {
         throw;
     } catch (const abi::__forced_unwind&) {
@@ -149,30 +143,36 @@ void far_edge::send(void* item) {
                   there.address + ": " + sentence_of_current());
         if (!mark) throw run_lost();
     }
-    wait_room();
+    if (!room) wait_room();
 }
 
-/// Before the bytes leave: their credit may be back before append() has returned.
-void far_edge::reserve(std::uint64_t bytes) {
+/// Before the bytes leave: their credit may be back before append() has returned. False: what
+/// comes next waits for room.
+bool far_edge::reserve(std::uint64_t bytes) {
     const std::lock_guard guard(lock_);
     in_flight_ += bytes + wire::item_overhead;
+    return in_flight_ <= most_bytes;
 }
 
 void far_edge::wait_room() {
-    std::unique_lock guard(lock_);
-    if (in_flight_ <= most_bytes) return;
-    guard.unlock();
     flush();
-    guard.lock();
+    std::unique_lock guard(lock_);
     room_.wait(guard, [this] { return in_flight_ <= most_bytes || closed_ || run_.failed(); });
 }
 
-void far_edge::send_item(void* item) {
+bool far_edge::send_mark(std::uint32_t mark) {
+    if (!knows(mark)) throw std::runtime_error("the mark means nothing to the node there");
+    const bool room = reserve(0);
+    there.append(number, mark, nullptr, 0, true);
+    return room;
+}
+
+bool far_edge::send_item(void* item) {
     auto bytes = std::make_shared<message2_t>();
     const bool copied = node->serializeF(item, bytes.get());
     const std::size_t count = bytes->size;
     check(*bytes);
-    reserve(count);
+    const bool room = reserve(count);
     if (bytes->cleanup && count >= large) {
         there.append_large(number, std::move(bytes));
     } else {
@@ -182,6 +182,7 @@ void far_edge::send_item(void* item) {
         bytes->cleanContent();
     }
     if (copied && node->freetaskF) node->freetaskF(item);
+    return room;
 }
 
 void far_edge::flush() {

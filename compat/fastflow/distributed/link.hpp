@@ -126,8 +126,9 @@ private:
     /// An item or mark makes room: the node took it, or it came from where nobody may wait.
     void took(std::uint64_t bytes);
     void give_credit(std::uint64_t items, std::uint64_t bytes) noexcept;
-    void send_item(void* item);
-    void reserve(std::uint64_t bytes);
+    bool send_mark(std::uint32_t mark);
+    bool send_item(void* item);
+    bool reserve(std::uint64_t bytes);
     void wait_room();
     [[noreturn]] void fail(const std::string& why) const;
     std::string node_name() const;

@@ -170,6 +170,16 @@ TEST_F(hostile_group, a_sender_that_repeats_itself_ends_the_run_with_its_name) {
               "group G0 violated the protocol: batch 0 is out of sequence, expected batch 1");
 }
 
+TEST_F(hostile_group, a_sender_past_its_window_ends_the_run_with_its_name) {
+    EXPECT_EQ(failure_after([this] {
+                  // Before their turn, so that the sink takes neither.
+                  send(1, std::vector<int>(100), 100);
+                  send(2, {1}, 1);
+              }),
+              "group G0 violated the protocol: it sent batch 2 while 432 bytes were waiting, "
+              "expected fewer than 256 (run_options::window_bytes, the same in every process)");
+}
+
 TEST_F(hostile_group, an_end_that_leaves_batches_out_ends_the_run_with_its_name) {
     EXPECT_EQ(failure_after([this] {
                   send(5, {1}, 1);  // Out of order, so it waits for the earlier ones.
