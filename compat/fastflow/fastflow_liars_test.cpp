@@ -229,6 +229,16 @@ TEST_F(fastflow_liars, as_many_items_as_there_is_room_for_are_taken) {
     EXPECT_TRUE(taken_);
     expect_end(2, 0);
 }
+// As a group does that runs its part again before the others have ended.
+TEST_F(fastflow_liars, who_has_ended_and_joins_again_is_asked_to_come_later) {
+    join(window);
+    EXPECT_EQ(said_of(frames().add(end_of_stream, 0)), "");
+    const auto again = over_->procedure<wire::join>("ff.join").on(to_).try_call(
+        "G1", graph_, std::vector<std::uint64_t>{window});
+    ASSERT_FALSE(again);
+    EXPECT_EQ(again.why().what.handler_code(), amalgam::errc::unavailable) << again.sentence();
+    expect_end(2, 0);
+}
 TEST_F(fastflow_liars, one_item_more_than_there_is_room_for_ends_the_run_with_the_group_s_name) {
     join(window);
     EXPECT_EQ(said_of(frames().add(item, 10, window + 1)).find("group G1 at "), 0u) << told_;

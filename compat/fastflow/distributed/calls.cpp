@@ -50,6 +50,10 @@ void distributed_part::take_join(const std::string& from, std::uint64_t graph,
                              "group " + all_.mine +
                                  " was built from another program, other arguments or another "
                                  "configuration file, expected the same in all groups");
+    // It may be in its next run already: it asks again.
+    if (found->second->ended)
+        throw amalgam::error(amalgam::errc::unavailable,
+                             "group " + all_.mine + " has not ended its last run");
     if (found->second->from)
         throw amalgam::error(amalgam::errc::denied, "a group " + from + " has joined already");
     std::size_t next = 0;

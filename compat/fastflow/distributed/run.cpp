@@ -16,7 +16,9 @@ using steady = std::chrono::steady_clock;
 std::atomic<bool> runs{false};
 
 /// It may be there later.
-bool may_come(amalgam::errc code) {
+bool may_come(amalgam::status why) {
+    const amalgam::errc code =
+        why.code == amalgam::errc::handler_failed ? why.handler_code() : why.code;
     return code == amalgam::errc::unreachable || code == amalgam::errc::disconnected ||
            code == amalgam::errc::timed_out || code == amalgam::errc::not_found ||
            code == amalgam::errc::unavailable || code == amalgam::errc::closed;
@@ -143,7 +145,7 @@ void distributed_part::join(far_group& there, steady::time_point until) {
         }
         if (failed_) return;
         const bool late = steady::now() + pause >= until;
-        if (late || !may_come(why.what.code))
+        if (late || !may_come(why.what))
             return fail("group " + there.name + " at " + there.address +
                         (late ? " did not answer in time (" : " cannot be joined (") +
                         why.sentence + ")");
