@@ -179,6 +179,31 @@ TEST_F(fastflow_faults, a_group_that_ends_without_an_end_of_its_stream_is_named)
     EXPECT_NE(two.said.find("group G1 at "), std::string::npos) << two.said;
     EXPECT_NE(two.said.find("return EOS, not GO_OUT"), std::string::npos) << two.said;
 }
+TEST_F(fastflow_faults, it_is_named_whichever_of_a_node_s_inputs_ends_first) {
+    struct left : ff::ff_monode_t<std::string> {
+        explicit left(bool out) : goes_out(out) {}
+        std::string* svc(std::string*) override { return goes_out ? GO_OUT : EOS; }
+        const bool goes_out;
+    };
+    struct right : ff::ff_minode_t<std::string> {
+        std::string* svc(std::string* what) override {
+            delete what;
+            return GO_ON;
+        }
+    };
+    const auto [one, two] = run([] {
+        left there(true), here(false);
+        right reads;
+        ff::ff_a2a all;
+        all.add_firstset(std::vector<ff::ff_node*>{&there, &here});
+        all.add_secondset(std::vector<ff::ff_node*>{&reads});
+        ff::createGroup("G1") << &there;
+        ff::createGroup("G2") << &here << &reads;
+        return all.run_and_wait_end();
+    });
+    EXPECT_EQ(two.code, 1) << two.said;
+    EXPECT_NE(two.said.find("group G1 at "), std::string::npos) << two.said;
+}
 // A worker that waited for room in its master's queue would wait for a master that waits for it.
 TEST_F(fastflow_faults, a_master_may_send_more_than_there_is_room_for_before_it_reads) {
     struct master : ff::ff_monode_t<std::string> {

@@ -8,6 +8,14 @@ std::size_t inlet::left() const {
         open += each.ended ? 0 : 1;
     return open;
 }
+void inlet::check_silent() const {
+    const input* silent = nullptr;
+    for (const input& each : inputs) {
+        if (!each.ended && !each.silent) return;
+        if (!each.ended) silent = &each;
+    }
+    if (silent != nullptr) silent->queue->deserted();
+}
 std::size_t inlet::count(bool feedback) const {
     std::size_t found = 0;
     for (const input& each : inputs)

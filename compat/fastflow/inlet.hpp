@@ -41,6 +41,8 @@ struct inlet {
         return none;
     }
     std::size_t left() const;
+    /// Ends the run if each input has ended or is silent, and one is silent.
+    void check_silent() const;
     std::size_t count(bool feedback) const;
     /// For a run: without what the last one has not taken.
     void reopen();

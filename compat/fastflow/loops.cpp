@@ -146,6 +146,7 @@ void* runner::spread_loop() {
                 if (abandoned_) return FF_EOS;
                 if (item == FF_EOS) in.inputs[in.last].ended = true;
                 notify(channel);
+                in.check_silent();
                 if (--left != 0) continue;
                 if (!loops && item == FF_EOS) emit_end(item);
                 return item;
@@ -207,6 +208,7 @@ void* runner::gather_loop() {
                     last_end = item;
                     ++ended;
                     if (!notify_once) notify(source.id);
+                    in.check_silent();
                     continue;
                 }
             }

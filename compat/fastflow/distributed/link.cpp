@@ -279,27 +279,18 @@ void far_edge::over() {
 void* far_edge::silence() {
     for (inlet::input& each : end_->in.inputs)
         if (each.queue == queue) each.silent = true;
-    check_others();
+    end_->in.check_silent();
     return FF_BLK;
 }
 
-/// Ends the run if the node would wait for ever: this input has nothing more, and the others
-/// neither, of which one, or this, has not ended.
-void far_edge::check_others() const {
-    bool silent = false;
-    for (const inlet::input& each : end_->in.inputs) {
-        if (!each.ended && !each.silent && each.queue != queue) return;
-        silent = silent || each.silent;
-    }
-    if (silent)
-        fail("group " + there.name + " at " + there.address + " has ended, and " + node_name() +
-             " waits for an end of the stream that was not sent; return EOS, not GO_OUT, from the "
-             "nodes before it");
+void far_edge::deserted() {
+    fail("group " + there.name + " at " + there.address + " has ended, and " + node_name() +
+         " waits for an end of the stream that was not sent; return EOS, not GO_OUT, from the "
+         "nodes before it");
 }
 
 void* far_edge::receive(void* came) {
     if (came == FF_TAG_MIN) return silence();
-    if (is_end(came)) check_others();
     std::uint64_t size = wire::item_overhead;
     if (came < FF_TAG_MIN) {
         const std::unique_ptr<message2_t> bytes(static_cast<message2_t*>(came));

@@ -97,6 +97,7 @@ public:
     void drop(void* came) noexcept override;
     void closed() noexcept override;
     void flush() override;
+    void deserted() override;
 
     /// Whether the consumer knows that mark.
     bool knows(std::uint32_t mark) const;
@@ -133,7 +134,6 @@ private:
     [[noreturn]] void fail(const std::string& why) const;
     std::string node_name() const;
     void* silence();
-    void check_others() const;
 
     run_base& run_;
     runner* end_;  // the node's thread

@@ -68,6 +68,9 @@ public:
     virtual void closed() noexcept = 0;
     /// Sends what waits for more.
     virtual void flush() = 0;
+    /// Its group has ended and left the stream open, and the node waits for nothing else. Throws
+    /// run_lost.
+    virtual void deserted() = 0;
 
 protected:
     ~far_end() = default;
@@ -118,6 +121,9 @@ public:
     void credit(std::size_t items);
     void flush() {
         if (sends_ && far_ != nullptr) far_->flush();
+    }
+    void deserted() {
+        if (far_ != nullptr) far_->deserted();
     }
     /// Gives what was not taken to far_end::drop(). When nobody uses it.
     void drop_rest();
