@@ -97,6 +97,41 @@ def flow_peers(what):
     return peers
 
 
+# Where its threads wait and run decides FastFlow's speed: its best of these counts.
+FASTFLOW_MODES = {"FastFlow": [], "FastFlow blocking": ["blocking"],
+                  "FastFlow unpinned": ["unmapped"],
+                  "FastFlow blocking, unpinned": ["blocking", "unmapped"]}
+
+
+def fastflow_row(metric, ours, peers, factor=1, **more):
+    """A program of FastFlow's, compiled twice: on compat/fastflow and on FastFlow."""
+    def goal(row):
+        return factor * max(row["peers"].values()) if row["peers"] else None
+    return dict(dict(metric=f"FastFlow program: {metric}", section="FastFlow programs",
+                     unit="items/s", better="higher", read=value, limit=None, goal=goal,
+                     ours=(ours, {}), peers={name: (words, {}) for name, words in peers.items()}),
+                **more)
+
+
+def fastflow_graph(metric, program, factor=1):
+    peers = {name: ["bench_ff_theirs", program, *mode] for name, mode in FASTFLOW_MODES.items()}
+    return fastflow_row(metric, ["bench_ff_ours", program], peers, factor)
+
+
+def fastflow_loop(metric, program):
+    """Has no modes; in milliseconds."""
+    return fastflow_row(metric, ["bench_ff_ours", program],
+                        {"FastFlow": ["bench_ff_theirs", program]}, unit="ms", better="lower")
+
+
+def fastflow_groups(metric, over, size, factor=1, batch=1, **more):
+    """Two groups of one program on this host. FastFlow has TCP only."""
+    asked = [str(size), str(batch)]
+    return fastflow_row(f"two groups, {metric}", ["bench_ff_groups_ours", over, *asked],
+                        {"FastFlow TCP": ["bench_ff_groups_theirs", "TCP", *asked]}, factor,
+                        read=rate, **more)
+
+
 def tasks(program, question, seconds=TASK_SECONDS):
     return ["bench_" + program, question, seconds], {}
 
@@ -334,6 +369,17 @@ ROWS = [
     task_row("Cholesky of 16 x 16 tiles as a task graph, 2 processors", "cholesky",
              "one_tbb fastflow_parallel", lambda row: row["peers"].get("oneTBB"), how=long_tasks,
              unit="ms"),
+    fastflow_graph("hop", "hop", 1.3),
+    fastflow_graph("farm of 2", "farm"),
+    fastflow_graph("ordered farm of 2", "ordered-farm"),
+    fastflow_graph("all-to-all 2 x 2", "all-to-all"),
+    fastflow_graph("feedback farm of 2", "feedback-farm"),
+    fastflow_loop("ParallelFor, 10 million cheap iterations, 2 processors", "parallel-for"),
+    fastflow_loop("ff_mdf, Cholesky of 16 x 16 tiles, 2 processors", "mdf"),
+    *(row for over in ("TCP", "shm")
+      for row in (fastflow_groups(f"64 B, {over.lower()}", over, 64, 20),
+                  fastflow_groups(f"64 B in batches of 64, {over.lower()}", over, 64, batch=64),
+                  fastflow_groups(f"64 KiB, {over.lower()}", over, 1 << 16))),
     task_row("memory of 100,000 parked ULTs", "parked-memory", "boost_fiber argobots",
              lambda row: 1024, unit="MiB", once=True),
     # A tenth of a byte for each, so that a page here or there is no growth.

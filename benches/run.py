@@ -74,9 +74,9 @@ def measure(row):
     if ours is not None and goal is not None:
         met = ours <= goal if row["better"] == "lower" else ours >= goal
     against = peers[best] if best else limit
-    return {"metric": row["metric"], "unit": row["unit"], "better": row["better"], "ours": ours,
-            "peer": best or "", "peer_value": peers.get(best), "limit": (row["limit"] or ("",))[0],
-            "limit_value": limit, "ratio": ours / against if ours is not None and against else None,
+    return {"metric": row["metric"], "section": row.get("section", ""), "unit": row["unit"],
+            "better": row["better"], "ours": ours, "peer": best or "",
+            "peer_value": peers.get(best), "limit": (row["limit"] or ("",))[0], "limit_value": limit, "ratio": ours / against if ours is not None and against else None,
             "goal": goal, "met": met, "peers": peers,
             "ours_all_rounds": [s for s in samples["ours"] if s is not None]}
 
@@ -95,10 +95,15 @@ def markdown(rows):
     lines = ["# Benchmarks", "",
              f"Ours and each peer in one run, processes pinned to a processor each, median of "
              f"{ROUNDS} rounds. *Ratio* is ours over the best peer, or over the limit where there "
-             f"is no peer; *limit* is the hardware or the kernel alone.", "",
-             "| metric | unit | better | ours | best peer | limit | ratio | goal | met |",
-             "|---|---|---|---|---|---|---|---|---|"]
-    for r in rows:
+             f"is no peer; *limit* is the hardware or the kernel alone."]
+    # Rows of a section stand together; those without one are first.
+    section = None
+    for r in sorted(rows, key=lambda r: r["section"]):
+        if r["section"] != section:
+            section = r["section"]
+            lines += ["", f"## {section}"] if section else []
+            lines += ["", "| metric | unit | better | ours | best peer | limit | ratio | goal | met |",
+                      "|---|---|---|---|---|---|---|---|---|"]
         peer = f"{show(r['peer_value'])} ({r['peer']})" if r["peer"] else "-"
         limit = f"{show(r['limit_value'])} ({r['limit']})" if r["limit"] else "-"
         met = {True: "yes", False: "**no**", None: "-"}[r["met"]]
