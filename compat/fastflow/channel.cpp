@@ -2,8 +2,10 @@
 #include <memory>
 
 #include <ff/buffer.hpp>
+#include <sched.h>
 
 #include <amalgam/tasks/extension/cpu_relax.hpp>
+#include <amalgam/tasks/extension/thread_barrier.hpp>
 #include <amalgam/tasks/parking.hpp>
 
 namespace ff::detail {
@@ -12,28 +14,42 @@ void bell::relax() {
     amalgam::detail::cpu_relax();
 }
 
+bool bell::light() {
+    static const bool can = amalgam::detail::barrier_on_all_threads();
+    return can;
+}
+
 void bell::sleep(bool (*ready)(void*), void* what, bool briefly) {
+    using clock = std::chrono::steady_clock;
+    constexpr auto nap = std::chrono::microseconds(200);
+    constexpr auto first = std::chrono::milliseconds(1);
     amalgam::waiter me;
+    bool in_vain = false;
     for (;;) {
-        // seq_cst here and in ring(): each side writes its own word first, then reads the other's.
+        // Each side writes its own word first, then reads the other's. Whoever rings orders neither
+        // (an exchange for each item would cost more than the rest of a push), so it may miss this
+        // store, and this thread its item. That is a matter of a moment: hence the further looks.
+        // Before a thread sleeps for long, the kernel orders both sides.
         sleeper_.store(&me, std::memory_order_seq_cst);
+        const bool ordered = !light() || (in_vain && amalgam::detail::barrier_on_all_threads());
+        for (int look = 0; !ordered && look != looks / 2 && !ready(what); ++look)
+            relax();
         bool rung = false;
         if (!ready(what)) {
-            if (briefly) {
-                rung = me.park_until(std::chrono::steady_clock::now() +
-                                     std::chrono::microseconds(200));
-            } else {
+            if (ordered && !briefly) {
                 me.park();
                 rung = true;
+            } else {
+                rung = me.park_until(clock::now() + (briefly ? nap : first));
             }
         }
         if (!rung) {
             // Who took the waiter away will unpark it, and must have before it ends.
             amalgam::waiter* mine = &me;
             if (!sleeper_.compare_exchange_strong(mine, nullptr)) me.park();
-            return;
         }
         if (briefly || ready(what)) return;
+        in_vain = !rung;
     }
 }
 
@@ -43,7 +59,9 @@ void bell::wake() {
 }
 
 channel::channel(std::size_t entries, bool fixed)
-    : tail_(new block{}), head_(tail_), limit_(fixed ? entries : unlimited), entries_(entries) {}
+    : tail_(new block{}), head_(tail_), limit_(fixed ? entries : unlimited), entries_(entries) {
+    check_simple();
+}
 
 channel::~channel() {
     while (head_ != tail_) {
@@ -51,26 +69,61 @@ channel::~channel() {
         head_ = old->next;
     }
     delete tail_;
-    delete spare_.load(std::memory_order_relaxed);
+    for (auto& each : spare_)
+        delete each.load(std::memory_order_relaxed);
 }
 
-channel::block* channel::new_block() {
-    if (block* spare = spare_.exchange(nullptr, std::memory_order_acquire)) return spare;
-    return new block{};
+void channel::check_simple() {
+    simple_.store(limit_.load(std::memory_order_relaxed) == unlimited &&
+                      state_.load(std::memory_order_relaxed) == state::open,
+                  std::memory_order_relaxed);
 }
 
-void channel::put(void* item) {
-    if (state_.load(std::memory_order_relaxed) != state::open) return put_elsewhere(item);
-    std::atomic<void*>& slot = tail_->slots[tail_at_];
-    if (++tail_at_ == block_size) {
-        block* next = new_block();
-        tail_->next = next;
-        tail_ = next;
-        tail_at_ = 0;
+void channel::reopen() {
+    state_.store(sends_ ? state::sends : state::open, std::memory_order_relaxed);
+    check_simple();
+}
+
+/// The last slot of a block is filled when the next block is there.
+void channel::add_block() {
+    std::atomic<block*>& spare = spare_[next_used_];
+    block* next = spare.load(std::memory_order_acquire);
+    if (next != nullptr) {
+        spare.store(nullptr, std::memory_order_release);
+        next_used_ = (next_used_ + 1) % std::size(spare_);
+    } else {
+        next = new block{};
     }
-    pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    slot.store(item, std::memory_order_seq_cst);
-    consumer_->ring();
+    tail_->next = next;
+    tail_ = next;
+    tail_at_ = 0;
+}
+
+void channel::leave_block() {
+    block* const old = head_;
+    head_ = old->next;
+    head_at_ = 0;
+    std::atomic<block*>& spare = spare_[next_spare_];
+    if (spare.load(std::memory_order_acquire) != nullptr) {
+        delete old;
+    } else {
+        spare.store(old, std::memory_order_release);
+        next_spare_ = (next_spare_ + 1) % std::size(spare_);
+    }
+}
+
+bool channel::try_push_checked(void* item) {
+    if (full()) return false;
+    if (state_.load(std::memory_order_relaxed) == state::open)
+        put(item);
+    else
+        put_elsewhere(item);
+    return true;
+}
+
+void channel::push_checked(void* item) {
+    while (!try_push_checked(item))
+        wait_room();
 }
 
 void channel::put_elsewhere(void* item) {
@@ -91,11 +144,7 @@ void channel::send_to(far_end& there, std::size_t window) {
 void channel::receive_from(far_end& there) {
     far_ = &there;
     limit_.store(received, std::memory_order_relaxed);
-}
-
-bool channel::take_received(void* came, void** item) {
-    *item = far_->receive(came);
-    return true;
+    check_simple();
 }
 
 void channel::credit(std::size_t items) {
@@ -107,6 +156,7 @@ void channel::drop_rest() {
     far_end* const there = far_;
     far_ = nullptr;
     limit_.store(unlimited, std::memory_order_relaxed);
+    check_simple();
     void* item = nullptr;
     while (!sends_ && there != nullptr && try_pop(&item))
         there->drop(item);
@@ -118,11 +168,6 @@ void channel::discard() {
         continue;
 }
 
-void channel::push(void* item) {
-    while (!try_push(item))
-        wait_room();
-}
-
 void channel::wait_room() {
     producer_->sleep_until([this] { return !full(); });
 }
@@ -131,33 +176,19 @@ void channel::wait_item() {
     consumer_->sleep_until([this] { return !empty(); });
 }
 
-bool channel::try_pop(void** item) {
-    std::atomic<void*>& slot = head_->slots[head_at_];
-    void* const found = slot.load(std::memory_order_acquire);
-    if (found == nullptr) return false;
-    slot.store(nullptr, std::memory_order_relaxed);
-    if (++head_at_ == block_size) {
-        block* const old = head_;
-        head_ = old->next;
-        head_at_ = 0;
-        delete spare_.exchange(old, std::memory_order_acq_rel);
+void channel::popped_of_limited(void** item) {
+    if (far_ != nullptr) {
+        *item = far_->receive(*item);
+        return;
     }
-    const std::size_t popped = popped_.load(std::memory_order_relaxed) + 1;
-    if (limit_.load(std::memory_order_relaxed) == unlimited) {
-        popped_.store(popped, std::memory_order_relaxed);
-    } else if (far_ != nullptr) {
-        popped_.store(popped, std::memory_order_relaxed);
-        return take_received(found, item);
-    } else {
-        popped_.store(popped, std::memory_order_seq_cst);
-        producer_->ring();
-    }
-    *item = found;
-    return true;
+    if (!light_)  // As in put().
+        popped_.store(popped_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
+    producer_->ring();
 }
 
 void channel::close() {
     state_.store(state::closed, std::memory_order_relaxed);
+    check_simple();
     producer_->ring();
     if (far_ != nullptr && !sends_) far_->closed();
 }
@@ -166,6 +197,7 @@ std::size_t channel::changesize(std::size_t entries) {
     const std::size_t former = buffersize();
     if (far_ != nullptr) return former;  // The window is what both ends agreed on.
     limit_.store(entries, std::memory_order_relaxed);
+    check_simple();
     entries_ = entries;
     producer_->ring();
     return former;

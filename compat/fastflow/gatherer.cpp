@@ -1,5 +1,6 @@
 #include <ostream>
 #include <stdexcept>
+#include <typeinfo>
 
 #include "network.hpp"
 #include "runner.hpp"
@@ -30,7 +31,7 @@ ssize_t ff_gatherer::selectworker() {
     const auto all =
         static_cast<ssize_t>(running_ != 0 && running_ < inputs.size() ? running_ : inputs.size());
     for (ssize_t tried = 0; tried < all; ++tried) {
-        next_ = (next_ + 1) % all;
+        if (++next_ >= all) next_ = 0;
         if (!inputs[static_cast<size_t>(next_)].ended) return next_;
     }
     return next_;
@@ -69,20 +70,47 @@ ssize_t ff_gatherer::gather_in_turn(void** task) {
     return -1;
 }
 
+size_t ff_gatherer::select() {
+    const ssize_t from = selectworker();
+    const size_t all = thread_->in.inputs.size();
+    if (from < 0 || static_cast<size_t>(from) >= all)
+        throw std::out_of_range("selectworker: input " + std::to_string(from) +
+                                " does not exist, expected one below " + std::to_string(all));
+    return static_cast<size_t>(from);
+}
+
+void ff_gatherer::begin_stream() {
+    usual_ = typeid(*this) == typeid(ff_gatherer) && thread_->in.turns.queue == nullptr;
+}
+
+/// Of what is there. Below 0: nothing.
+ssize_t ff_gatherer::gather_usual(void** task) {
+    auto& inputs = thread_->in.inputs;
+    const size_t all = running_ != 0 && running_ < inputs.size() ? running_ : inputs.size();
+    for (size_t tried = 0; tried != all; ++tried) {
+        if (static_cast<size_t>(++next_) >= all) next_ = 0;
+        detail::inlet::input& each = inputs[static_cast<size_t>(next_)];
+        if (!each.ended && each.queue->try_pop(task)) return next_;
+    }
+    return -1;
+}
+
 ssize_t ff_gatherer::gather_task(void** task) {
     detail::runner& thread = *thread_;
-    if (thread.in.turns.queue != nullptr) return gather_in_turn(task);
     auto& inputs = thread.in.inputs;
+    if (usual_) {
+        const ssize_t from = gather_usual(task);
+        if (from >= 0) return from;
+    }
+    if (thread.in.turns.queue != nullptr) return gather_in_turn(task);
     for (;;) {
-        tried_.clear();
-        for (size_t attempt = nattempts(); attempt != 0; --attempt) {
-            const ssize_t from = selectworker();
-            if (from < 0 || static_cast<size_t>(from) >= inputs.size())
-                throw std::out_of_range("selectworker: input " + std::to_string(from) +
-                                        " does not exist, expected one below " +
-                                        std::to_string(inputs.size()));
-            if (inputs[static_cast<size_t>(from)].queue->try_pop(task)) return from;
-            tried_.push_back(static_cast<size_t>(from));
+        size_t from = select();
+        if (inputs[from].queue->try_pop(task)) return static_cast<ssize_t>(from);
+        tried_.assign(1, from);
+        for (size_t attempt = nattempts(); attempt > 1; --attempt) {
+            from = select();
+            if (inputs[from].queue->try_pop(task)) return static_cast<ssize_t>(from);
+            tried_.push_back(from);
         }
         thread.in.news.sleep_until([&] {
             for (const size_t at : tried_)

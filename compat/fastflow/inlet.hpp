@@ -8,7 +8,12 @@
 
 namespace ff::detail {
 
+/// Most items are none: looked at first.
+inline bool is_mark(const void* item) {
+    return item > FF_TAG_MIN;
+}
 inline bool is_end(const void* item) {
+    if (!is_mark(item)) return false;
     return item == FF_EOS || item == FF_EOSW || item == FF_EOS_NOFREEZE;
 }
 
@@ -40,6 +45,21 @@ struct inlet {
         }
         return none;
     }
+    /// The same, and takes the item.
+    template <typename Takes>
+    std::size_t take(Takes takes, void** item) {
+        if (inputs.size() == 1) {
+            const input& only = inputs.front();
+            last = 0;
+            return !only.ended && takes(only) && only.queue->try_pop(item) ? 0 : none;
+        }
+        for (std::size_t tried = inputs.size(); tried != 0; --tried) {
+            if (++last >= inputs.size()) last = 0;
+            input& each = inputs[last];
+            if (!each.ended && takes(each) && each.queue->try_pop(item)) return last;
+        }
+        return none;
+    }
     std::size_t left() const;
     /// Ends the run if each input has ended or is silent, and one is silent.
     void check_silent() const;
@@ -60,6 +80,7 @@ struct inlet {
     std::vector<input> inputs;  // feedback first
     input turns;                // of an ordered farm's collector: which worker got each item
     std::size_t last = none;
+    bool met_ends = false;  // svc() has, in all_gather()
     bell news;
 };
 

@@ -1,4 +1,5 @@
 #include <ostream>
+#include <typeinfo>
 
 #include "network.hpp"
 #include "runner.hpp"
@@ -13,6 +14,7 @@ constexpr unsigned long forever = static_cast<unsigned long>(-1);
 
 bool ff_loadbalancer::put(size_t at, void* task, unsigned long retry) {
     FFBUFFER& queue = *outs_[at];
+    if (order_ == nullptr && queue.try_push(task)) return true;
     while (queue.full()) {
         if (retry == forever) {
             queue.wait_room();
@@ -28,28 +30,45 @@ bool ff_loadbalancer::put(size_t at, void* task, unsigned long retry) {
     return true;
 }
 
+bool ff_loadbalancer::select() {
+    next_ = selectworker();
+    if (next_ < outs_.size()) return true;
+    error("selectworker: channel %zu does not exist, expected one below %zu\n", next_,
+          outs_.size());
+    thread_->fail();
+    return false;
+}
+
+void ff_loadbalancer::begin_stream() {
+    usual_ = typeid(*this) == typeid(ff_loadbalancer) && order_ == nullptr;
+}
+
 bool ff_loadbalancer::schedule_task(void* task, unsigned long retry, unsigned long) {
     if (running_ == 0) return true;  // Nobody takes it.
+    if (usual_) {
+        const size_t next = next_ + 1 < running_ ? next_ + 1 : 0;
+        if (outs_[next]->try_push(task)) {
+            next_ = next;
+            return true;
+        }
+    }
     for (unsigned long round = 0; round < retry; ++round) {
         later_.clear();
         for (size_t attempt = nattempts(); attempt != 0; --attempt) {
-            next_ = selectworker();
-            if (next_ >= outs_.size()) {
-                error("selectworker: channel %zu does not exist, expected one below %zu\n", next_,
-                      outs_.size());
-                thread_->fail();
-                return false;
+            if (!select()) return false;
+            if (calls_back_) {
+                if (outs_[next_]->full()) {
+                    later_.push_back(next_);
+                    continue;
+                }
+                if ((task = callback(static_cast<int>(next_), task)) == nullptr) {
+                    error("callback: a null pointer, expected the item to send\n");
+                    thread_->fail();
+                    return false;
+                }
             }
-            if (outs_[next_]->full()) {
-                later_.push_back(next_);
-                continue;
-            }
-            if (calls_back_ && (task = callback(static_cast<int>(next_), task)) == nullptr) {
-                error("callback: a null pointer, expected the item to send\n");
-                thread_->fail();
-                return false;
-            }
-            return put(next_, task, 1);
+            if (put(next_, task, 1)) return true;
+            later_.push_back(next_);
         }
         if (round + 1 < retry) thread_->room.sleep_until([this] { return any_room(); });
     }

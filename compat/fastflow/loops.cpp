@@ -16,6 +16,7 @@ bool is_nothing(const void* item) {
 void* runner::call(void* item) {
     items.store(items.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     void* const result = node->svc(item);
+    if (!is_mark(result)) return result;
     if (result == FF_FLUSH) flush();
     // A combination that ended has told those after it already.
     if (result == FF_GO_OUT && node->isComp() && access::ended(static_cast<ff_comb&>(*node)))
@@ -30,47 +31,73 @@ ff_minode* runner::inlet_node() const {
 }
 
 void runner::set_channel(ssize_t channel, bool forward) {
-    if (ff_minode* several = inlet_node()) access::set_channel(*several, channel, forward);
+    if (inlet_ != nullptr) access::set_channel(*inlet_, channel, forward);
 }
 
 void runner::notify(ssize_t id) {
     if (node != nullptr) node->eosnotify(id);
 }
 
+/// svc() of what has come to a node with one input, until something special does, or is returned.
+/// True: `result` is that. Else `item` is a mark, or null: nothing is there.
+bool runner::usual_items(channel& queue, void*& item, void*& result) {
+    while (!abandoned_ && active() && queue.try_pop(&item)) {
+        if (is_mark(item)) return false;
+        result = call(item);
+        if (result == FF_GO_ON) continue;
+        if (result == nullptr || is_mark(result)) return true;
+        emit(result);
+    }
+    item = nullptr;
+    return false;
+}
+
+/// Waits for an item, unless the node's input is off. Returns its input, or none.
+std::size_t runner::wait_plain(void** item) {
+    if (!active()) return inlet::none;  // It is called with nothing.
+    const auto takes = [](const inlet::input&) { return true; };
+    std::size_t from = in.take(takes, item);
+    if (from != inlet::none) return from;
+    in.news.sleep_until([&] { return (from = in.next(takes)) != inlet::none || abandoned_; });
+    if (from != inlet::none) in.inputs[from].queue->try_pop(item);
+    return from;
+}
+
 void* runner::plain_loop() {
     bool skip = skip_first;
     const bool comb = node->isComp();
+    channel* const only =
+        in.inputs.size() == 1 && !ordered_worker ? in.inputs.front().queue.get() : nullptr;
     for (;;) {
         void* item = nullptr;
-        if (!in.inputs.empty() && !skip) {
-            const auto takes = [](const inlet::input&) { return true; };
-            std::size_t from = inlet::none;
-            if (!active()) {
-                // Its input is off: it is called with nothing.
-            } else if ((from = in.next(takes)) == inlet::none) {
-                in.news.sleep_until(
-                    [&] { return (from = in.next(takes)) != inlet::none || abandoned_; });
-            }
-            if (from != inlet::none) in.inputs[from].queue->try_pop(&item);
-            if (from == inlet::none && abandoned_) return FF_EOS;
-            if (is_end(item)) {
-                // A feedback channel beside an input: either ends it, as in FastFlow.
-                in.inputs[from].ended = true;
-                notify(-1);
-                if (item == FF_EOS) end_early(in.inputs.size());
-                if (item != FF_EOS_NOFREEZE) emit_end(item);
-                return item;
-            }
-            if (item == FF_GO_OUT) return item;
-            if (item == FF_BLK || item == FF_NBLK) {
-                if (out != nullptr) out->push(item);
-                continue;
-            }
-        }
-        if (abandoned_) return FF_EOS;
-        skip = false;
+        void* result = nullptr;
         const std::size_t sent = ordered_worker ? out->sent() : 0;
-        void* const result = call(item);
+        if (only == nullptr || skip || !usual_items(*only, item, result)) {
+            if (!in.inputs.empty() && !skip) {
+                const std::size_t from = item != nullptr ? 0 : wait_plain(&item);
+                if (from == inlet::none && abandoned_) return FF_EOS;
+                if (is_end(item)) {
+                    // A feedback channel beside an input: either ends it, as in FastFlow.
+                    in.inputs[from].ended = true;
+                    notify(-1);
+                    if (item == FF_EOS) end_early(in.inputs.size());
+                    if (item != FF_EOS_NOFREEZE) emit_end(item);
+                    return item;
+                }
+                if (item == FF_GO_OUT) return item;
+                if (item == FF_BLK || item == FF_NBLK) {
+                    if (out != nullptr) out->push(item);
+                    continue;
+                }
+            }
+            if (abandoned_) return FF_EOS;
+            skip = false;
+            result = call(item);
+        }
+        if (result != nullptr && !is_mark(result)) {
+            emit(result);
+            continue;
+        }
         if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
         if (result == nullptr || result == FF_EOS || result == FF_EOSW) {
             end_early(in.inputs.size());
@@ -88,21 +115,21 @@ void* runner::plain_loop() {
 /// An item for a node with several outputs. `channel`: -1 from the stage before.
 void* runner::wait_one(ssize_t& channel, bool& forward) {
     const auto takes = [this](const inlet::input& each) { return each.feedback || active(); };
-    std::size_t from = in.next(takes);
+    void* item = nullptr;
+    std::size_t from = in.take(takes, &item);
     if (from == inlet::none) {
         const auto ready = [&] { return (from = in.next(takes)) != inlet::none || abandoned_; };
         if (active())
             in.news.sleep_until(ready);
         else
             in.news.nap_until(ready);
-    }
-    void* item = nullptr;
-    if (from == inlet::none) {
-        channel = -2;
-        return abandoned_ ? FF_EOS_NOFREEZE : nullptr;
+        if (from == inlet::none) {
+            channel = -2;
+            return abandoned_ ? FF_EOS_NOFREEZE : nullptr;
+        }
+        in.inputs[from].queue->try_pop(&item);
     }
     const inlet::input& source = in.inputs[from];
-    source.queue->try_pop(&item);
     forward = !source.feedback;
     channel = forward ? -1 : source.id;
     last_forward = forward ? source.id : -1;
@@ -156,6 +183,10 @@ void* runner::spread_loop() {
         }
         skip = false;
         void* const result = node != nullptr ? call(item) : item;
+        if (result != nullptr && !is_mark(result)) {
+            emit(result);
+            continue;
+        }
         if (is_nothing(result)) continue;
         if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
         if (result == nullptr || result == FF_EOS || result == FF_EOSW) {
@@ -198,8 +229,7 @@ void* runner::gather_loop() {
                                             " does not exist, expected one below " +
                                             std::to_string(in.inputs.size()));
                 inlet::input& source = in.inputs[static_cast<std::size_t>(from)];
-                if (item == FF_GO_ON || item == FF_FLUSH || item == FF_BLK || item == FF_NBLK)
-                    continue;
+                if (is_mark(item) && is_nothing(item)) continue;
                 gt->channel_ = source.id;
                 gt->from_input_ = !source.feedback;
                 set_channel(source.id, !source.feedback);
@@ -216,7 +246,15 @@ void* runner::gather_loop() {
         if (abandoned_) return FF_EOS;
         skip = false;
         void* const result = node != nullptr ? call(item) : item;
-        ended = in.inputs.size() - in.left();  // all_gather() may have met some
+        if (in.met_ends) {
+            in.met_ends = false;
+            ended = in.inputs.size() - in.left();
+        }
+        if (result == FF_GO_ON) continue;
+        if (result != nullptr && !is_mark(result)) {
+            emit(result);
+            continue;
+        }
         if (is_nothing(result)) continue;
         if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
         if (result == nullptr || result == FF_EOS || result == FF_EOSW) {

@@ -248,7 +248,7 @@ int gather_all(runner& thread, void* task, void** items) {
         in.news.sleep_until([&] { return !each.queue->empty() || thread.abandoned(); });
         if (!each.queue->try_pop(&item)) continue;
         if (item == FF_EOS || item == FF_EOSW || item == FF_EOS_NOFREEZE) {
-            each.ended = true;
+            each.ended = in.met_ends = true;
             item = nullptr;
             result = -1;
         }

@@ -127,6 +127,9 @@ void* runner::stream() {
         throw std::runtime_error("svc_init of node " + std::to_string(node->get_my_id()) +
                                  " returned a number below 0");
     gettimeofday(&work_started, nullptr);
+    inlet_ = inlet_node();
+    if (lb != nullptr) lb->begin_stream();
+    if (gt != nullptr) gt->begin_stream();
     void* const result = how == kind::plain    ? plain_loop()
                          : how == kind::spread ? spread_loop()
                                                : gather_loop();

@@ -97,6 +97,8 @@ private:
     void* stream();
     void end_early(std::size_t inputs);
     void* plain_loop();
+    bool usual_items(channel& queue, void*& item, void*& result);
+    std::size_t wait_plain(void** item);
     void* spread_loop();
     void* gather_loop();
     void* call(void* item);
@@ -112,6 +114,7 @@ private:
     std::atomic<bool> failed_{false};         // in any stream
     std::atomic<bool> stream_failed_{false};  // in the last one
     std::atomic<bool> woken_{false};          // while it drops items
+    ff_minode* inlet_ = nullptr;              // of this stream
     bool end_sent_ = false;
     bool lost_ = false;
     mutable std::mutex mutex_;

@@ -17,8 +17,8 @@ namespace detail {
 /// Where one thread sleeps until another has done something it waits for.
 ///
 /// Threads: one sleeps at a time; any may ring.
-/// Cost:    ring() without a sleeper is one load.
-class bell {
+/// Cost:    ring() without a sleeper is one load, of a cache line that nothing else writes to.
+class alignas(64) bell {
 public:
     /// Sleeps until `ready` is true. It is asked again after each ring.
     template <typename Ready>
@@ -32,8 +32,11 @@ public:
         sleep(&call<Ready>, &ready, true);
     }
     void ring() {
+        std::atomic_signal_fence(std::memory_order_seq_cst);
         if (sleeper_.load(std::memory_order_seq_cst) != nullptr) wake();
     }
+    /// What was stored before a ring needs no order with it: who falls asleep pays for that.
+    static bool light();
 
 private:
     template <typename Ready>
@@ -42,12 +45,13 @@ private:
     }
     template <typename Ready>
     static bool spin(Ready& ready) {
-        for (int attempt = 0; attempt != 64; ++attempt) {
+        for (int attempt = 0; attempt != looks; ++attempt) {
             if (ready()) return true;
             relax();
         }
         return false;
     }
+    static constexpr int looks = 64;
     static void relax();
     void sleep(bool (*ready)(void*), void* what, bool briefly);
     void wake();
@@ -82,8 +86,8 @@ protected:
 /// Owner:   shared by the two nodes; items belong to the program.
 /// Threads: one pushes, one pops; close(), wake and sizes from any.
 /// Failure: a null pointer is refused.
-/// Cost:    a push is one exchange on the item's slot; memory comes 512 items at a time, and is
-///          reused.
+/// Cost:    a push is a plain store; memory comes 512 items at a time, and is reused. Falling
+///          asleep is a system call more than waiting itself.
 class channel {
 public:
     explicit channel(std::size_t entries = DEFAULT_BUFFER_CAPACITY, bool fixed = FF_FIXED_SIZE);
@@ -93,16 +97,31 @@ public:
 
     /// False: full. After close() items are dropped: nobody would take them.
     bool try_push(void* item) {
-        if (full()) return false;
+        if (!simple_.load(std::memory_order_relaxed)) return try_push_checked(item);
         put(item);
         return true;
     }
     /// Sleeps while it is full.
-    void push(void* item);
+    void push(void* item) {
+        if (simple_.load(std::memory_order_relaxed))
+            put(item);
+        else
+            push_checked(item);
+    }
     void wait_room();
     /// The consumer sleeps until there is an item.
     void wait_item();
-    bool try_pop(void** item);
+    bool try_pop(void** item) {
+        std::atomic<void*>& slot = head_->slots[head_at_];
+        void* const found = slot.load(std::memory_order_acquire);
+        if (found == nullptr) return false;
+        slot.store(nullptr, std::memory_order_relaxed);
+        if (++head_at_ == block_size) leave_block();
+        popped_.store(popped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        *item = found;
+        if (limit_.load(std::memory_order_relaxed) != unlimited) popped_of_limited(item);
+        return true;
+    }
     bool empty() const { return head_->slots[head_at_].load(std::memory_order_seq_cst) == nullptr; }
     bool full() const {
         return limit_.load(std::memory_order_relaxed) != unlimited &&
@@ -112,7 +131,7 @@ public:
     }
     /// The consumer is gone.
     void close();
-    void reopen() { state_.store(sends_ ? state::sends : state::open, std::memory_order_relaxed); }
+    void reopen();
     /// From now on, pushes go to `there`, at most `window` that were not credited. Before use.
     void send_to(far_end& there, std::size_t window);
     /// From now on, what is pushed are bytes from `there`, and never too many. Before use.
@@ -165,28 +184,46 @@ private:
         block* next;
     };
 
-    void put(void* item);
+    void put(void* item) {
+        std::atomic<void*>& slot = tail_->slots[tail_at_];
+        if (++tail_at_ == block_size) add_block();
+        pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        if (light_)
+            slot.store(item, std::memory_order_release);
+        else
+            slot.store(item, std::memory_order_seq_cst);
+        consumer_->ring();
+    }
+    bool try_push_checked(void* item);
+    void push_checked(void* item);
     void put_elsewhere(void* item);
-    bool take_received(void* came, void** item);
-    block* new_block();
+    void popped_of_limited(void** item);
+    void add_block();
+    void leave_block();
+    void check_simple();
 
     // The producer's.
     alignas(64) block* tail_;
     std::size_t tail_at_ = 0;
+    const bool light_ = bell::light();
     std::atomic<std::size_t> pushed_{0};
     bell* consumer_ = &own_consumer_;
+    std::size_t next_used_ = 0;
     // The consumer's.
     alignas(64) block* head_;
     std::size_t head_at_ = 0;
+    std::size_t next_spare_ = 0;
     std::atomic<std::size_t> popped_{0};
     bell* producer_ = &own_producer_;
     // Of both.
     alignas(64) std::atomic<std::size_t> limit_;
     std::atomic<state> state_{state::open};
+    std::atomic<bool> simple_{false};  // open, without a limit, and both ends are here
     bool sends_ = false;
-    std::atomic<block*> spare_{nullptr};
     std::size_t entries_;
     far_end* far_ = nullptr;
+    // From the consumer back to the producer.
+    alignas(64) std::atomic<block*> spare_[16] = {};
     bell own_consumer_;
     bell own_producer_;
 };

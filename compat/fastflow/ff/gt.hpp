@@ -51,13 +51,17 @@ private:
     friend struct detail::access;
     friend class detail::runner;
 
+    void begin_stream();
+    ssize_t gather_usual(void** task);
     ssize_t gather_in_turn(void** task);
+    size_t select();
 
     int max_;
     size_t running_ = 0;
     ssize_t next_ = -1;
     ssize_t channel_ = -1;
     bool from_input_ = true;
+    bool usual_ = false;  // nobody has overridden which input is next
     ff_node* filter_ = nullptr;
     std::shared_ptr<detail::runner> thread_;
     std::vector<size_t> tried_;

@@ -72,7 +72,10 @@ public:
 
 protected:
     /// Which channel to try next.
-    virtual size_t selectworker() { return ++next_ % running_; }
+    virtual size_t selectworker() {
+        const size_t next = next_ + 1;
+        return next_ = next < running_ ? next : 0;
+    }
     /// Of a program's own class: a worker was chosen for `task`, and has room. The result is sent
     /// in its place.
     virtual void* callback(int /*worker*/, void* task) { return task; }
@@ -86,6 +89,8 @@ private:
     friend class detail::runner;
 
     bool put(size_t at, void* task, unsigned long retry);
+    bool select();
+    void begin_stream();
     /// Of those that were full just now.
     bool any_room() const;
     /// `task` to every channel that is there, feedback and forward.
@@ -102,6 +107,7 @@ private:
     ssize_t channel_ = -2;
     bool master_worker_ = false;
     bool calls_back_ = false;
+    bool usual_ = false;  // nobody has overridden who is next
     ff_node* filter_ = nullptr;
     ff_node* manager_ = nullptr;
     std::shared_ptr<detail::runner> thread_;

@@ -120,6 +120,16 @@ inline constexpr bool is_standard =
     is_std_array<T>::value || is_string<T>::value || is_optional<T>::value ||
     is_unique_ptr<T>::value || is_pair_like<T>::value || std::is_array_v<T>;
 
+/// Arrays and vectors of these are written at once.
+template <typename T, typename = void>
+struct is_plain_vector : std::false_type {};
+template <typename T, typename A>
+struct is_plain_vector<std::vector<T, A>>
+    : std::bool_constant<is_plain<T> && !std::is_same_v<T, bool>> {};
+template <typename T>
+inline constexpr bool has_plain_elements =
+    is_plain<std::remove_cv_t<std::remove_reference_t<decltype(std::declval<T&>()[0])>>>;
+
 /// Writes items into bytes of malloc().
 ///
 /// Failure: throws std::bad_alloc, and what the item's function throws.
@@ -151,6 +161,13 @@ public:
         if (count != 0) std::memcpy(data_ + size_, bytes, count);
         size_ += count;
     }
+    /// For the next item, in the same memory.
+    void restart() {
+        size_ = 0;
+        plain(std::uint8_t{1});
+    }
+    const char* data() const { return data_; }
+    std::size_t size() const { return size_; }
     /// The bytes, which are the caller's to free() now.
     std::pair<char*, std::size_t> take() {
         room_ = 0;
@@ -193,8 +210,14 @@ private:
             count(value.size());
             saveBinary(value.data(), value.size() * sizeof(typename T::value_type));
         } else if constexpr (std::is_array_v<T> || is_std_array<T>::value) {
-            for (const auto& each : value)
-                write(each);
+            if constexpr (has_plain_elements<T>)
+                saveBinary(std::data(value), std::size(value) * sizeof(value[0]));
+            else
+                for (const auto& each : value)
+                    write(each);
+        } else if constexpr (is_plain_vector<T>::value) {
+            count(value.size());
+            saveBinary(value.data(), value.size() * sizeof(typename T::value_type));
         } else if constexpr (is_pair_like<T>::value) {
             write(value.first);
             write(value.second);
@@ -294,8 +317,14 @@ private:
             value.resize(count(sizeof(typename T::value_type)));
             loadBinary(value.data(), value.size() * sizeof(typename T::value_type));
         } else if constexpr (std::is_array_v<T> || is_std_array<T>::value) {
-            for (auto& each : value)
-                read(each);
+            if constexpr (has_plain_elements<T>)
+                loadBinary(std::data(value), std::size(value) * sizeof(value[0]));
+            else
+                for (auto& each : value)
+                    read(each);
+        } else if constexpr (is_plain_vector<T>::value) {
+            value.resize(count(sizeof(typename T::value_type)));
+            loadBinary(value.data(), value.size() * sizeof(typename T::value_type));
         } else if constexpr (is_pair_like<T>::value) {
             read(value.first);
             read(value.second);

@@ -122,6 +122,11 @@ bool archive_serialize(void* item, message2_t* to) {
     return true;
 }
 
+template <typename T>
+void archive_write(void* item, output_archive& to) {
+    to(*static_cast<const T*>(item));
+}
+
 template <typename T, typename Node>
 T* new_item(Node* self, char* bytes, size_t count) {
     void* const made = self->alloctaskF ? self->alloctaskF(bytes, count) : nullptr;
@@ -163,8 +168,10 @@ void use_codec(Node& node) {
         node.serializeF = &free_function_serialize<Out>;
     else if constexpr (cereal_takes<Out, Written>::value)
         node.serializeF = &cereal_serialize<Out, Written>;
-    else if constexpr (archivable<Out, output_archive>::value)
+    else if constexpr (archivable<Out, output_archive>::value) {
         node.serializeF = &archive_serialize<Out>;
+        node.serializeF.writes(&archive_write<Out>);
+    }
 
     if constexpr (has_own_free<Out>::value)
         node.freetaskF = [](void* item) { Out::freeTask(static_cast<Out*>(item)); };
@@ -195,6 +202,7 @@ void use_codec(Node& node) {
             node.deserializeF = &cereal_deserialize<In, Read, Node>;
         else if constexpr (archivable<In, input_archive>::value)
             node.deserializeF = &archive_deserialize<In, Node>;
+        node.deserializeF.only_reads(true);
     }
 }
 

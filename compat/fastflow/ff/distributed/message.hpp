@@ -95,6 +95,8 @@ private:
 
 namespace detail {
 
+class output_archive;
+
 /// bool(void* item, message2_t*), or bool(void* item, dataBuffer&). True: the item can go.
 class serialize_function {
 public:
@@ -114,10 +116,16 @@ public:
     explicit operator bool() const { return static_cast<bool>(call_); }
     bool operator()(void* item, message2_t* to) const { return call_(item, to); }
 
+    /// The same, into memory that is there already; the item can go.
+    using into_archive = void (*)(void* item, output_archive& to);
+    void writes(into_archive how) { writes_ = how; }
+    into_archive writes() const { return writes_; }
+
 private:
     static bool through(const std::function<bool(void*, dataBuffer&)>& older, void* item,
                         message2_t& to);
     std::function<bool(void*, message2_t*)> call_;
+    into_archive writes_ = nullptr;
 };
 
 /// void*(message2_t*, bool& copied, ff_node*), or void*(dataBuffer&, bool& copied). The result is
@@ -144,7 +152,12 @@ public:
         return call_(from, copied, self);
     }
 
+    /// It never keeps the bytes, which may be those of other items, too.
+    void only_reads(bool it_does) { only_reads_ = it_does; }
+    bool only_reads() const { return only_reads_; }
+
 private:
+    bool only_reads_ = false;
     std::function<void*(message2_t*, bool&, ff_node*)> call_;
 };
 
