@@ -19,7 +19,7 @@ using amalgam::conformance::child_process;
 
 struct source : ff::ff_node_t<std::string> {
     std::string* svc(std::string*) override {
-        for (int i = 0; i != 2 * DEFAULT_MESSAGE_OTF; ++i)  // It cannot end before G2 reads.
+        for (int i = 0; i != 200; ++i)  // It cannot end before G2 reads.
             ff_send_out(new std::string("item"));
         return goes_out ? GO_OUT : EOS;
     }
@@ -55,7 +55,9 @@ protected:
             "shm://" + folder_.path().substr(folder_.path().rfind('/') + 1) + "-";
         const std::string file = folder_.with(
             "groups.json", R"({"groups": [{"name": "G1", "endpoint": ")" + at +
-                               R"(1"}, {"name": "G2", "endpoint": ")" + at + R"(2"}]})");
+                               R"(1", "messageOTF": 100, "internalMessageOTF": 10}, )" +
+                               R"({"name": "G2", "endpoint": ")" + at +
+                               R"(2", "internalMessageOTF": 10}]})");
         std::vector<std::unique_ptr<child_process>> children;
         for (const char* group : {"G1", "G2"})
             children.push_back(std::make_unique<child_process>([&, group](channel& test) {
@@ -143,6 +145,30 @@ TEST_F(fastflow_faults, no_memory_for_an_item_is_said) {
         },
         "alloctaskF gave no item");
     expect_failed([](source&, sink& to) { to.alloctaskF = nullptr; }, "alloctaskF gave no item");
+}
+// Items may have come before, to be read where they are.
+TEST_F(fastflow_faults, a_node_may_choose_how_it_reads_items_when_it_starts) {
+    struct keeper : sink {
+        int svc_init() override {
+            deserializeF = [](ff::message2_t* from, bool& copied, ff::ff_node*) -> void* {
+                auto* const item = new std::string(from->data, from->size);
+                copied = false;
+                std::free(from->data);
+                return item;
+            };
+            return 0;
+        }
+    };
+    const auto [one, two] = run([] {
+        source first;
+        keeper last;
+        ff::ff_Pipe<> whole(first, last);
+        first.createGroup("G1");
+        last.createGroup("G2");
+        return whole.run_and_wait_end();
+    });
+    EXPECT_EQ(one.code, 0) << one.said;
+    EXPECT_EQ(two.code, 0) << two.said;
 }
 TEST_F(fastflow_faults, a_mark_is_no_item) {
     expect_failed(

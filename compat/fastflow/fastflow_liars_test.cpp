@@ -212,7 +212,6 @@ protected:
 
     amalgam::temp_folder folder_;
     std::vector<std::unique_ptr<child_process>> victims_;
-    std::unique_ptr<amalgam::engine> over_;
     amalgam::peer to_;
     std::mutex lock_;
     std::condition_variable changed_;
@@ -221,6 +220,7 @@ protected:
     std::string told_;
     bool answered_ = false;
     bool taken_ = false;
+    std::unique_ptr<amalgam::engine> over_;  // ends before what its calls use
 };
 
 TEST_F(fastflow_liars, as_many_items_as_there_is_room_for_are_taken) {
@@ -264,6 +264,12 @@ TEST_F(fastflow_liars, batches_before_their_turn_take_room_too) {
 TEST_F(fastflow_liars, a_mark_that_would_be_taken_for_an_item_ends_the_run) {
     join(window);
     EXPECT_NE(said_of(frames().add(7, 0)).find("no batch of items"), std::string::npos) << told_;
+    expect_end(2, 1);
+}
+TEST_F(fastflow_liars, a_mark_with_bytes_ends_the_run) {
+    join(window);
+    EXPECT_NE(said_of(frames().add(end_of_stream, 1)).find("no batch of items"), std::string::npos)
+        << told_;
     expect_end(2, 1);
 }
 TEST_F(fastflow_liars, who_ends_twice_ends_the_run) {

@@ -1,4 +1,3 @@
-#include <cstring>
 #include <utility>
 
 #include <amalgam/core/status.hpp>
@@ -10,13 +9,6 @@
 namespace ff::detail {
 namespace {
 
-template <typename T>
-T get(const std::byte* at) {
-    T value = 0;
-    for (std::size_t i = 0; i != sizeof value; ++i)
-        value = static_cast<T>(value | static_cast<T>(std::to_integer<T>(at[i]) << (8 * i)));
-    return value;
-}
 constexpr std::size_t most_early = 10000;
 constexpr std::size_t longest_reason = 2000;
 
@@ -67,31 +59,26 @@ void distributed_part::take_join(const std::string& from, std::uint64_t graph,
 /// Calls `take` for each item and mark, until it returns false. What is no batch ends the run.
 template <typename Take>
 bool distributed_part::each_frame(far_group& from, amalgam::const_bytes frames, Take take) {
-    const std::byte* at = frames.data();
-    std::size_t left = frames.size();
-    while (left != 0) {
-        const auto size = left >= wire::header_bytes ? get<std::uint64_t>(at + 8) : 0;
-        far_edge* const edge =
-            left >= wire::header_bytes ? edge_at(get<std::uint32_t>(at), false) : nullptr;
-        if (edge == nullptr || &edge->there != &from || size > left - wire::header_bytes ||
-            !edge->knows(get<std::uint32_t>(at + 4))) {
+    for (std::size_t at = 0; at != frames.size();) {
+        const std::size_t left = frames.size() - at;
+        const bool whole = left >= frame::header_bytes;
+        const frame head = whole ? frame::read(frames.data() + at) : frame{};
+        far_edge* const edge = whole ? edge_at(head.edge, false) : nullptr;
+        if (edge == nullptr || &edge->there != &from || head.size > left - frame::header_bytes ||
+            !edge->knows(head.mark) || (head.mark != 0 && head.size != 0)) {
             fail("group " + from.name + " at " + from.address +
                  " sent something that is no batch of items");
             return false;
         }
-        if (!take(*edge, get<std::uint32_t>(at + 4), at + wire::header_bytes,
-                  static_cast<std::size_t>(size)))
-            return false;
-        at += wire::header_bytes + size;
-        left -= wire::header_bytes + static_cast<std::size_t>(size);
+        if (!take(*edge, head, frames.data() + at + frame::header_bytes)) return false;
+        at += frame::header_bytes + static_cast<std::size_t>(head.size);
     }
     return true;
 }
 
 /// False, and the run has ended: there was no room for it.
-bool distributed_part::count(far_edge& edge, std::uint64_t batch, std::uint32_t mark,
-                             std::size_t size) {
-    if (edge.within_credit(batch, mark, size)) return true;
+bool distributed_part::count(far_edge& edge, std::uint64_t batch, const frame& head) {
+    if (edge.within_credit(batch, head)) return true;
     fail("group " + edge.there.name + " at " + edge.there.address +
          " sent more than there was room for, " + std::to_string(edge.window) + " items and " +
          std::to_string(far_edge::most_bytes >> 20) + " MiB on one channel");
@@ -104,11 +91,27 @@ void distributed_part::keep(far_group& from, std::uint64_t number, std::vector<s
     auto& waiting = early_[&from].batches;
     if (number <= from.expected || waiting.size() >= most_early || waiting.count(number) != 0)
         return fail("group " + from.name + " at " + from.address + " sent a batch out of order");
-    const bool all = each_frame(
-        from, frames, [&](far_edge& to, std::uint32_t mark, const std::byte*, std::size_t size) {
-            return count(to, number, mark, size);
-        });
-    if (all) waiting.emplace(number, std::move(frames));
+    if (count_frames(from, number, {frames.data(), frames.size()}))
+        waiting.emplace(number, std::move(frames));
+}
+
+bool distributed_part::count_frames(far_group& from, std::uint64_t number,
+                                    amalgam::const_bytes frames) {
+    return each_frame(from, frames, [&](far_edge& to, const frame& head, const std::byte*) {
+        return count(to, number, head);
+    });
+}
+
+/// It is their turn, and they were counted.
+void distributed_part::take_frames(far_group& from, amalgam::const_bytes frames) {
+    each_frame(from, frames, [](far_edge& to, const frame& head, const std::byte*) {
+        to.will_come(head);
+        return true;
+    });
+    each_frame(from, frames, [](far_edge& to, const frame& head, const std::byte* bytes) {
+        to.came(head, bytes);
+        return true;
+    });
 }
 
 void distributed_part::took(far_group& from) {
@@ -116,11 +119,7 @@ void distributed_part::took(far_group& from) {
     early& waiting = early_[&from];
     for (auto next = waiting.batches.find(from.expected); next != waiting.batches.end();
          next = waiting.batches.find(from.expected)) {
-        each_frame(from, {next->second.data(), next->second.size()},
-                   [](far_edge& to, std::uint32_t mark, const std::byte* bytes, std::size_t size) {
-                       to.came(mark, bytes, size);
-                       return true;
-                   });
+        take_frames(from, {next->second.data(), next->second.size()});
         waiting.batches.erase(next);
         ++from.expected;
     }
@@ -147,14 +146,9 @@ void distributed_part::take_batch(std::uint64_t number, amalgam::const_bytes fra
     from_sender([&](far_group& from) {
         if (number != from.expected || from.ended)
             return keep(from, number, {frames.begin(), frames.end()});
-        const bool all = each_frame(
-            from, frames,
-            [&](far_edge& to, std::uint32_t mark, const std::byte* bytes, std::size_t size) {
-                if (!count(to, number, mark, size)) return false;
-                to.came(mark, bytes, size);
-                return true;
-            });
-        if (all) took(from);
+        if (!count_frames(from, number, frames)) return;
+        take_frames(from, frames);
+        took(from);
     });
 }
 
@@ -165,17 +159,15 @@ void distributed_part::take_item(std::uint64_t number, std::uint32_t edge,
         if (to == nullptr || &to->there != &from)
             return fail("group " + from.name + " at " + from.address +
                         " sent an item to a node that it is not connected to");
+        const frame head{edge, 0, bytes.size()};
         if (number == from.expected && !from.ended) {
-            if (!count(*to, number, 0, bytes.size())) return;
-            to->came(0, bytes.data(), bytes.size());
+            if (!count(*to, number, head)) return;
+            to->will_come(head);
+            to->came(head, bytes.data());
             return took(from);
         }
-        std::vector<std::byte> whole(wire::header_bytes);
-        for (std::size_t i = 0; i != 4; ++i)
-            whole[i] = static_cast<std::byte>(edge >> (8 * i));
-        for (std::size_t i = 0; i != 8; ++i)
-            whole[8 + i] =
-                static_cast<std::byte>(static_cast<std::uint64_t>(bytes.size()) >> (8 * i));
+        std::vector<std::byte> whole(frame::header_bytes);
+        head.write(whole.data());
         whole.insert(whole.end(), bytes.begin(), bytes.end());
         keep(from, number, std::move(whole));
     });

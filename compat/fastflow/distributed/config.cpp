@@ -16,6 +16,8 @@ namespace {
 
 using json = nlohmann::json;
 
+constexpr dff_defaults usual{1, 65536, 100, 10};
+
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
     throw std::runtime_error(path + ": " + why);
 }
@@ -133,6 +135,10 @@ group_config load_group_config(const std::string& path, const dff_defaults& defa
         one.on_the_fly = count_of(group, "messageOTF", defaults.on_the_fly, path);
         one.internal_on_the_fly =
             count_of(group, "internalMessageOTF", defaults.internal_on_the_fly, path);
+        one.asks_on_the_fly = group.contains("messageOTF") ||
+                              group.contains("internalMessageOTF") ||
+                              defaults.on_the_fly != usual.on_the_fly ||
+                              defaults.internal_on_the_fly != usual.internal_on_the_fly;
         config.groups.push_back(std::move(one));
     }
     return config;

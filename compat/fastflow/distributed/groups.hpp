@@ -23,6 +23,7 @@ struct group_settings {
     std::size_t batch_bytes = 0;
     std::size_t on_the_fly = 0;           ///< Messages between stages.
     std::size_t internal_on_the_fly = 0;  ///< The same between the sets of an all-to-all.
+    bool asks_on_the_fly = false;         ///< The file or the program has said how many.
 };
 
 struct group_config {

@@ -1,5 +1,6 @@
 #include "link.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -14,12 +15,6 @@
 
 namespace ff::detail {
 namespace {
-
-template <typename T>
-void put(std::byte*& at, T value) {
-    for (std::size_t i = 0; i != sizeof value; ++i)
-        *at++ = static_cast<std::byte>(value >> (8 * i));
-}
 
 std::uint32_t mark_of(const void* item) {
     return item > FF_TAG_MIN
@@ -55,49 +50,6 @@ void check(const message2_t& bytes) {
 
 }  // namespace
 
-void far_group::append(std::uint32_t edge, std::uint32_t mark, const char* bytes, std::size_t count,
-                       bool last) {
-    const std::lock_guard guard(lock_);
-    const std::size_t before = open_.size();
-    open_.resize(before + wire::header_bytes + count);
-    std::byte* at = open_.data() + before;
-    put(at, edge);
-    put(at, mark);
-    put(at, static_cast<std::uint64_t>(count));
-    if (count != 0) std::memcpy(at, bytes, count);
-    ++open_items_;
-    if (last || open_items_ >= mine_.batch_size || open_.size() >= mine_.batch_bytes) send_open();
-}
-
-void far_group::send_open() {
-    if (open_items_ == 0) return;
-    const auto batch = run_.over->procedure<wire::batch>("ff.batch");
-    batch.on(to).post(number_, amalgam::const_bytes(open_.data(), open_.size()));
-    ++number_;
-    open_.clear();
-    open_items_ = 0;
-}
-
-void far_group::append_large(std::uint32_t edge, std::shared_ptr<message2_t> item) {
-    const std::lock_guard guard(lock_);
-    send_open();
-    const auto alone = run_.over->procedure<wire::item>("ff.item");
-    const amalgam::const_bytes bytes(reinterpret_cast<const std::byte*>(item->data), item->size);
-    alone.on(to).post_held(item, number_, edge, bytes);
-    ++number_;
-}
-
-void far_group::flush() {
-    const std::lock_guard guard(lock_);
-    send_open();
-}
-
-void far_group::flush_old() {
-    const std::lock_guard guard(lock_);
-    if (open_items_ != 0 && seen_ == number_) send_open();
-    seen_ = number_;
-}
-
 far_edge::far_edge(run_base& run, std::uint32_t of_number, const edge& between, far_group& group,
                    bool is_out)
     : number(of_number),
@@ -120,20 +72,17 @@ void far_edge::fail(const std::string& why) const {
 
 void far_edge::send(void* item) {
     const bool mark = item > FF_TAG_MIN;
-    bool gone = false;
-    {
-        const std::lock_guard guard(lock_);
-        gone = closed_;
-    }
-    if (gone || run_.failed()) {
+    if (closed_.load(std::memory_order_relaxed) || run_.failed()) {
         if (mark) return;
         if (node->freetaskF) node->freetaskF(item);
         if (run_.failed()) throw run_lost();
         return;
     }
-    bool room = true;
     try {
-        room = mark ? send_mark(mark_of(item)) : send_item(item);
+        if (mark)
+            send_mark(mark_of(item));
+        else
+            send_item(item);
     } catch (const run_lost&) {
         throw;
     } catch (const abi::__forced_unwind&) {
@@ -143,46 +92,87 @@ void far_edge::send(void* item) {
                   there.address + ": " + sentence_of_current());
         if (!mark) throw run_lost();
     }
-    if (!room) wait_room();
+    wait_room(mark ? most_bytes : allowed_);
 }
 
-/// Before the bytes leave: their credit may be back before append() has returned. False: what
-/// comes next waits for room.
-bool far_edge::reserve(std::uint64_t bytes) {
-    const std::lock_guard guard(lock_);
-    in_flight_ += bytes + wire::item_overhead;
-    return in_flight_ <= most_bytes;
+/// Before the bytes leave: their credit may be back before append() has returned.
+void far_edge::reserve(std::uint64_t bytes) {
+    sent_.store(sent_.load(std::memory_order_relaxed) + bytes + wire::item_overhead,
+                std::memory_order_release);
 }
 
-void far_edge::wait_room() {
+void far_edge::reserve_item(std::size_t count) {
+    const std::uint64_t several = 8 * (std::uint64_t{count} + wire::item_overhead);
+    allowed_ = std::clamp(several, usual_bytes, most_bytes);
+    reserve(count);
+}
+
+bool far_edge::has_room(std::uint64_t most) const {
+    return sent_.load(std::memory_order_relaxed) - credited_.load(std::memory_order_acquire) <=
+           most;
+}
+
+void far_edge::wait_room(std::uint64_t most) {
+    if (has_room(most)) return;
     flush();
     std::unique_lock guard(lock_);
-    room_.wait(guard, [this] { return in_flight_ <= most_bytes || closed_ || run_.failed(); });
+    room_.wait(guard, [&] { return has_room(most) || closed_ || run_.failed(); });
 }
 
-bool far_edge::send_mark(std::uint32_t mark) {
+void far_edge::send_mark(std::uint32_t mark) {
     if (!knows(mark)) throw std::runtime_error("the mark means nothing to the node there");
-    const bool room = reserve(0);
+    reserve(0);
     there.append(number, mark, nullptr, 0, true);
-    return room;
 }
 
-bool far_edge::send_item(void* item) {
+void far_edge::append_item(const char* bytes, std::size_t count) {
+    // A full window would never be credited while the batch waits.
+    there.append(number, 0, bytes, count, feedback_ || queue->full());
+}
+
+void far_edge::send_written(void* item, serialize_function::into_archive write) {
+    written_->restart();
+    write(item, *written_);
+    const std::size_t count = written_->size();
+    reserve_item(count);
+    if (count < large) {
+        append_item(written_->data(), count);
+    } else {
+        auto next = unused_archive();
+        auto full = std::exchange(written_, std::move(next));
+        there.append_large(number, leave(full), full->data(), count);
+    }
+    if (node->freetaskF) node->freetaskF(item);
+}
+
+void far_edge::send_item(void* item) {
+    if (const auto write = node->serializeF.writes()) return send_written(item, write);
     auto bytes = std::make_shared<message2_t>();
     const bool copied = node->serializeF(item, bytes.get());
     const std::size_t count = bytes->size;
     check(*bytes);
-    const bool room = reserve(count);
+    reserve_item(count);
     if (bytes->cleanup && count >= large) {
-        there.append_large(number, std::move(bytes));
+        there.append_large(number, bytes, bytes->data, count);
     } else {
-        // A full window would never be credited while the batch waits.
-        there.append(number, 0, bytes->data, count, feedback_ || queue->full());
+        append_item(bytes->data, count);
         if (!copied && !bytes->cleanup && node->freetaskF) node->freetaskF(item);  // Its own bytes.
         bytes->cleanContent();
     }
     if (copied && node->freetaskF) node->freetaskF(item);
-    return room;
+}
+
+/// Instead of `written_`, which leaves. In the order in which they were posted.
+std::shared_ptr<sendable<output_archive>> far_edge::unused_archive() {
+    constexpr std::size_t most_kept = 64;
+    if (next_posted_ < posted_.size() && is_back(*posted_[next_posted_])) {
+        auto again = std::exchange(posted_[next_posted_], written_);
+        next_posted_ = (next_posted_ + 1) % posted_.size();
+        return again;
+    }
+    auto fresh = std::make_shared<sendable<output_archive>>();
+    if (posted_.size() < most_kept) posted_.push_back(written_);
+    return fresh;
 }
 
 void far_edge::flush() {
@@ -196,8 +186,9 @@ void far_edge::credited(std::uint64_t items, std::uint64_t bytes) {
     bool sent = items <= queue->sent() - queue->taken();
     {
         const std::lock_guard guard(lock_);
-        sent = sent && bytes <= in_flight_;
-        if (sent) in_flight_ -= bytes;
+        const std::uint64_t before = credited_.load(std::memory_order_relaxed);
+        sent = sent && bytes <= sent_.load(std::memory_order_acquire) - before;
+        if (sent) credited_.store(before + bytes, std::memory_order_release);
         room_.notify_all();
     }
     if (!sent)
@@ -224,9 +215,9 @@ bool far_edge::knows(std::uint32_t mark) const {
 }
 
 /// When it sent the last one by their order, its sender had room with all that is here besides.
-bool far_edge::within_credit(std::uint64_t batch, std::uint32_t mark, std::size_t count) {
-    if (mark == mark_of(FF_FLUSH)) return true;  // Is not kept.
-    const std::uint64_t bytes = count + wire::item_overhead;
+bool far_edge::within_credit(std::uint64_t batch, const frame& head) {
+    if (head.mark == mark_of(FF_FLUSH)) return true;  // Is not kept.
+    const std::uint64_t bytes = head.size + wire::item_overhead;
     const std::uint64_t items_here = came_items_ - credited_items_.load(std::memory_order_acquire);
     const std::uint64_t bytes_here = came_bytes_ - credited_bytes_.load(std::memory_order_acquire);
     const bool last = batch >= last_batch_;
@@ -241,29 +232,48 @@ bool far_edge::within_credit(std::uint64_t batch, std::uint32_t mark, std::size_
     return true;
 }
 
-void far_edge::came(std::uint32_t mark, const std::byte* bytes, std::size_t count) {
-    if (mark != 0) {
-        void* const item = item_of(mark);
-        if (is_end(item)) end_came_ = true;
-        if (item == FF_FLUSH) return give_credit(1, wire::item_overhead);
-        queue->try_push(item);
-        if (feedback_) took(wire::item_overhead);
-        return;
-    }
+/// Memory of its own, which the program may keep.
+std::unique_ptr<message2_t> far_edge::copy_of(const std::byte* bytes, std::size_t count) {
     auto made = std::make_unique<message2_t>();
     made->data = static_cast<char*>(std::malloc(count != 0 ? count : 1));
     if (made->data == nullptr) throw std::bad_alloc();
     made->size = count;
     made->cleanup = true;
     if (count != 0) std::memcpy(made->data, bytes, count);
-    queue->try_push(made.release());
+    return made;
+}
+
+void far_edge::will_come(const frame& head) {
+    if (head.mark == 0 && reads_in_place)
+        announced_ += came_batch::room_of(static_cast<std::size_t>(head.size));
+}
+
+void far_edge::came(const frame& head, const std::byte* bytes) {
+    if (head.mark != 0) return came_mark(head.mark);
+    const auto count = static_cast<std::size_t>(head.size);
+    if (reads_in_place) {
+        if (coming_ == nullptr) coming_ = came_batch::of(announced_);
+        announced_ -= came_batch::room_of(count);
+        queue->try_push(coming_->add(bytes, count));
+        if (announced_ == 0) coming_.reset();
+    } else {
+        queue->try_push(copy_of(bytes, count).release());
+    }
     // Its sender may be who this node waits for.
     if (feedback_) took(count + wire::item_overhead);
 }
 
+void far_edge::came_mark(std::uint32_t mark) {
+    void* const item = item_of(mark);
+    if (is_end(item)) end_came_ = true;
+    if (item == FF_FLUSH) return give_credit(1, wire::item_overhead);
+    queue->try_push(item);
+    if (feedback_) took(wire::item_overhead);
+}
+
 void far_edge::took(std::uint64_t bytes) {
     bytes_ += bytes;
-    if (++items_ < window - window / 2 && bytes_ < most_bytes / 4) return;
+    if (++items_ < window - window / 2 && bytes_ < usual_bytes / 4) return;
     // Before the sender can know.
     credited_items_.store(credited_items_.load(std::memory_order_relaxed) + items_,
                           std::memory_order_release);
@@ -289,17 +299,40 @@ void far_edge::deserted() {
          "nodes before it");
 }
 
+void* far_edge::read_item(void* came, std::uint64_t& size) {
+    struct until_read {
+        far_edge& edge;
+        void* came;
+        ~until_read() { edge.drop(came); }
+    } const held{*this, came};
+    bool copied = true;
+    if (reads_in_place) {
+        const came_batch::view found = came_batch::look(came);
+        size += found.size;
+        if (node->deserializeF.only_reads()) {
+            message2_t shown(found.bytes, found.size, false);
+            return node->deserializeF(&shown, copied, node);
+        }
+        // The node has got another function since.
+        const auto own = copy_of(reinterpret_cast<const std::byte*>(found.bytes), found.size);
+        void* const item = node->deserializeF(own.get(), copied, node);
+        if (!copied) own->cleanup = false;
+        return item;
+    }
+    auto& bytes = *static_cast<message2_t*>(came);
+    size += bytes.size;
+    void* const item = node->deserializeF(&bytes, copied, node);
+    if (!copied) bytes.cleanup = false;
+    return item;
+}
+
 void* far_edge::receive(void* came) {
     if (came == FF_TAG_MIN) return silence();
     std::uint64_t size = wire::item_overhead;
     if (came < FF_TAG_MIN) {
-        const std::unique_ptr<message2_t> bytes(static_cast<message2_t*>(came));
-        size += bytes->size;
         void* item = nullptr;
         try {
-            bool copied = true;
-            item = node->deserializeF(bytes.get(), copied, node);
-            if (!copied) bytes->cleanup = false;
+            item = read_item(came, size);
         } catch (const abi::__forced_unwind&) {
             throw;
         } catch (...) {
@@ -317,7 +350,11 @@ void* far_edge::receive(void* came) {
 }
 
 void far_edge::drop(void* came) noexcept {
-    if (came < FF_TAG_MIN) delete static_cast<message2_t*>(came);
+    if (came >= FF_TAG_MIN) return;
+    if (reads_in_place)
+        came_batch::done(came);
+    else
+        delete static_cast<message2_t*>(came);
 }
 
 void far_edge::give_credit(std::uint64_t items, std::uint64_t bytes) noexcept {

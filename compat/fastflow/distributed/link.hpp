@@ -6,18 +6,22 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include <amalgam/rpc/engine.hpp>
+#include <ff/distributed/archive.hpp>
 
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/tasks/mutex.hpp>
+
+#include "frames.hpp"
 #include "groups.hpp"
 #include "network.hpp"
 
 namespace ff::detail {
 
-/// The calls between groups. Frames of a batch: edge (4 bytes), mark (4; 0: an item), size (8),
-/// the item's bytes; little-endian.
+/// The calls between groups.
 namespace wire {
 using join = void(std::string from, std::uint64_t graph, std::vector<std::uint64_t> windows);
 using batch = void(std::uint64_t number, amalgam::const_bytes frames);
@@ -26,7 +30,6 @@ using credit = void(std::uint32_t edge, std::uint64_t items, std::uint64_t bytes
 using closed = void(std::uint32_t edge);
 using end = void(std::uint64_t batches);
 using failed = void(std::string why);
-constexpr std::size_t header_bytes = 16;
 /// What each item and mark counts for besides its bytes, so that empty ones are bounded, too.
 constexpr std::uint64_t item_overhead = 64;
 }  // namespace wire
@@ -41,11 +44,13 @@ public:
     virtual void fail(const std::string& why) noexcept = 0;
     virtual bool failed() const noexcept = 0;
 
-    std::unique_ptr<amalgam::engine> over;
+    amalgam::engine* over = nullptr;
 };
 
 /// Another group that this one sends to, or that sends to this one.
 ///
+/// A batch that is due is posted by the engine's stream, so what comes while that is busy leaves
+/// with it. A thread posts only what would grow too large.
 /// Threads: append(), append_large() and flush() from any; the counters of what comes are the
 /// engine stream's.
 class far_group {
@@ -53,18 +58,23 @@ public:
     far_group(run_base& run, const group_settings& mine, const group_settings& there)
         : run_(run), mine_(mine), name(there.name), address(there.address) {}
 
-    /// `last`: the batch leaves at once. Throws amalgam::error.
+    /// `last`: the batch is due. Throws amalgam::error.
     void append(std::uint32_t edge, std::uint32_t mark, const char* bytes, std::size_t count,
                 bool last);
-    void append_large(std::uint32_t edge, std::shared_ptr<message2_t> item);
+    /// `owner` keeps the bytes until they have left.
+    void append_large(std::uint32_t edge, const std::shared_ptr<const void>& owner,
+                      const char* bytes, std::size_t count);
+    /// All that was appended has been posted when this returns.
     void flush();
     /// Sends what waits since the last call.
     void flush_old();
-    std::uint64_t batches() const { return number_; }
+    std::uint64_t batches();
     bool batches_linger() const { return mine_.batch_size > 1; }
 
 private:
-    void send_open();
+    void post_open();
+    void post_asked() noexcept;
+    std::shared_ptr<sendable<open_batch>> unused_batch();
     run_base& run_;
     const group_settings& mine_;
 
@@ -80,9 +90,15 @@ public:
     std::uint64_t expected = 0;  ///< The number of its next batch.
 
 private:
+    amalgam::mutex posting_;  ///< Before lock_. Waiting for it keeps no stream from its work.
     std::mutex lock_;
-    std::vector<std::byte> open_;
-    std::size_t open_items_ = 0;
+    std::shared_ptr<sendable<open_batch>> open_ = std::make_shared<sendable<open_batch>>();
+    bool asked_ = false;  ///< The engine's stream will post it.
+    // With posting_:
+    std::vector<std::shared_ptr<sendable<open_batch>>>
+        posted_;  ///< Used again once they have left.
+    std::optional<amalgam::procedure<wire::batch>> batch_;
+    std::optional<amalgam::procedure<wire::item>> item_;
     std::uint64_t number_ = 0;
     std::uint64_t seen_ = 0;  ///< By flush_old().
 };
@@ -105,9 +121,11 @@ public:
     // The engine's stream.
     /// An item or mark arrived in that batch, which may be before its turn. False: its sender had
     /// no room for it.
-    bool within_credit(std::uint64_t batch, std::uint32_t mark, std::size_t count);
-    /// It is its turn.
-    void came(std::uint32_t mark, const std::byte* bytes, std::size_t count);
+    bool within_credit(std::uint64_t batch, const frame& head);
+    /// It is the turn of a batch. First each of its frames is announced: the items of an edge in
+    /// one batch share memory, which lives until all of them have been read.
+    void will_come(const frame& head);
+    void came(const frame& head, const std::byte* bytes);
     /// Its group has ended: nothing more will come.
     void over();
     void credited(std::uint64_t items, std::uint64_t bytes);
@@ -120,17 +138,29 @@ public:
     std::uint64_t window = 1;
     std::shared_ptr<channel> queue;
     ff_node* node = nullptr;  ///< That serializes, or deserializes.
+    /// The node reads items where they came; else each gets memory of its own. Set before use.
+    bool reads_in_place = false;
 
-    static constexpr std::uint64_t most_bytes = std::uint64_t{32} << 20;  ///< In flight.
+    // In flight: what fits into caches, but several items.
+    static constexpr std::uint64_t usual_bytes = std::uint64_t{4} << 20;
+    static constexpr std::uint64_t most_bytes = std::uint64_t{32} << 20;
 
 private:
     /// An item or mark makes room: the node took it, or it came from where nobody may wait.
     void took(std::uint64_t bytes);
     void give_credit(std::uint64_t items, std::uint64_t bytes) noexcept;
-    bool send_mark(std::uint32_t mark);
-    bool send_item(void* item);
-    bool reserve(std::uint64_t bytes);
-    void wait_room();
+    void send_mark(std::uint32_t mark);
+    void send_item(void* item);
+    void send_written(void* item, serialize_function::into_archive write);
+    void append_item(const char* bytes, std::size_t count);
+    void reserve(std::uint64_t bytes);
+    void reserve_item(std::size_t count);
+    bool has_room(std::uint64_t most) const;
+    void wait_room(std::uint64_t most);
+    std::shared_ptr<sendable<output_archive>> unused_archive();
+    void came_mark(std::uint32_t mark);
+    static std::unique_ptr<message2_t> copy_of(const std::byte* bytes, std::size_t count);
+    void* read_item(void* came, std::uint64_t& size);
     [[noreturn]] void fail(const std::string& why) const;
     std::string node_name() const;
     void* silence();
@@ -142,8 +172,15 @@ private:
     // Out.
     std::mutex lock_;
     std::condition_variable room_;
-    std::uint64_t in_flight_ = 0;
-    bool closed_ = false;
+    std::atomic<std::uint64_t> sent_{0};  // bytes; the node's
+    std::atomic<std::uint64_t> credited_{0};
+    std::uint64_t allowed_ = usual_bytes;  // in flight; the node's, as the next
+    std::atomic<bool> closed_{false};
+    std::shared_ptr<sendable<output_archive>> written_ =
+        std::make_shared<sendable<output_archive>>();
+    std::vector<std::shared_ptr<sendable<output_archive>>>
+        posted_;  // used again once they have left
+    std::size_t next_posted_ = 0;
     // In. Feedback: the engine's stream's; else the node's, and of what came, the stream's.
     std::atomic<bool> end_came_{false};
     std::uint64_t items_ = 0;  // taken, not yet credited
@@ -154,6 +191,8 @@ private:
     std::uint64_t came_bytes_ = 0;
     std::uint64_t last_batch_ = 0;  // of those that came, the latest by their order
     std::uint64_t last_bytes_ = 0;  // of its last item
+    std::size_t announced_ = 0;     // room for what is still to come of the batch
+    came_batch::holder coming_;
 };
 
 }  // namespace ff::detail

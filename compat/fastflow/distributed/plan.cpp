@@ -13,6 +13,10 @@ std::uint64_t hash(std::uint64_t so_far, const std::string& text) {
     return (so_far ^ 0xff) * 1099511628211ULL;
 }
 
+/// Items leave together while the engine is busy, and count as one message, unless who asks for
+/// so many messages wants no more items to be on their way.
+constexpr std::size_t travel_together = 64;
+
 ff_node* end_node(const runner& end, bool out) {
     ff_node* const node = end.node;
     if (node == nullptr || !node->isComp()) return node;
@@ -81,10 +85,14 @@ void distributed_part::connect_edge(std::uint32_t number, const edge& between) {
     if (from_here) {
         const std::size_t messages =
             between.internal ? mine_->internal_on_the_fly : mine_->on_the_fly;
-        const std::size_t window = std::max<std::size_t>(messages * mine_->batch_size, 1);
+        const std::size_t window = std::max<std::size_t>(
+            messages * (mine_->asks_on_the_fly ? mine_->batch_size
+                                               : std::max(mine_->batch_size, travel_together)),
+            1);
         between.queue->send_to(*made, window);
         made->window = between.queue->buffersize();
     } else {
+        made->reads_in_place = made->node->deserializeF.only_reads();
         between.queue->receive_from(*made);
     }
     edges_[number] = std::move(made);

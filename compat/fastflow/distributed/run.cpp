@@ -65,8 +65,9 @@ void distributed_part::open() {
     if (ports.empty()) return;  // All of it is in this process.
     amalgam::engine_options options;
     options.name = "dff";
-    over =
+    engine_ =
         std::make_unique<amalgam::engine>(amalgam::endpoints(std::move(ports)), std::move(options));
+    over = engine_.get();
     define();
 }
 
@@ -262,7 +263,8 @@ void distributed_part::close() {
     }
     if (lingers_.joinable()) lingers_.join();
     lost_.end();
-    if (over != nullptr) over->stop();
+    if (engine_ != nullptr) engine_->stop();
+    engine_.reset();  // Nothing of it may run once the groups are gone.
     for (const auto& each : edges_)
         if (each != nullptr) each->queue->drop_rest();
 }

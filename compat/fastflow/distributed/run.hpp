@@ -69,7 +69,9 @@ private:
     void keep(far_group& from, std::uint64_t number, std::vector<std::byte> frames);
     template <typename Take>
     bool each_frame(far_group& from, amalgam::const_bytes frames, Take take);
-    bool count(far_edge& edge, std::uint64_t batch, std::uint32_t mark, std::size_t size);
+    bool count_frames(far_group& from, std::uint64_t number, amalgam::const_bytes frames);
+    bool count(far_edge& edge, std::uint64_t batch, const frame& head);
+    void take_frames(far_group& from, amalgam::const_bytes frames);
     void took(far_group& from);
 
     group_registry& all_;
@@ -91,6 +93,7 @@ private:
     };
     std::map<const far_group*, early> early_;
     std::thread lingers_;
+    std::unique_ptr<amalgam::engine> engine_;  // `over`, which what runs in its end may use
 };
 
 }  // namespace ff::detail
