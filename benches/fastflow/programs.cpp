@@ -15,17 +15,13 @@
 #include <vector>
 
 #include <ff/ff.hpp>
-#include <ff/mdf.hpp>
-#include <ff/parallel_for.hpp>
 
-#include "cholesky.hpp"
+#include "fastflow/parallel.hpp"
 #include "questions.hpp"
 
 namespace {
 
-using amalgam::bench::cheap_loop;
 using amalgam::bench::length;
-using amalgam::bench::tiled_matrix;
 using clock_type = std::chrono::steady_clock;
 
 clock_type::time_point first;  // Of the first item of a stream.
@@ -182,62 +178,17 @@ double feedback_farm(const modes& how) {
     return items / took;
 }
 
-/// Of the median one, in milliseconds.
+/// Of the median one.
 template <typename Run>
 double milliseconds(Run run) {
     return length::parse("0.3").nanoseconds_each(1, run) / 1e6;
 }
 
 double parallel_loop(const modes&) {
-    ff::ParallelFor loops(2);
-    cheap_loop loop;
-    const double each = milliseconds([&] {
-        loops.parallel_for(0, cheap_loop::iterations, [&](const long i) { loop.step(i); });
-    });
-    loop.check();
-    return each;
+    return amalgam::bench::fastflow_loop([](auto run) { return milliseconds(run); });
 }
-
-struct tasks_of {
-    ff::ff_mdf* graph = nullptr;
-    tiled_matrix* a = nullptr;
-};
-
-ff::param_info uses(const double* tile, ff::data_direction_t how) {
-    return {reinterpret_cast<std::uintptr_t>(tile), how};
-}
-
-void add_tasks(tasks_of* const of) {
-    using tile = tiled_matrix::tile;
-    std::vector<ff::param_info> named;
-    of->a->for_each_step(
-        [&](tile t) {
-            named = {uses(t, ff::INPUT), uses(t, ff::OUTPUT)};
-            of->graph->AddTask(named, tiled_matrix::factor, t);
-        },
-        [&](tile f, tile t) {
-            named = {uses(f, ff::INPUT), uses(t, ff::INPUT), uses(t, ff::OUTPUT)};
-            of->graph->AddTask(named, tiled_matrix::solve, f, t);
-        },
-        [&](tile l, tile r, tile t) {
-            named = {uses(l, ff::INPUT), uses(r, ff::INPUT), uses(t, ff::INPUT),
-                     uses(t, ff::OUTPUT)};
-            of->graph->AddTask(named, tiled_matrix::update, l, r, t);
-        });
-}
-
 double cholesky(const modes&) {
-    tiled_matrix a;
-    tasks_of of;
-    of.a = &a;
-    const double each = milliseconds([&] {
-        ff::ff_mdf graph(add_tasks, &of, 2048, 2);
-        of.graph = &graph;
-        a.fill();
-        graph.run_and_wait_end();
-    });
-    a.check();
-    return each;
+    return amalgam::bench::fastflow_cholesky([](auto run) { return milliseconds(run); });
 }
 
 struct program {
