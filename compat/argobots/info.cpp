@@ -114,7 +114,7 @@ int ABT_info_print_thread(FILE* fp, ABT_thread thread) {
     ABT_pool const pool = thread->pool.load();
     std::fprintf(fp, "%s %llu: %s, pool %d\n", name_of_kind(thread->kind),
                  static_cast<unsigned long long>(id_of(*thread)),
-                 name_of_state(thread->state.load()), pool == nullptr ? -1 : pool->id);
+                 name_of_state(told_state(thread->state.load())), pool == nullptr ? -1 : pool->id);
     return ABT_SUCCESS;
 }
 

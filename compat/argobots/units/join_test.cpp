@@ -6,7 +6,7 @@
 
 #include "abt_testing.hpp"
 
-// Several callers join the same ULT.
+// Several callers join the same ULT; suspended ones are resumed.
 namespace amalgam::argobots_testing {
 namespace {
 
@@ -134,6 +134,47 @@ TEST(argobots_join, a_ult_is_revived_though_others_still_return_from_its_join) {
         ASSERT_EQ(ABT_thread_free(&each.ult), ABT_SUCCESS);
     ASSERT_EQ(ABT_thread_free(&target), ABT_SUCCESS);
     EXPECT_EQ(ran, 1);
+}
+
+// Neither before nor after does it look blocked when there is nothing to resume.
+TEST(argobots_suspend, a_ult_that_is_told_as_blocked_can_be_resumed) {
+    const program here(1);
+    for (int round = 0; round < 3000; ++round) {
+        ABT_thread made = nullptr;
+        ASSERT_EQ(ABT_thread_create(
+                      here.pool_of(0),
+                      [](void*) {
+                          for (int i = 0; i < 3; ++i)
+                              ABT_self_suspend();
+                      },
+                      nullptr, nullptr, &made),
+                  ABT_SUCCESS);
+        for (int i = 0; i < 3; ++i) {
+            while (state_of(made) != ABT_THREAD_STATE_BLOCKED) {
+            }
+            ASSERT_EQ(ABT_thread_resume(made), ABT_SUCCESS) << round << " " << i;
+        }
+        ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+    }
+}
+
+/// What a tool is told last, before a ULT is in a pool again.
+TEST(argobots_suspend, a_resumed_ult_is_ready_at_once) {
+    const program here;
+    ABT_thread made = suspended_in(here.pool);
+    static ABT_thread_state seen;
+    seen = ABT_THREAD_STATE_BLOCKED;
+    ASSERT_EQ(ABT_tool_register_thread_callback(
+                  [](ABT_thread who, ABT_xstream, std::uint64_t, ABT_tool_context, void*) {
+                      ABT_thread_get_state(who, &seen);
+                  },
+                  ABT_TOOL_EVENT_THREAD_RESUME, nullptr),
+              ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_resume(made), ABT_SUCCESS);
+    EXPECT_EQ(seen, ABT_THREAD_STATE_READY);
+    EXPECT_EQ(ABT_thread_resume(made), ABT_ERR_THREAD);
+    ASSERT_EQ(ABT_tool_register_thread_callback(nullptr, 0, nullptr), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
 }
 
 TEST(argobots_join, the_ult_of_a_scheduler_is_not_to_be_joined) {

@@ -26,14 +26,18 @@ ABT_thread_opaque* waiting_caller(int& error) noexcept {
     return nullptr;
 }
 
+// Whoever sees it blocked finds what to resume. Resumed before that, it never looks blocked.
 void suspend(ABT_thread_opaque& me) {
     {
         amalgam::waiter until;
         until.waits_for("resume");
-        const blocked while_waiting;
+        me.ends_quickly.store(false, std::memory_order_relaxed);
         me.suspended.store(&until, std::memory_order_release);
+        std::uint8_t running = ABT_THREAD_STATE_RUNNING;
+        me.state.compare_exchange_strong(running, ABT_THREAD_STATE_BLOCKED);
         tell_tool(me, ABT_TOOL_EVENT_THREAD_SUSPEND);
         until.park();
+        me.state.store(ABT_THREAD_STATE_RUNNING, std::memory_order_release);
     }
     end_if_canceled(me);
 }

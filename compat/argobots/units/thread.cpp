@@ -203,6 +203,8 @@ int ABT_thread_resume(ABT_thread thread) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
     amalgam::waiter* const waits = thread->suspended.exchange(nullptr);
     if (waits == nullptr) return ABT_ERR_THREAD;
+    thread->leaves_as = ABT_POOL_CONTEXT_OP_THREAD_RESUME;
+    thread->state.store(resumed_state, std::memory_order_release);
     tell_tool(*thread, ABT_TOOL_EVENT_THREAD_RESUME);
     waits->unpark();
     return ABT_SUCCESS;

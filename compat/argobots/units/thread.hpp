@@ -25,6 +25,12 @@ enum class join_stage : std::uint8_t {
     joined
 };
 
+/// Of one that was resumed and is in no pool yet. Told as ready, but nobody may hand over to it.
+inline constexpr std::uint8_t resumed_state = ABT_THREAD_STATE_TERMINATED + 1;
+constexpr ABT_thread_state told_state(std::uint8_t state) noexcept {
+    return state == resumed_state ? ABT_THREAD_STATE_READY : static_cast<ABT_thread_state>(state);
+}
+
 /// Thrown to end a function of the interface with that error number; see guarded().
 struct failure {
     int number;

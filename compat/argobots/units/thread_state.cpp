@@ -15,7 +15,7 @@ int ABT_thread_get_last_xstream(ABT_thread thread, ABT_xstream* xstream) {
 
 int ABT_thread_get_state(ABT_thread thread, ABT_thread_state* state) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
-    *state = static_cast<ABT_thread_state>(thread->state.load(std::memory_order_acquire));
+    *state = told_state(thread->state.load(std::memory_order_acquire));
     return ABT_SUCCESS;
 }
 
