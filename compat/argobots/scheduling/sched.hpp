@@ -19,6 +19,8 @@ struct ABT_sched_opaque {
     bool automatic = false;
     std::atomic<bool> finish_asked{false};  ///< Ends once its pools are done.
     std::atomic<bool> exit_asked{false};    ///< Ends as soon as it looks.
+    /// Ends once its pools are done that this one does not have.
+    std::atomic<const ABT_sched_opaque*> replaced_by{nullptr};
     ABT_xstream main_of = nullptr;
     bool in_pool = false;
     std::atomic<ABT_thread> thread{nullptr};  ///< Its ULT, while there is one.
@@ -26,6 +28,7 @@ struct ABT_sched_opaque {
 
     bool predefined() const noexcept { return functions.run == nullptr; }
     bool used() const noexcept { return main_of != nullptr || in_pool; }
+    bool has(ABT_pool pool) const noexcept;
     bool pools_done() const noexcept;
     bool has_to_stop() const noexcept;
     /// For a predefined one: what it would run next, or null.

@@ -6,14 +6,21 @@
 // What runs next, and when a scheduler ends.
 
 bool ABT_sched_opaque::pools_done() const noexcept {
-    return std::all_of(pools.begin(), pools.end(),
-                       [](const ABT_pool_opaque* each) { return each->is_done(); });
+    const ABT_sched_opaque* const next_one = replaced_by.load(std::memory_order_acquire);
+    return std::all_of(pools.begin(), pools.end(), [next_one](ABT_pool each) {
+        return each->is_done() || (next_one != nullptr && next_one->has(each));
+    });
+}
+
+bool ABT_sched_opaque::has(ABT_pool pool) const noexcept {
+    return std::find(pools.begin(), pools.end(), pool) != pools.end();
 }
 
 bool ABT_sched_opaque::has_to_stop() const noexcept {
     if (exit_asked.load(std::memory_order_relaxed)) return true;
     if (main_of != nullptr && main_of->exit_asked.load(std::memory_order_relaxed)) return true;
     const bool may_stop = in_pool || finish_asked.load(std::memory_order_relaxed) ||
+                          replaced_by.load(std::memory_order_relaxed) != nullptr ||
                           (main_of != nullptr && main_of->join_asked.load());
     return may_stop && pools_done();
 }

@@ -56,7 +56,8 @@ struct ABT_xstream_opaque {
     void start();
     /// Waits until its pools are done, then ends its thread.
     void join();
-    /// Replaces the main scheduler. Called by a ULT of the stream, or while it is ended.
+    /// Replaces the main scheduler once it has run what is in its pools, but for those that the
+    /// next one has, too. Called by a ULT of the stream, or while it is ended.
     void set_main_sched(ABT_sched_opaque& next_one);
 
     /// The stream's: for its order.
@@ -112,7 +113,7 @@ private:
     void wake_primary() noexcept;
     void end_if_done() noexcept;
     void launch_main_sched();
-    void end_main_sched();
+    void end_main_sched(const ABT_sched_opaque& next_one);
     std::unique_ptr<amalgam::scheduler> make_order();
 
     std::uint64_t looks_at_ = 0;                 // of `runs`: then for more than the next unit
@@ -128,7 +129,7 @@ private:
     std::atomic<bool> known_{false};
     pthread_t thread_{};
     sigset_t signals_{};                  // blocked by whoever starts it
-    std::atomic<bool> replacing_{false};  // the main scheduler's ULT ends for another
+    std::atomic<bool> replacing_{false};  // the main scheduler ends for another
     amalgam::event replaced_;
     amalgam::event end_;
 };

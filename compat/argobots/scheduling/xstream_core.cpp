@@ -108,13 +108,17 @@ void ABT_xstream_opaque::main_sched_ended() noexcept {
     }
 }
 
-void ABT_xstream_opaque::end_main_sched() {
-    if (main_sched->thread == nullptr) return;
+// Its pools may never be looked at again, so it runs what is in them first.
+void ABT_xstream_opaque::end_main_sched(const ABT_sched_opaque& next_one) {
     replaced_.reset();
     replacing_ = true;
-    main_sched->exit_asked = true;
+    main_sched->replaced_by = &next_one;
+    const bool has_ult = main_sched->thread != nullptr;
+    if (!has_ult && main_sched->has_to_stop()) return;
     const blocked while_waiting;
-    replaced_.wait();
+    // Looks again: ULTs of its pools may end on other streams, which nothing tells this one.
+    while (!replaced_.wait_for(std::chrono::milliseconds(1)))
+        stream->wake();
 }
 
 void ABT_xstream_opaque::set_main_sched(ABT_sched_opaque& next_one) {
@@ -122,11 +126,12 @@ void ABT_xstream_opaque::set_main_sched(ABT_sched_opaque& next_one) {
     // Meanwhile the caller is where this stream looks whatever its scheduler is.
     if (caller != nullptr) associate(*caller, &anchor_);
     const locked_by_caller hold(changing_);
-    if (caller != nullptr) end_main_sched();
+    if (caller != nullptr) end_main_sched(next_one);
     ABT_sched_opaque& before = *std::exchange(main_sched, &next_one);
     ordinary = false;
     next_one.main_of = this;
     before.main_of = nullptr;
+    before.replaced_by = nullptr;
     before.exit_asked = false;
     if (caller != nullptr) {
         {
@@ -313,9 +318,10 @@ void ABT_xstream_opaque::let_run(std::uint64_t number) {
 }
 
 void ABT_xstream_opaque::end_if_done() noexcept {
-    if (main_sched->thread != nullptr || replacing_) return;
+    if (main_sched->thread != nullptr) return;
     const bool done = main_ended_.load(std::memory_order_relaxed) || main_sched->has_to_stop();
     if (!done) return;
+    if (replacing_) return replaced_.set();
     ordinary = false;
     end_.set();
 }

@@ -1,0 +1,105 @@
+#include <atomic>
+#include <cstddef>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "abt_testing.hpp"
+
+// Main schedulers that are replaced, or asked to end, while there is more to run.
+namespace amalgam::argobots_testing {
+namespace {
+
+ABT_pool new_pool(ABT_pool_access access, ABT_bool automatic = ABT_TRUE) {
+    ABT_pool made = nullptr;
+    EXPECT_EQ(ABT_pool_create_basic(ABT_POOL_FIFO, access, automatic, &made), ABT_SUCCESS);
+    return made;
+}
+
+int use_pool(ABT_pool pool) {
+    ABT_xstream here = nullptr;
+    EXPECT_EQ(ABT_self_get_xstream(&here), ABT_SUCCESS);
+    return ABT_xstream_set_main_sched_basic(here, ABT_SCHED_BASIC, 1, &pool);
+}
+
+constexpr ABT_pool_access kinds_of_access[] = {ABT_POOL_ACCESS_PRIV, ABT_POOL_ACCESS_MPMC};
+
+void yield_and_count(void* arg) {
+    for (int i = 0; i < 3; ++i)
+        ABT_thread_yield();
+    ++*static_cast<std::atomic<int>*>(arg);
+}
+
+TEST(argobots_main_sched, what_is_queued_runs_before_it_is_replaced_by_the_primary_ult) {
+    for (const ABT_pool_access access : kinds_of_access) {
+        const program here;
+        ABT_pool const first = new_pool(access);
+        ASSERT_EQ(use_pool(first), ABT_SUCCESS);
+        std::atomic<int> ran{0};
+        for (int i = 0; i < 6; ++i)
+            ASSERT_EQ(ABT_thread_create(first, yield_and_count, &ran, nullptr, nullptr),
+                      ABT_SUCCESS);
+        ASSERT_EQ(use_pool(new_pool(access)), ABT_SUCCESS);
+        EXPECT_EQ(ran, 6);
+    }
+}
+
+TEST(argobots_main_sched, what_is_queued_runs_before_it_is_replaced_by_one_of_its_ults) {
+    for (const ABT_pool_access access : kinds_of_access) {
+        const program here;
+        ABT_pool pool = new_pool(access, ABT_FALSE);  // who joins looks at it
+        ABT_xstream stream = nullptr;
+        ASSERT_EQ(ABT_xstream_create_basic(ABT_SCHED_BASIC, 1, &pool, nullptr, &stream),
+                  ABT_SUCCESS);
+        struct seen {
+            std::atomic<int> ran{0};
+            std::atomic<bool> go{false};
+            ABT_pool_access access;
+            int before = -1;
+        } what;
+        what.access = access;
+        ASSERT_EQ(ABT_thread_create(
+                      pool,
+                      [](void* arg) {
+                          while (!static_cast<seen*>(arg)->go)
+                              std::this_thread::yield();
+                      },
+                      &what, nullptr, nullptr),
+                  ABT_SUCCESS);
+        ABT_thread replaces = nullptr;
+        ASSERT_EQ(ABT_thread_create(
+                      pool,
+                      [](void* arg) {
+                          auto& mine = *static_cast<seen*>(arg);
+                          EXPECT_EQ(use_pool(new_pool(mine.access)), ABT_SUCCESS);
+                          mine.before = mine.ran;
+                      },
+                      &what, nullptr, &replaces),
+                  ABT_SUCCESS);
+        for (int i = 0; i < 6; ++i)
+            ASSERT_EQ(ABT_thread_create(pool, yield_and_count, &what.ran, nullptr, nullptr),
+                      ABT_SUCCESS);
+        what.go = true;
+        ASSERT_EQ(ABT_thread_free(&replaces), ABT_SUCCESS);
+        EXPECT_EQ(what.before, 6);
+        ASSERT_EQ(ABT_xstream_free(&stream), ABT_SUCCESS);
+        ASSERT_EQ(ABT_pool_free(&pool), ABT_SUCCESS);
+    }
+}
+
+TEST(argobots_main_sched, what_waits_in_a_pool_that_the_next_one_has_does_not_hold_it_up) {
+    const program here;
+    ABT_pool const kept = new_pool(ABT_POOL_ACCESS_MPMC);
+    ASSERT_EQ(use_pool(kept), ABT_SUCCESS);
+    ABT_thread waits = nullptr;
+    ASSERT_EQ(ABT_thread_create(
+                  kept, [](void*) { ABT_self_suspend(); }, nullptr, nullptr, &waits),
+              ABT_SUCCESS);
+    ABT_thread_yield();
+    ASSERT_EQ(use_pool(kept), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_resume(waits), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&waits), ABT_SUCCESS);
+}
+
+}  // namespace
+}  // namespace amalgam::argobots_testing
