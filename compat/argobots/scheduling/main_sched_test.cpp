@@ -1,4 +1,5 @@
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <thread>
 
@@ -99,6 +100,41 @@ TEST(argobots_main_sched, what_waits_in_a_pool_that_the_next_one_has_does_not_ho
     ASSERT_EQ(use_pool(kept), ABT_SUCCESS);
     ASSERT_EQ(ABT_thread_resume(waits), ABT_SUCCESS);
     ASSERT_EQ(ABT_thread_free(&waits), ABT_SUCCESS);
+}
+
+struct chain {
+    ABT_pool pool = nullptr;
+    std::atomic<bool> stop{false};
+};
+
+void create_next(void* arg) {
+    auto& mine = *static_cast<chain*>(arg);
+    if (!mine.stop) ABT_thread_create(mine.pool, create_next, arg, nullptr, nullptr);
+}
+
+TEST(argobots_main_sched, one_that_is_to_exit_does_so_though_units_keep_creating_others) {
+    for (const ABT_pool_access access : kinds_of_access) {
+        const program here;
+        chain units;
+        units.pool = new_pool(access);
+        ABT_xstream stream = nullptr;
+        ASSERT_EQ(ABT_xstream_create_basic(ABT_SCHED_BASIC, 1, &units.pool, nullptr, &stream),
+                  ABT_SUCCESS);
+        create_next(&units);
+        ABT_sched sched = nullptr;
+        ASSERT_EQ(ABT_xstream_get_main_sched(stream, &sched), ABT_SUCCESS);
+        ASSERT_EQ(ABT_sched_exit(sched), ABT_SUCCESS);
+        ABT_xstream_state state = ABT_XSTREAM_STATE_RUNNING;
+        for (int i = 0; i < 5000 && state != ABT_XSTREAM_STATE_TERMINATED; ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            ASSERT_EQ(ABT_xstream_get_state(stream, &state), ABT_SUCCESS);
+        }
+        EXPECT_EQ(state, ABT_XSTREAM_STATE_TERMINATED);
+        units.stop = true;
+        ASSERT_EQ(ABT_xstream_join(stream), ABT_SUCCESS);
+        ASSERT_EQ(ABT_xstream_revive(stream), ABT_SUCCESS);  // which runs what is left
+        ASSERT_EQ(ABT_xstream_free(&stream), ABT_SUCCESS);
+    }
 }
 
 }  // namespace

@@ -30,6 +30,7 @@ struct ABT_sched_opaque {
     bool used() const noexcept { return main_of != nullptr || in_pool; }
     bool has(ABT_pool pool) const noexcept;
     bool pools_done() const noexcept;
+    bool has_to_exit() const noexcept;  ///< Whatever is in its pools.
     bool has_to_stop() const noexcept;
     /// For a predefined one: what it would run next, or null.
     ABT_thread_opaque* choose();

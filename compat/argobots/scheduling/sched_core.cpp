@@ -16,9 +16,13 @@ bool ABT_sched_opaque::has(ABT_pool pool) const noexcept {
     return std::find(pools.begin(), pools.end(), pool) != pools.end();
 }
 
-bool ABT_sched_opaque::has_to_stop() const noexcept {
+bool ABT_sched_opaque::has_to_exit() const noexcept {
     if (exit_asked.load(std::memory_order_relaxed)) return true;
-    if (main_of != nullptr && main_of->exit_asked.load(std::memory_order_relaxed)) return true;
+    return main_of != nullptr && main_of->exit_asked.load(std::memory_order_relaxed);
+}
+
+bool ABT_sched_opaque::has_to_stop() const noexcept {
+    if (has_to_exit()) return true;
     const bool may_stop = in_pool || finish_asked.load(std::memory_order_relaxed) ||
                           replaced_by.load(std::memory_order_relaxed) != nullptr ||
                           (main_of != nullptr && main_of->join_asked.load());

@@ -70,6 +70,7 @@ std::unique_ptr<amalgam::scheduler> ABT_xstream_opaque::make_order() {
 
 void ABT_xstream_opaque::start() {
     join_asked = exit_asked = main_ended_ = false;
+    main_sched->exit_asked = main_sched->finish_asked = false;
     ordinary = false;
     end_.reset();
     known_ = false;
@@ -177,11 +178,11 @@ ABT_thread_opaque* ABT_xstream_opaque::pick() noexcept {
         return who;
     }
     if (ABT_thread_opaque* const who = anchor_.take(0)) return who;
-    if (exit_asked.load(std::memory_order_relaxed) && main_sched->thread == nullptr) return nullptr;
     if (main_sched->thread != nullptr) {
         amalgam::work_unit* const seated = seat_.pop();
         return seated == nullptr ? nullptr : thread_of(*seated);
     }
+    if (main_sched->has_to_exit()) return nullptr;
     if (main_ended_.load(std::memory_order_relaxed)) return nullptr;
     // A user's own has not begun yet, or has ended for another one.
     if (!main_sched->predefined()) return nullptr;
