@@ -188,6 +188,8 @@ int ABT_sched_finish(ABT_sched sched) {
 int ABT_sched_exit(ABT_sched sched) {
     if (sched == nullptr) return ABT_ERR_INV_SCHED;
     sched->exit_asked = true;
+    const ABT_xstream_opaque* const of = sched->main_of;
+    if (of != nullptr && of->state.load() == ABT_XSTREAM_STATE_RUNNING) of->stream->wake();
     return ABT_SUCCESS;
 }
 
