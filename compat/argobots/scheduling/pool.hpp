@@ -105,8 +105,9 @@ public:
     thread* take_if(Wanted is_wanted);
     /// Adds one that has just been created or revived.
     void put_new(thread& who) noexcept;
-    /// Sets who.end to `joiner`, if it is in here: what runs it later sees that. False: it is not.
-    bool note_joiner(thread& who, std::uintptr_t joiner) noexcept;
+    /// Adds `one` to its joiners, if it is in here: what runs it later sees that. False: it is not.
+    /// `only_one`: nobody else begins to join it.
+    bool note_joiner(thread& who, joiner& one, bool only_one) noexcept;
     /// A ULT of the calling stream yields to `next`, or if that is null, to the first one in here,
     /// and stands in here then. False: nothing happened; yield otherwise.
     bool rotate(thread& who, thread* next) noexcept;

@@ -138,10 +138,11 @@ bool own_pool::rotate(thread& who, thread* next) noexcept {
     return false;
 }
 
-bool own_pool::note_joiner(thread& who, std::uintptr_t joiner) noexcept {
+bool own_pool::note_joiner(thread& who, joiner& one, bool only_one) noexcept {
     const locked hold(*this);
     if (who.listed_in.load(std::memory_order_relaxed) != this) return false;
-    who.end.store(joiner, std::memory_order_relaxed);
+    if (!only_one || who.end.load(std::memory_order_relaxed) != 0) return who.add_joiner(one);
+    who.end.store(reinterpret_cast<std::uintptr_t>(&one), std::memory_order_relaxed);
     return true;
 }
 

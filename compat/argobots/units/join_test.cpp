@@ -1,4 +1,5 @@
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -78,6 +79,48 @@ TEST(argobots_join, all_joiners_of_a_ult_wait_for_its_end) {
         ABT_thread gone = target;
         ASSERT_EQ(ABT_thread_free(&gone), ABT_SUCCESS);
     }
+}
+
+TEST(argobots_join, each_joiner_is_told_by_the_end_whatever_the_first_one_does) {
+    const program here(1);
+    ABT_thread target = suspended_in(here.pool);
+    joiner first;
+    first.of = target;
+    join_in_ult(here.pool_of(0), first);
+    let_wait(first.ult);
+    struct seen {
+        std::atomic<bool> begun{false};
+        std::atomic<bool> told{false};
+        bool told_first = false;
+    } what;
+    ABT_thread keeps_it_busy = nullptr;
+    ASSERT_EQ(ABT_thread_create(
+                  here.pool_of(0),
+                  [](void* arg) {
+                      auto& mine = *static_cast<seen*>(arg);
+                      mine.begun = true;
+                      for (int i = 0; i < 3000 && !mine.told; ++i)
+                          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                      mine.told_first = mine.told;
+                  },
+                  &what, nullptr, &keeps_it_busy),
+              ABT_SUCCESS);
+    while (!what.begun)
+        std::this_thread::yield();
+    joiner second;
+    second.of = target;
+    join_in_ult(here.pool, second);
+    let_wait(second.ult);
+    ASSERT_EQ(ABT_thread_resume(target), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&second.ult), ABT_SUCCESS);
+    EXPECT_EQ(second.result, ABT_SUCCESS);
+    EXPECT_EQ(ABT_thread_join(target), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&target), ABT_SUCCESS);  // the first one has not gone on yet
+    what.told = true;
+    ASSERT_EQ(ABT_thread_free(&keeps_it_busy), ABT_SUCCESS);
+    EXPECT_TRUE(what.told_first);
+    ASSERT_EQ(ABT_thread_free(&first.ult), ABT_SUCCESS);
+    EXPECT_EQ(first.result, ABT_SUCCESS);
 }
 
 TEST(argobots_join, free_waits_for_those_who_join) {

@@ -74,7 +74,7 @@ int join(ABT_thread thread, const ABT_thread_opaque* me, bool to_free = false) {
 
 /// It has ended, and there is neither a joiner to wait for nor a tool to tell.
 bool is_over(ABT_thread_opaque& who) noexcept {
-    return who.end_is_told() && who.joins.load(std::memory_order_acquire) == join_stage::open &&
+    return who.end_is_told() && who.others_joining.load(std::memory_order_acquire) == 0 &&
            tool_events.load(std::memory_order_relaxed) == 0;
 }
 

@@ -17,7 +17,7 @@ namespace amalgam::argobots {
 
 enum class thread_kind : std::uint8_t { primary, scheduler, ult, tasklet };
 
-/// How far the joining of a ULT is: see thread_join.cpp.
+/// How far the joining of a ULT on a given stack is: see thread_join.cpp.
 enum class join_stage : std::uint8_t {
     open,     ///< Nobody joins it yet.
     joining,  ///< One caller joins it.
@@ -34,6 +34,12 @@ constexpr ABT_thread_state told_state(std::uint8_t state) noexcept {
 /// Thrown to end a function of the interface with that error number; see guarded().
 struct failure {
     int number;
+};
+
+/// Who waits for the end of a ULT, on its own stack.
+struct joiner {
+    waiter who;
+    std::uintptr_t before = 0;  ///< The one that came before it, or 0.
 };
 
 struct key_value {
@@ -75,7 +81,7 @@ struct ABT_thread_opaque {
     std::atomic<ABT_pool> pool{nullptr};       ///< The one it is associated with.
     std::atomic<ABT_xstream> stream{nullptr};  ///< Runs it, or did last.
     amalgam::work_unit* work = nullptr;        ///< Null: it has no stack, not yet or no more.
-    /// 0, then the waiter that joins it, or a mark: it has ended. Not on_given_stack.
+    /// 0, then the last `joiner` to wait for it, or a mark: it has ended. Not on_given_stack.
     std::atomic<std::uintptr_t> end{0};
     static constexpr std::uintptr_t ended_mark = 1;
     static constexpr std::uintptr_t ended_alone_mark = 2;  ///< And told no waiter.
@@ -94,7 +100,7 @@ struct ABT_thread_opaque {
     ABT_thread_opaque* prev = nullptr;  // as next
     std::atomic<ABT_pool> listed_in{nullptr};
     std::uint32_t leaves_as = 0;  ///< ABT_pool_context told to the pool when it next yields.
-    std::atomic<std::uint32_t> others_joining{0};    ///< Who waits for the caller that joins.
+    std::atomic<std::uint32_t> others_joining{0};    ///< Who still looks at it.
     std::atomic<ABT_xstream> runs_next_on{nullptr};  ///< When ready, by-passing its pool.
     std::atomic<ABT_pool> migrates_to{nullptr};
     std::atomic<amalgam::waiter*> suspended{nullptr};
@@ -121,10 +127,14 @@ struct ABT_thread_opaque {
     bool is_primary() const noexcept { return kind == amalgam::argobots::thread_kind::primary; }
     /// Whether ults() of its pool counts it.
     bool is_counted() const noexcept { return work != nullptr; }
-    bool end_is_told() const noexcept {
-        return end.load(std::memory_order_acquire) - ended_mark <= ended_alone_mark - ended_mark;
+    static bool is_mark(std::uintptr_t end) noexcept {
+        return end - ended_mark <= ended_alone_mark - ended_mark;
     }
-    void wait_for_end();
+    bool end_is_told() const noexcept { return is_mark(end.load(std::memory_order_acquire)); }
+    /// `only_one`: nobody else begins to.
+    void wait_for_end(bool only_one);
+    /// False: it has ended.
+    bool add_joiner(amalgam::argobots::joiner& one) noexcept;
     bool is_over_after_all() noexcept;
     /// Its owner may free it at once.
     void tell_end() noexcept;

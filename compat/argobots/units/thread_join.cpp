@@ -1,3 +1,5 @@
+#include <sched.h>
+
 #include <amalgam/core/log.hpp>
 #include <amalgam/tasks/extension/thread_barrier.hpp>
 
@@ -5,8 +7,9 @@
 #include "scheduling/own_pool.hpp"
 #include "sync/sync.hpp"
 
-// Joining, by any number of callers at once, while a ULT of Amalgam has one: the first joins, the
-// others wait for it. What they wait with is one for all ULTs, since few have a second joiner.
+// Joining, by any number of callers at once, each of which the end of the ULT tells. But a ULT of
+// Amalgam, which one on a given stack is, has one joiner: the first, and the others wait for it.
+// What they wait with is one for all ULTs.
 
 namespace amalgam::argobots {
 
@@ -38,7 +41,8 @@ private:
     std::atomic<std::uint32_t>& others_;
 };
 
-bool join_first(ABT_thread_opaque& who) {
+/// False: it cannot be.
+bool wait_for(ABT_thread_opaque& who, bool only_one) {
     const blocked while_waiting;
     ABT_thread_opaque* const me = self();
     if (me != nullptr && me->is_primary()) let_queued_run(*me, who);
@@ -46,7 +50,7 @@ bool join_first(ABT_thread_opaque& who) {
         if (who.on_given_stack) {
             who.rare_part().handle.join();  // the program may free the stack that it gave
         } else {
-            who.wait_for_end();
+            who.wait_for_end(only_one);
         }
         return true;
     } catch (const std::exception& thrown) {
@@ -76,17 +80,37 @@ join_stage wait_for_first(ABT_thread_opaque& who) {
     }
 }
 
-}  // namespace
-
-void join_thread(ABT_thread_opaque& who) {
+void join_in_turn(ABT_thread_opaque& who) {
     join_stage seen = who.joins.load(std::memory_order_acquire);
     if (seen == join_stage::joined) return;
     for (seen = join_stage::open; seen != join_stage::joined; seen = wait_for_first(who)) {
         join_stage before = join_stage::open;
         if (!who.joins.compare_exchange_strong(before, join_stage::joining)) continue;
-        const bool joined = join_first(who);
+        const bool joined = wait_for(who, false);
         return tell_others(who, joined ? join_stage::joined : join_stage::open);
     }
+}
+
+// Of those that began before, any number may still be here; nobody begins to join it now, so an
+// open one needs no claim.
+void join_in_turn_last(ABT_thread_opaque& who) {
+    if (who.joins.load(std::memory_order_acquire) == join_stage::open) {
+        if (has_ended(who) || wait_for(who, true))
+            who.joins.store(join_stage::joined, std::memory_order_relaxed);
+        return;
+    }
+    join_in_turn(who);
+    if (who.others_joining.load(std::memory_order_relaxed) == 0) return;
+    locked_by_caller hold(place().busy);
+    while (who.others_joining.load(std::memory_order_relaxed) != 0)
+        hold.wait(place().changed);
+}
+
+}  // namespace
+
+void join_thread(ABT_thread_opaque& who) {
+    if (who.on_given_stack) return join_in_turn(who);
+    if (!who.end_is_told()) wait_for(who, false);
 }
 
 bool has_ended(ABT_thread_opaque& who) noexcept {
@@ -95,35 +119,38 @@ bool has_ended(ABT_thread_opaque& who) noexcept {
     return core == nullptr || detail::has_ended(*core);
 }
 
-// Of those that began before, any number may still be here; nobody begins to join it now, so an
-// open one needs no claim.
 void join_last(ABT_thread_opaque& who) {
-    if (who.joins.load(std::memory_order_acquire) == join_stage::open) [[likely]] {
-        if (has_ended(who) || join_first(who))
-            who.joins.store(join_stage::joined, std::memory_order_relaxed);
-        return;
-    }
-    join_thread(who);
-    if (who.others_joining.load(std::memory_order_relaxed) == 0) return;
-    locked_by_caller hold(place().busy);
-    while (who.others_joining.load(std::memory_order_relaxed) != 0)
-        hold.wait(place().changed);
+    if (who.on_given_stack) return join_in_turn_last(who);
+    if (!who.end_is_told()) wait_for(who, true);
+    // For no longer than a barrier on all threads takes.
+    while (who.others_joining.load(std::memory_order_acquire) != 0)
+        ::sched_yield();
 }
 
 }  // namespace amalgam::argobots
 
-void ABT_thread_opaque::wait_for_end() {
-    if (!amalgam::argobots::has_ended(*this)) amalgam::argobots::runtime::refuse_in_child();
-    amalgam::waiter me;
-    me.waits_for("join");
-    const auto mine = reinterpret_cast<std::uintptr_t>(&me);
+void ABT_thread_opaque::wait_for_end(bool only_one) {
+    amalgam::argobots::runtime::refuse_in_child();
+    amalgam::argobots::joiner me;
+    me.who.waits_for("join");
     amalgam::argobots::own_pool* const home = pool.load(std::memory_order_relaxed)->own;
-    if (home == nullptr || !home->is_private_here() || !home->note_joiner(*this, mine)) {
-        std::uintptr_t was = 0;
-        if (!end.compare_exchange_strong(was, mine)) return;
-        if (ends_quickly.load() && is_over_after_all()) return;
+    if (home == nullptr || !home->is_private_here() || !home->note_joiner(*this, me, only_one)) {
+        const bool quickly = ends_quickly.load();
+        if (quickly) others_joining.fetch_add(1);  // who frees it waits until it was looked at
+        const bool over = !add_joiner(me) || (quickly && is_over_after_all());
+        if (quickly) others_joining.fetch_sub(1);
+        if (over) return;
     }
-    me.park();
+    me.who.park();
+}
+
+bool ABT_thread_opaque::add_joiner(amalgam::argobots::joiner& one) noexcept {
+    std::uintptr_t seen = end.load(std::memory_order_acquire);
+    do {
+        if (is_mark(seen)) return false;
+        one.before = seen;
+    } while (!end.compare_exchange_weak(seen, reinterpret_cast<std::uintptr_t>(&one)));
+    return true;
 }
 
 /// The end may have been told between its two steps that did not see the joiner.
@@ -134,6 +161,10 @@ bool ABT_thread_opaque::is_over_after_all() noexcept {
 }
 
 void ABT_thread_opaque::tell_end() noexcept {
-    const std::uintptr_t joins_it = end.exchange(ended_mark, std::memory_order_acq_rel);
-    if (joins_it != 0) reinterpret_cast<amalgam::waiter*>(joins_it)->unpark();
+    std::uintptr_t joins_it = end.exchange(ended_mark, std::memory_order_acq_rel);
+    while (joins_it != 0) {
+        auto& one = *reinterpret_cast<amalgam::argobots::joiner*>(joins_it);
+        joins_it = one.before;  // first: once told, it goes
+        one.who.unpark();
+    }
 }
