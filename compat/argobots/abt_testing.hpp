@@ -95,6 +95,15 @@ public:
         return text_.find(words) != std::string::npos;
     }
 
+    /// How often the log has them.
+    std::size_t number_of(const std::string& words) {
+        const std::lock_guard hold(busy_);
+        std::size_t number = 0;
+        for (std::size_t at = 0; (at = text_.find(words, at)) != std::string::npos; ++at)
+            ++number;
+        return number;
+    }
+
 private:
     std::mutex busy_;
     std::string text_;

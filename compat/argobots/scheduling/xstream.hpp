@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -40,6 +41,12 @@ public:
     on_own_stack() noexcept : work_unit(&run_unit) {}
     static void run_unit(work_unit& self) noexcept;
     ABT_thread_opaque* who = nullptr;
+
+private:
+    bool gets_stack(ABT_thread_opaque& which) noexcept;
+
+    std::chrono::steady_clock::time_point asks_at_{};  // since there was no memory
+    std::chrono::steady_clock::time_point told_at_{};  // in the log
 };
 
 }  // namespace amalgam::argobots

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include <amalgam/tasks/extension/direct_yield.hpp>
@@ -44,10 +45,28 @@ void scheduler_seat::push(work_unit& unit) noexcept {
 }
 
 void on_own_stack::run_unit(work_unit& self) noexcept {
-    ABT_thread_opaque& who = *static_cast<on_own_stack&>(self).who;
-    if (who.is_tasklet()) return run_tasklets(who);
-    if (give_stack(who)) return who.work->run();
+    auto& here = static_cast<on_own_stack&>(self);
+    ABT_thread_opaque& who = *here.who;
+    // Canceled, it calls nothing, and so ends as a tasklet does.
+    if (who.is_tasklet() || who.canceled.load(std::memory_order_acquire)) return run_tasklets(who);
+    if (here.gets_stack(who)) return who.work->run();
     who.pool.load(std::memory_order_relaxed)->add(who, ABT_POOL_CONTEXT_OP_THREAD_YIELD);
+}
+
+// The system takes its time to say no, so it is not asked for each of those that wait.
+bool on_own_stack::gets_stack(ABT_thread_opaque& which) noexcept {
+    using namespace std::chrono;
+    constexpr steady_clock::time_point never{};
+    if (asks_at_ != never && steady_clock::now() < asks_at_) return false;
+    const bool told = told_at_ != never && steady_clock::now() - told_at_ < minutes(1);
+    if (give_stack(which, !told)) {
+        asks_at_ = never;
+        return true;
+    }
+    const auto now = steady_clock::now();
+    if (!told) told_at_ = now;
+    asks_at_ = now + milliseconds(10);
+    return false;
 }
 
 void scheduler_seat::requeue(work_unit& unit) noexcept {

@@ -234,16 +234,7 @@ TEST(argobots_stack, the_primary_ult_goes_on_after_all_that_was_ready_when_it_jo
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/// In a child whose address space ends here: 0 if all of its ULTs have run.
-[[noreturn]] void run_without_memory() {
-    if (ABT_init(0, nullptr) != ABT_SUCCESS) ::_exit(2);
-    many what;
-    ABT_xstream self = nullptr;
-    ABT_self_get_xstream(&self);
-    ABT_xstream_get_main_pools(self, 1, &what.pool);
-    create_all(
-        what, [](void*) {}, nullptr);  // so that there are descriptors, and a stack
-    free_all(what);
+void leave_no_memory() {
     constexpr rlim_t less_than_a_stack = 128 * 1024;
     rlim_t pages = 0;
     if (FILE* const file = std::fopen("/proc/self/statm", "r")) {
@@ -254,6 +245,19 @@ TEST(argobots_stack, the_primary_ult_goes_on_after_all_that_was_ready_when_it_jo
     const rlim_t bytes = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + less_than_a_stack;
     const rlimit limit{bytes, bytes};
     if (pages == 0 || ::setrlimit(RLIMIT_AS, &limit) != 0) ::_exit(77);
+}
+
+/// In a child whose address space ends here: 0 if all of its ULTs have run.
+[[noreturn]] void run_without_memory() {
+    if (ABT_init(0, nullptr) != ABT_SUCCESS) ::_exit(2);
+    many what;
+    ABT_xstream self = nullptr;
+    ABT_self_get_xstream(&self);
+    ABT_xstream_get_main_pools(self, 1, &what.pool);
+    create_all(
+        what, [](void*) {}, nullptr);  // so that there are descriptors, and a stack
+    free_all(what);
+    leave_no_memory();
     logged_lines lines;
     create_all(
         what,
@@ -267,14 +271,59 @@ TEST(argobots_stack, the_primary_ult_goes_on_after_all_that_was_ready_when_it_jo
     ::_exit(what.ran == many::number ? (told ? 0 : 3) : 1);
 }
 
-TEST(argobots_stack, that_no_memory_is_left_for_is_waited_for) {
+/// The same, but all stacks are held: 0 if those that have none end when canceled, and one line in
+/// the log says that they waited.
+[[noreturn]] void cancel_without_memory() {
+    if (ABT_init(0, nullptr) != ABT_SUCCESS) ::_exit(2);
+    many what;
+    ABT_xstream self = nullptr;
+    ABT_self_get_xstream(&self);
+    ABT_xstream_get_main_pools(self, 1, &what.pool);
+    create_all(
+        what, [](void*) {}, nullptr);
+    free_all(what);
+    leave_no_memory();
+    logged_lines lines;
+    create_all(
+        what, [](void*) { ABT_self_suspend(); }, nullptr);
+    for (int i = 0; i < 300; ++i)
+        ABT_thread_yield();
+    const std::size_t told = lines.number_of("a ULT waits to begin");
+    std::vector<ABT_thread> waiting;
+    for (ABT_thread each : what.made) {
+        ABT_thread_state is = ABT_THREAD_STATE_READY;
+        ABT_thread_get_state(each, &is);
+        if (is != ABT_THREAD_STATE_BLOCKED) waiting.push_back(each);
+    }
+    if (waiting.empty()) ::_exit(77);
+    for (ABT_thread each : waiting)
+        ABT_thread_cancel(each);
+    for (int i = 0; i < 300; ++i)
+        ABT_thread_yield();
+    for (ABT_thread each : waiting) {
+        ABT_thread_state is = ABT_THREAD_STATE_READY;
+        ABT_thread_get_state(each, &is);
+        if (is != ABT_THREAD_STATE_TERMINATED) ::_exit(1);
+    }
+    ::_exit(told == 1 ? 0 : 3);
+}
+
+void expect_success_in_child(void (*body)()) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_EXIT(
-        run_without_memory(),
+        body(),
         [](int status) {
             return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77);
         },
         "");
+}
+
+TEST(argobots_stack, that_no_memory_is_left_for_is_waited_for) {
+    expect_success_in_child(run_without_memory);
+}
+
+TEST(argobots_stack, is_not_needed_by_who_was_canceled_before) {
+    expect_success_in_child(cancel_without_memory);
 }
 #endif
 

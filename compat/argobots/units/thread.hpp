@@ -220,7 +220,8 @@ void relaunch(ABT_thread_opaque& who);
 /// Gives one that is about to run for the first time a stack. The calling stream runs it. False:
 /// only by give_stack() on the stream's own stack.
 bool give_stack_quickly(ABT_thread_opaque& who) noexcept;
-bool give_stack(ABT_thread_opaque& who) noexcept;  ///< False: no memory, which is logged.
+/// False: no memory, which is logged if `tell`.
+bool give_stack(ABT_thread_opaque& who, bool tell) noexcept;
 /// Its pool ends before it has.
 void end_left(ABT_thread_opaque& who) noexcept;
 /// Its function has ended.

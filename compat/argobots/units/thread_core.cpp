@@ -228,16 +228,18 @@ bool give_stack_quickly(ABT_thread_opaque& who) noexcept {
     return true;
 }
 
-bool give_stack(ABT_thread_opaque& who) noexcept {
+bool give_stack(ABT_thread_opaque& who, bool tell) noexcept {
     try {
         ABT_pool const home = who.pool.load(std::memory_order_relaxed);
         begin_on(who, detail::prepare_ult(birthplace(home), in_turn, false));
         who.work->move_to(*home);
         return true;
     } catch (const std::exception& thrown) {
-        limited_log(log_level::error, "argobots",
-                    "a ULT waits to begin, as there is no memory for its stack",
-                    {{"what", thrown.what()}});
+        if (tell) {
+            limited_log(log_level::error, "argobots",
+                        "a ULT waits to begin, as there is no memory for its stack",
+                        {{"what", thrown.what()}});
+        }
         return false;
     }
 }
