@@ -33,6 +33,7 @@ runtime::runtime() {
     primary_.main_sched = &sched;
     main_.kind = thread_kind::primary;
     main_.state = ABT_THREAD_STATE_RUNNING;
+    detail::name_stack_option("ABT_THREAD_STACKSIZE, or the stack size of its ABT_thread_attr");
     main_.stream = &primary_;
     main_.pool = sched.pools.front();
     main_.set_unit(sched.pools.front()->create_unit(main_));

@@ -3,6 +3,7 @@
 #include <cfenv>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <set>
 #include <thread>
 #include <vector>
@@ -233,7 +234,83 @@ TEST(argobots_stack, the_primary_ult_goes_on_after_all_that_was_ready_when_it_jo
         ASSERT_EQ(ABT_thread_free(&each), ABT_SUCCESS);
 }
 
+struct told_stack {
+    void* base = nullptr;
+    std::size_t bytes = 1;
+};
+
+told_stack stack_of(ABT_thread which) {
+    told_stack told;
+    EXPECT_EQ(ABT_thread_get_stack(which, &told.base, &told.bytes), ABT_SUCCESS);
+    return told;
+}
+
+TEST(argobots_stack, is_told_of_those_that_have_one) {
+    const program here;
+    ABT_thread primary = nullptr;
+    ASSERT_EQ(ABT_self_get_thread(&primary), ABT_SUCCESS);
+    ABT_thread tasklet = nullptr;
+    ASSERT_EQ(ABT_task_create(
+                  here.pool, [](void*) {}, nullptr, &tasklet),
+              ABT_SUCCESS);
+    for (ABT_thread each : {primary, tasklet}) {
+        const told_stack none = stack_of(each);
+        EXPECT_EQ(none.base, nullptr);
+        EXPECT_EQ(none.bytes, 0u);
+    }
+    ASSERT_EQ(ABT_thread_free(&tasklet), ABT_SUCCESS);
+    void* frame = nullptr;
+    ABT_thread made = nullptr;
+    ASSERT_EQ(ABT_thread_create(
+                  here.pool,
+                  [](void* arg) {
+                      *static_cast<void**>(arg) = __builtin_frame_address(0);
+                      ABT_self_suspend();
+                  },
+                  &frame, nullptr, &made),
+              ABT_SUCCESS);
+    EXPECT_EQ(stack_of(made).base, nullptr);  // not yet
+    while (ABT_thread_resume(made) != ABT_SUCCESS) {
+        const told_stack its = stack_of(made);
+        if (frame != nullptr) {
+            EXPECT_GT(frame, its.base);
+            EXPECT_LT(frame, static_cast<char*>(its.base) + (std::size_t{2} << 20));
+        }
+        ABT_thread_yield();
+    }
+    ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+}
+
+TEST(argobots_stack, beyond_the_address_space_is_no_memory) {
+    const program here;
+    ABT_thread_attr attr = nullptr;
+    ASSERT_EQ(ABT_thread_attr_create(&attr), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_attr_set_stacksize(attr, SIZE_MAX), ABT_SUCCESS);
+    ABT_thread made = nullptr;
+    EXPECT_EQ(ABT_thread_create(
+                  here.pool, [](void*) {}, nullptr, attr, &made),
+              ABT_ERR_MEM);
+    ASSERT_EQ(ABT_thread_attr_free(&attr), ABT_SUCCESS);
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+int recurse(int depth) {
+    volatile char frame[1024];
+    std::memset(const_cast<char*>(frame), depth, sizeof frame);
+    return depth > 100'000'000 ? 0 : recurse(depth + 1) + frame[depth % 1024];
+}
+
+TEST(argobots_stack, that_overflows_is_told_with_what_raises_it) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_DEATH(
+        {
+            const program here;
+            run_and_free(
+                here.pool, [](void*) { recurse(0); }, nullptr);
+        },
+        "raise ABT_THREAD_STACKSIZE, or the stack size of its ABT_thread_attr");
+}
+
 void leave_no_memory() {
     constexpr rlim_t less_than_a_stack = 128 * 1024;
     rlim_t pages = 0;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <utility>
@@ -145,6 +146,8 @@ bool is_usual(const new_thread& what) noexcept {
 detail::ult_core& make_stack(const new_thread& what, ABT_thread_opaque& who) {
     const bool joinable = what.named && what.kind != thread_kind::scheduler;
     const ult_options options = options_of(what.attr, joinable);
+    constexpr std::size_t most = SIZE_MAX / 4;  // beyond which Amalgam has other words for it
+    if (options.stack_bytes > most) throw std::bad_alloc();
     who.on_given_stack = !options.stack.empty();
     if (who.on_given_stack) who.rare_part();  // for start(), which must not throw
     detail::ult_core& core =

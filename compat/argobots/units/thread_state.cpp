@@ -6,6 +6,16 @@
 
 using namespace amalgam::argobots;
 
+namespace {
+
+/// Null: it has none, not yet or no more.
+void* base_of_stack(const ABT_thread_opaque& who) noexcept {
+    if (who.on_given_stack) return who.attr().stack;
+    return who.work == nullptr ? nullptr : amalgam::detail::stack_of(who.work);
+}
+
+}  // namespace
+
 int ABT_thread_get_last_xstream(ABT_thread thread, ABT_xstream* xstream) {
     *xstream = nullptr;
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
@@ -127,8 +137,9 @@ int ABT_thread_get_stacksize(ABT_thread thread, size_t* stacksize) {
 
 int ABT_thread_get_stack(ABT_thread thread, void** stackaddr, size_t* stacksize) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
-    if (stackaddr != nullptr) *stackaddr = thread->attr().stack;
-    if (stacksize != nullptr) *stacksize = stack_bytes_of(thread->attr());
+    const bool has_one = !thread->is_primary() && !thread->is_tasklet();
+    if (stackaddr != nullptr) *stackaddr = has_one ? base_of_stack(*thread) : nullptr;
+    if (stacksize != nullptr) *stacksize = has_one ? stack_bytes_of(thread->attr()) : 0;
     return ABT_SUCCESS;
 }
 

@@ -1,6 +1,7 @@
 #include "tasks/dispatch/overflow.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -9,6 +10,8 @@
 #include <string_view>
 
 #include <unistd.h>
+
+#include <amalgam/tasks/extension/guest.hpp>
 
 #include "tasks/dispatch/dispatcher.hpp"
 #include "tasks/dispatch/thread_store.hpp"
@@ -61,6 +64,12 @@ struct overflowed_stack {
     std::size_t bytes = 0;
 };
 
+std::atomic<const char*> option_of_guests{"ult_options::stack_bytes"};
+
+const char* what_to_raise(const overflowed_stack& what) noexcept {
+    return what.ult->guest == nullptr ? "ult_options::stack_bytes" : option_of_guests.load();
+}
+
 void report(const overflowed_stack& what, const void* address) noexcept {
     line said;
     said << "amalgam: ";
@@ -75,8 +84,8 @@ void report(const overflowed_stack& what, const void* address) noexcept {
     said.number(what.bytes, 10) << " bytes, at address 0x";
     said.number(reinterpret_cast<std::uintptr_t>(address), 16)
         << (what.ult == nullptr ? ": make it a ULT with more of ult_options::stack_bytes"
-                                : ": raise ult_options::stack_bytes")
-        << ", or recurse less deeply\n";
+                                : ": raise ")
+        << (what.ult == nullptr ? "" : what_to_raise(what)) << ", or recurse less deeply\n";
     said.write();
 }
 
@@ -175,6 +184,10 @@ alternate_stack::~alternate_stack() {
         if (::sigaltstack(&none, nullptr) != 0) return;  // the thread is running on it
     }
     unmap_stack(memory_);
+}
+
+void name_stack_option(const char* what) noexcept {
+    option_of_guests = what;
 }
 
 overflow_watch::overflow_watch(const dispatcher& which) noexcept : of(which), outer(innermost) {

@@ -104,6 +104,14 @@ void* guest_or_null(work_unit& unit) noexcept {
     return ult_core::is_ult(unit) ? static_cast<ult_core&>(unit).guest : nullptr;
 }
 
+void* stack_of(const work_unit* unit) noexcept {
+    void* bottom = nullptr;
+    ult_registry::for_each([&](ult_core& each) {
+        if (static_cast<work_unit*>(&each) == unit) bottom = each.memory().bottom();
+    });
+    return bottom;
+}
+
 bool has_ended(const ult_core& ult) noexcept {
     return ult.is_finished();
 }

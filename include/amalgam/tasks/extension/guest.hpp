@@ -18,6 +18,11 @@ void*& guest_of(work_unit& ult) noexcept;
 void*& guest_of(ult_core& ult) noexcept;
 /// The same, but null for a unit that is no ULT.
 void* guest_or_null(work_unit& unit) noexcept;
+/// Lowest address of the stack of the ULT that pools know by `unit`; null if there is none. A lock,
+/// and a look at all stacks.
+void* stack_of(const work_unit* unit) noexcept;
+/// What raises the stacks of ULTs with a guest, for the message of an overflow: a literal.
+void name_stack_option(const char* what) noexcept;
 /// From now on, `tell` is called with the guest of each ULT that will never run again, as its pool
 /// was destroyed. There is one such function; null: none. It may unpark others, not wait.
 void tell_guests_left(void (*tell)(void* guest) noexcept) noexcept;
