@@ -53,6 +53,9 @@ struct key_value {
 struct ABT_thread_attr_opaque {
     void* stack = nullptr;
     std::size_t stack_bytes = 0;  ///< 0: the default.
+    // Of ABT_thread_get_attr(): told, not used.
+    void* told_stack = nullptr;
+    bool has_no_stack = false;
     bool migratable = true;
     void (*on_migration)(ABT_thread, void*) = nullptr;
     void* on_migration_arg = nullptr;

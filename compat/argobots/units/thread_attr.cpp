@@ -13,6 +13,20 @@ std::size_t stack_bytes_of(const ABT_thread_attr_opaque& attr) noexcept {
 
 }  // namespace amalgam::argobots
 
+namespace {
+
+std::size_t told_bytes(const ABT_thread_attr_opaque& attr) noexcept {
+    return attr.has_no_stack ? 0 : stack_bytes_of(attr);
+}
+
+void set_size(ABT_thread_attr_opaque& attr, std::size_t bytes) noexcept {
+    attr.stack_bytes = bytes;
+    attr.told_stack = nullptr;
+    attr.has_no_stack = false;
+}
+
+}  // namespace
+
 int ABT_thread_attr_create(ABT_thread_attr* newattr) {
     return guarded([newattr] {
         *newattr = new ABT_thread_attr_opaque;
@@ -31,26 +45,26 @@ int ABT_thread_attr_set_stack(ABT_thread_attr attr, void* stackaddr, size_t stac
     if (attr == nullptr) return ABT_ERR_INV_THREAD_ATTR;
     if (reinterpret_cast<std::uintptr_t>(stackaddr) % 8 != 0) return ABT_ERR_INV_ARG;
     attr->stack = stackaddr;
-    attr->stack_bytes = stacksize;
+    set_size(*attr, stacksize);
     return ABT_SUCCESS;
 }
 
 int ABT_thread_attr_get_stack(ABT_thread_attr attr, void** stackaddr, size_t* stacksize) {
     if (attr == nullptr) return ABT_ERR_INV_THREAD_ATTR;
-    *stackaddr = attr->stack;
-    *stacksize = stack_bytes_of(*attr);
+    *stackaddr = attr->stack != nullptr ? attr->stack : attr->told_stack;
+    *stacksize = told_bytes(*attr);
     return ABT_SUCCESS;
 }
 
 int ABT_thread_attr_set_stacksize(ABT_thread_attr attr, size_t stacksize) {
     if (attr == nullptr) return ABT_ERR_INV_THREAD_ATTR;
-    attr->stack_bytes = stacksize;
+    set_size(*attr, stacksize);
     return ABT_SUCCESS;
 }
 
 int ABT_thread_attr_get_stacksize(ABT_thread_attr attr, size_t* stacksize) {
     if (attr == nullptr) return ABT_ERR_INV_THREAD_ATTR;
-    *stacksize = stack_bytes_of(*attr);
+    *stacksize = told_bytes(*attr);
     return ABT_SUCCESS;
 }
 

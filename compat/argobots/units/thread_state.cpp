@@ -8,6 +8,10 @@ using namespace amalgam::argobots;
 
 namespace {
 
+bool has_stack(const ABT_thread_opaque& who) noexcept {
+    return !who.is_primary() && !who.is_tasklet();
+}
+
 /// Null: it has none, not yet or no more.
 void* base_of_stack(const ABT_thread_opaque& who) noexcept {
     if (who.on_given_stack) return who.attr().stack;
@@ -137,7 +141,7 @@ int ABT_thread_get_stacksize(ABT_thread thread, size_t* stacksize) {
 
 int ABT_thread_get_stack(ABT_thread thread, void** stackaddr, size_t* stacksize) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
-    const bool has_one = !thread->is_primary() && !thread->is_tasklet();
+    const bool has_one = has_stack(*thread);
     if (stackaddr != nullptr) *stackaddr = has_one ? base_of_stack(*thread) : nullptr;
     if (stacksize != nullptr) *stacksize = has_one ? stack_bytes_of(thread->attr()) : 0;
     return ABT_SUCCESS;
@@ -148,6 +152,8 @@ int ABT_thread_get_attr(ABT_thread thread, ABT_thread_attr* attr) {
     return guarded([=] {
         *attr = new ABT_thread_attr_opaque(thread->attr());
         (*attr)->stack_bytes = stack_bytes_of(thread->attr());
+        (*attr)->has_no_stack = !has_stack(*thread);
+        (*attr)->told_stack = has_stack(*thread) ? base_of_stack(*thread) : nullptr;
         return ABT_SUCCESS;
     });
 }
