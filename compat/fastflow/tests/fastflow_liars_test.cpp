@@ -21,6 +21,7 @@
 
 #include "conformance/child_process.hpp"
 #include "distributed/link.hpp"
+#include "fastflow_group_process.hpp"
 #include "temp_folder.hpp"
 
 namespace {
@@ -80,23 +81,17 @@ struct sink : ff::ff_node {
     channel& line;
 };
 
-int run_group(const std::string& group, const std::string& file, channel& test) {
-    std::vector<std::string> words{"program", "--DFF_Config=" + file, "--DFF_GName=" + group};
-    std::vector<char*> pointers;
-    for (std::string& word : words)
-        pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    int argc = static_cast<int>(words.size());
-    char** argv = pointers.data();
-    if (ff::DFF_Init(argc, argv) != 0) return 3;
-    source first(test);
-    sink last(test);
-    ff::ff_pipeline whole;
-    whole.add_stage(&first);
-    whole.add_stage(&last);
-    first.createGroup("G1");
-    last.createGroup("G2");
-    return whole.run_and_wait_end() == 0 ? 0 : 1;
+int run_member(const std::string& group, const std::string& file, channel& test) {
+    return ff::testing_groups::run_group(group, file, [&] {
+        source first(test);
+        sink last(test);
+        ff::ff_pipeline whole;
+        whole.add_stage(&first);
+        whole.add_stage(&last);
+        first.createGroup("G1");
+        last.createGroup("G2");
+        return whole.run_and_wait_end();
+    });
 }
 
 /// A batch of the pipeline's one edge.
@@ -125,7 +120,7 @@ protected:
         for (const char* which : {"1", "2"})
             victims_.push_back(std::make_unique<child_process>(
                 [file = config(which), group = std::string("G") + which](channel& test) {
-                    return run_group(group, file, test);
+                    return run_member(group, file, test);
                 }));
     }
     std::string at(const std::string& file, const std::string& group) const {

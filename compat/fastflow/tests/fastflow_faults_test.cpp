@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "conformance/child_process.hpp"
+#include "fastflow_group_process.hpp"
 #include "temp_folder.hpp"
 
 namespace {
@@ -62,7 +63,7 @@ protected:
         for (const char* group : {"G1", "G2"})
             children.push_back(std::make_unique<child_process>([&, group](channel& test) {
                 testing::internal::CaptureStderr();
-                const int code = run_group(group, file, program);
+                const int code = ff::testing_groups::run_group(group, file, program);
                 test.say("said: " + testing::internal::GetCapturedStderr());
                 return code;
             }));
@@ -72,18 +73,6 @@ protected:
             all.push_back({each->join(), std::move(said)});
         }
         return {all[0], all[1]};
-    }
-    static int run_group(const std::string& group, const std::string& file,
-                         const std::function<int()>& program) {
-        std::vector<std::string> words{"program", "--DFF_Config=" + file, "--DFF_GName=" + group};
-        std::vector<char*> pointers;
-        for (std::string& word : words)
-            pointers.push_back(word.data());
-        pointers.push_back(nullptr);
-        int argc = static_cast<int>(words.size());
-        char** argv = pointers.data();
-        if (ff::DFF_Init(argc, argv) != 0) return 3;
-        return program() == 0 ? 0 : 1;
     }
     /// Both groups fail, and say so.
     void expect_failed(const std::function<void(source&, sink&)>& wrong,
