@@ -215,6 +215,7 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
         from = meet(port, arrived.from());
         if (from == nullptr) return;
     }
+    from->heard = true;
     parsed_message parsed;
     if (const char* wrong = parse(arrived.bytes(), parsed)) [[unlikely]] {
         on_malformed(*from, arrived.tag(), parsed, wrong);

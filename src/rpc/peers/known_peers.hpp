@@ -33,6 +33,7 @@ struct peer_state {
     bool introduced = false;            ///< See route_table.
     bool untold = false;                ///< No user was given this name: its loss is not reported.
     bool unanswered = false;            ///< Being disconnected for that: see keepalive.
+    bool heard = false;                 ///< A message came from it: it is connected.
     admission* admissions = nullptr;
     pending_call* pending = nullptr;       ///< Calls waiting for its reply.
     transfer_record* transfers = nullptr;  ///< Between its memory and ours.

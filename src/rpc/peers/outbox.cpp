@@ -9,15 +9,10 @@
 
 namespace amalgam::detail {
 
-namespace {
-
 /// A message without completion: lives in front of its own bytes, in one buffer.
 struct copied_message final : outgoing {
-    copied_message(buffer around, std::shared_ptr<const void> held, owned_counter* lost) noexcept
-        : outgoing(&copied_message::on_sent),
-          home(std::move(around)),
-          owner(std::move(held)),
-          counts_loss(lost) {}
+    explicit copied_message(buffer around) noexcept
+        : outgoing(&copied_message::on_sent), home(std::move(around)) {}
 
     static void on_sent(completion& self, status what, std::size_t) noexcept {
         auto& me = static_cast<copied_message&>(self);
@@ -35,8 +30,10 @@ struct copied_message final : outgoing {
 
     buffer home;
     std::shared_ptr<const void> owner;  ///< Of a piece outside the buffer.
-    owned_counter* counts_loss;
+    owned_counter* counts_loss = nullptr;
 };
+
+namespace {
 
 std::size_t weight(const outgoing& answer) noexcept {
     std::size_t bytes = outbox::answer_overhead_bytes;
@@ -47,11 +44,16 @@ std::size_t weight(const outgoing& answer) noexcept {
 
 }  // namespace
 
+outbox::~outbox() {
+    if (unused_ != nullptr) copied_message::destroy(*unused_);
+}
+
 void outbox::open(std::span<const std::unique_ptr<port>> ports) {
     for (const std::unique_ptr<port>& each : ports) {
         links_.push_back({each.get(), nullptr});
         limits_.push_back(each->can().max_message_bytes);
         eager_.push_back(std::min(each->can().eager_bytes, limits_.back() / 2));
+        inline_.push_back(each->can().inline_bytes);
     }
     links_.push_back({});
     spare_ = buffers_.take(spare_bytes);
@@ -131,24 +133,65 @@ void outbox::unlink(peer_state& there, outgoing& out) noexcept {
     return bytes <= spare_bytes ? std::move(spare_) : buffer();
 }
 
-bool outbox::send_copy(peer_state& there, std::uint64_t tag,
-                       std::initializer_list<const_bytes> pieces, copy_options how) noexcept {
-    if (closed_) return false;
-    std::size_t bytes = 0;
-    for (const const_bytes& piece : pieces)
+/// A message that the port copies needs no copy of ours. Only to a peer that is connected: until
+/// then a port may borrow short ones, too. False: nothing was sent.
+bool outbox::post_at_once(peer_state& there, std::uint64_t tag,
+                          std::initializer_list<const_bytes> pieces,
+                          const copy_options& how) noexcept {
+    if (!there.heard || there.queue_first != nullptr || how.held.owner != nullptr) return false;
+    if (unused_ == nullptr) unused_ = make_copy(0, how);
+    if (unused_ == nullptr) return false;
+    copied_message& out = *unused_;
+    std::size_t bytes = how.behind.size();
+    out.piece_count = 0;
+    for (const const_bytes& piece : pieces) {
+        if (piece.empty()) continue;
+        out.pieces[out.piece_count++] = piece;
         bytes += piece.size();
-    const std::size_t room = sizeof(copied_message) + bytes + how.behind.size();
+    }
+    const std::uint16_t port = static_cast<std::uint16_t>(there.name.port());
+    if (port < inline_.size() && bytes > inline_[port]) return false;
+    if (!how.behind.empty()) out.pieces[out.piece_count++] = how.behind;
+    out.to = there.name;
+    out.tag = tag;
+    const posted took = post(there.name, out);
+    if (took == posted::full) return false;
+    if (took == posted::pending) [[unlikely]] {
+        // The peer is gone: the port tells so later.
+        out.where = outgoing::at::port;
+        out.counts_loss = how.counts_loss;
+        unused_ = nullptr;
+    }
+    return true;
+}
+
+copied_message* outbox::make_copy(std::size_t bytes, const copy_options& how) noexcept {
+    const std::size_t room = sizeof(copied_message) + bytes;
     if (spare_.empty()) [[unlikely]]
         fill_spare();
     buffer around = buffers_.try_take(room);
     if (around.empty()) [[unlikely]] {
         around = take_spare(room);
-        if (around.empty()) return false;
+        if (around.empty()) return nullptr;
     }
     std::byte* const home = around.data();
-    auto* const out =
-        ::new (home) copied_message(std::move(around), std::move(how.held.owner), how.counts_loss);
-    std::byte* at = home + sizeof(copied_message);
+    auto* const out = ::new (home) copied_message(std::move(around));
+    out->counts_loss = how.counts_loss;
+    return out;
+}
+
+bool outbox::send_copy(peer_state& there, std::uint64_t tag,
+                       std::initializer_list<const_bytes> pieces, copy_options how) noexcept {
+    if (closed_) return false;
+    if (post_at_once(there, tag, pieces, how)) [[likely]]
+        return true;
+    std::size_t bytes = 0;
+    for (const const_bytes& piece : pieces)
+        bytes += piece.size();
+    copied_message* const out = make_copy(bytes + how.behind.size(), how);
+    if (out == nullptr) return false;
+    out->owner = std::move(how.held.owner);
+    std::byte* at = reinterpret_cast<std::byte*>(out) + sizeof(copied_message);
     const auto copy = [&at](const const_bytes& piece) {
         if (!piece.empty()) std::memcpy(at, piece.data(), piece.size());
         at += piece.size();

@@ -28,6 +28,8 @@ struct admission {
     admission* next = nullptr;
 };
 
+struct copied_message;
+
 /// Sends messages through a port, or to the engine itself. Messages refused by a full port queue
 /// here, in order per peer (urgent ones first), and are sent once the port has made progress.
 ///
@@ -45,6 +47,8 @@ public:
 
     outbox(buffer_pool& buffers, std::size_t max_queued) noexcept
         : buffers_(buffers), max_queued_(max_queued), self_(buffers) {}
+    ~outbox();
+    outbox(const outbox&) = delete;
 
     /// Sets the ports, in the order of their indices, and opens the outbox.
     void open(std::span<const std::unique_ptr<port>> ports);
@@ -66,6 +70,7 @@ public:
     /// Sends a copy of the pieces, followed by what `how` adds, without reporting the outcome.
     /// False: nothing was taken; out of memory or closed. A small reserve lets short messages be
     /// sent even when out of memory.
+    /// Cost: no copy of ours if a connected port takes a short message at once.
     struct copy_options {
         bool is_answer = false;
         bool urgent = false;
@@ -121,6 +126,9 @@ private:
     };
 
     posted post(const peer& to, outgoing& out) noexcept;
+    bool post_at_once(peer_state& there, std::uint64_t tag,
+                      std::initializer_list<const_bytes> pieces, const copy_options& how) noexcept;
+    copied_message* make_copy(std::size_t bytes, const copy_options& how) noexcept;
     link& link_to(std::uint16_t port) noexcept;
     void append(peer_state& there, outgoing& out) noexcept;
     void count_unread(peer_state& there, const outgoing& out, bool more) noexcept;
@@ -139,6 +147,8 @@ private:
     std::vector<link> links_;          // One per port, then one to ourselves.
     std::vector<std::size_t> limits_;  // max_message_bytes per port.
     std::vector<std::size_t> eager_;   // eager_bytes per port.
+    std::vector<std::size_t> inline_;  // inline_bytes per port.
+    copied_message* unused_ = nullptr;  // Without bytes, for the next message sent without a copy.
     self_link self_;
     std::atomic<std::size_t> queued_{0};
     owned_counter unread_bytes_;

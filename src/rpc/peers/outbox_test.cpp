@@ -132,6 +132,48 @@ TEST(outbox, copies_are_sent_whole_and_behind_what_waits) {
     EXPECT_EQ(n.sink.got, (std::vector<std::string>{std::string(8, '1'), head + tail}));
 }
 
+TEST(outbox, a_copy_is_its_own_whether_the_port_takes_it_at_once_or_not) {
+    for (const bool heard : {false, true}) {
+        for (const std::size_t bytes : {std::size_t{5}, std::size_t{64}, std::size_t{65}}) {
+            narrow n;
+            n.there->heard = heard;
+            std::vector<std::string> sent;
+            for (char c = 'a'; c <= 'd'; ++c) {
+                std::string text(bytes, c), behind(3, '.');
+                sent.push_back(text + behind);
+                EXPECT_TRUE(n.out.send_copy(*n.there, 3, {as_bytes(text), const_bytes{}},
+                                            {.behind = as_bytes(behind)}));
+                text.assign(bytes, '?');
+                behind.assign(3, '?');
+            }
+            EXPECT_NE(n.out.queued(), 0u);
+            n.settle();
+            EXPECT_EQ(n.sink.got, sent);
+            EXPECT_TRUE(n.out.idle());
+        }
+    }
+}
+
+TEST(outbox, a_copy_to_a_peer_that_just_went_counts_as_lost) {
+    narrow n;
+    n.there->heard = true;
+    n.far.reset();
+    owned_counter lost;
+    std::string text = "late";
+    for (int i = 0; i < 3; ++i)
+        EXPECT_TRUE(
+            n.out.send_copy(*n.there, 3, {as_bytes(text)}, {.counts_loss = &lost}));
+    n.settle();
+    n.ports[0]->close(n.there->name.id());
+    n.settle();
+    for (int i = 0; i < 3; ++i)
+        EXPECT_TRUE(
+            n.out.send_copy(*n.there, 3, {as_bytes(text)}, {.counts_loss = &lost}));
+    n.settle();
+    EXPECT_GE(lost.value(), 3u);
+    EXPECT_TRUE(n.out.idle());
+}
+
 TEST(outbox, who_waits_for_room_goes_on_when_half_of_it_is_there) {
     narrow n;
     std::vector<std::unique_ptr<traced>> all;
