@@ -4,6 +4,7 @@
 #include <amalgam/core/crc32c.hpp>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <nmmintrin.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <arm_acle.h>
@@ -52,8 +53,11 @@ std::uint32_t by_table(std::uint32_t rest, const std::byte* at, std::size_t byte
 
 #if defined(__x86_64__)
 
+// Not __builtin_cpu_supports(): it asks the processor for everything at the start of every program,
+// which in a virtual machine takes as long as a hundred calls.
 bool has_instruction() noexcept {
-    return __builtin_cpu_supports("sse4.2") != 0;
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_SSE4_2) != 0;
 }
 
 __attribute__((target("sse4.2"))) std::uint32_t by_instruction(std::uint32_t rest,

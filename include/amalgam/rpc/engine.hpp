@@ -469,6 +469,7 @@ private:
     };
 
     void end();
+    void define_own();
     void check_runs() const;
     void check_may_wait() const;
     void add_handler(detail::procedure_name name, std::string signature, procedure_options options,

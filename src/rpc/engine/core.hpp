@@ -170,7 +170,8 @@ private:
     void tell_if_quiet() noexcept override;
     bool on_own_stream() noexcept;
     void drive_until_quiet(clock::duration at_most);
-    void wait_until_quiet(clock::duration at_most);
+    template <typename First>
+    void wait_until_quiet(clock::duration at_most, First first);
     bool ends_beside() noexcept;
     bool tell_stopping();
     void all_has_ended() noexcept;

@@ -32,33 +32,38 @@ std::string_view checked(const detail::procedure_name& name) {
 engine::engine(endpoints where, engine_options options)
     : core_(new detail::engine_core(*this, std::move(where), std::move(options))) {
     try {
-        // Called by `amalgam ping`; every engine answers it.
-        define(detail::library_name{"amalgam.ping"}, [](std::uint64_t number) { return number; },
-               {.run = handler::inline_});
-        detail::engine_core* const core = core_;
-        define(detail::library_name{detail::introduction::procedure},
-               [core](const detail::introduction& asked) {
-                   return core->introduced(call_context::current().from(), asked);
-               },
-               {.run = handler::inline_});
-        define(detail::library_name{"amalgam.part"},
-               [core](std::uint32_t number) { core->part(call_context::current().from(), number); },
-               {.run = handler::inline_});
-        define(detail::library_name{"amalgam.stop"}, [core](responder<void> answer) {
-            if (!core->may_be_stopped_by_peers()) {
-                return answer.fail(errc::denied,
-                                   "this engine is not stopped by its peers; to allow "
-                                   "it, set engine_options::remote_stop there");
-            }
-            answer();
-            core->stop_soon();
-        });
-        detail::define_descriptions(*this);
-        detail::define_value_streams(*this);
+        core_->on_stream([this] { define_own(); });  // In one hop.
     } catch (...) {
         end();
         throw;
     }
+}
+
+/// What every engine answers.
+void engine::define_own() {
+    // Called by `amalgam ping`.
+    define(detail::library_name{"amalgam.ping"}, [](std::uint64_t number) { return number; },
+           {.run = handler::inline_});
+    detail::engine_core* const core = core_;
+    define(detail::library_name{detail::introduction::procedure},
+           [core](const detail::introduction& asked) {
+               return core->introduced(call_context::current().from(), asked);
+           },
+           {.run = handler::inline_});
+    define(detail::library_name{"amalgam.part"},
+           [core](std::uint32_t number) { core->part(call_context::current().from(), number); },
+           {.run = handler::inline_});
+    define(detail::library_name{"amalgam.stop"}, [core](responder<void> answer) {
+        if (!core->may_be_stopped_by_peers()) {
+            return answer.fail(errc::denied,
+                               "this engine is not stopped by its peers; to allow "
+                               "it, set engine_options::remote_stop there");
+        }
+        answer();
+        core->stop_soon();
+    });
+    detail::define_descriptions(*this);
+    detail::define_value_streams(*this);
 }
 
 engine::engine(endpoints where) : engine(std::move(where), engine_options()) {}

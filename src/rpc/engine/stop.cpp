@@ -160,12 +160,19 @@ void engine_core::tell_if_quiet() noexcept {
     if (is_quiet()) std::exchange(quiet_, nullptr)->unpark();
 }
 
-void engine_core::wait_until_quiet(clock::duration at_most) {
-    if (streams_.driven_by_caller() && on_owner()) return drive_until_quiet(at_most);
+/// Runs `first()` on the stream, then waits until nothing is in flight.
+template <typename First>
+void engine_core::wait_until_quiet(clock::duration at_most, First first) {
+    if (at_most <= at_most.zero()) return on_stream(first);
+    if (streams_.driven_by_caller() && on_owner()) {
+        first();
+        return drive_until_quiet(at_most);
+    }
     waiter me;
     me.waits_for("rpc calls to end");
     bool quiet = false;
     on_stream([&] {
+        first();
         quiet = is_quiet();
         if (!quiet) quiet_ = &me;
     });
@@ -392,19 +399,15 @@ void engine_core::end_orphan() noexcept {
 /// Steps 1 to 4. Without waiting, 2 and 3 take no time.
 void engine_core::end_calls(bool wait) {
     if (wait) {
-        on_stream([this] {
+        wait_until_quiet(options_.drain, [this] {
             caller_.refuse_new();
             server_.close();
             if (keepalive_) keepalive_->close();
         });
-        if (options_.drain > options_.drain.zero()) wait_until_quiet(options_.drain);
-        on_stream([this] {
+        wait_until_quiet(std::min(limits::last_messages_limit, options_.drain), [this] {
             caller_.close();
             transfers_.close();
         });
-        if (options_.drain > options_.drain.zero()) {
-            wait_until_quiet(std::min(limits::last_messages_limit, options_.drain));
-        }
     }
     on_stream([this] { close_now(); });
     stop_handing_over();

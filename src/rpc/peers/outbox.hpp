@@ -144,10 +144,10 @@ private:
     buffer_pool& buffers_;
     buffer spare_;
     std::size_t max_queued_;
-    std::vector<link> links_;          // One per port, then one to ourselves.
-    std::vector<std::size_t> limits_;  // max_message_bytes per port.
-    std::vector<std::size_t> eager_;   // eager_bytes per port.
-    std::vector<std::size_t> inline_;  // inline_bytes per port.
+    std::vector<link> links_;           // One per port, then one to ourselves.
+    std::vector<std::size_t> limits_;   // max_message_bytes per port.
+    std::vector<std::size_t> eager_;    // eager_bytes per port.
+    std::vector<std::size_t> inline_;   // inline_bytes per port.
     copied_message* unused_ = nullptr;  // Without bytes, for the next message sent without a copy.
     self_link self_;
     std::atomic<std::size_t> queued_{0};

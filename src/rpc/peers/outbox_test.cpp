@@ -161,14 +161,12 @@ TEST(outbox, a_copy_to_a_peer_that_just_went_counts_as_lost) {
     owned_counter lost;
     std::string text = "late";
     for (int i = 0; i < 3; ++i)
-        EXPECT_TRUE(
-            n.out.send_copy(*n.there, 3, {as_bytes(text)}, {.counts_loss = &lost}));
+        EXPECT_TRUE(n.out.send_copy(*n.there, 3, {as_bytes(text)}, {.counts_loss = &lost}));
     n.settle();
     n.ports[0]->close(n.there->name.id());
     n.settle();
     for (int i = 0; i < 3; ++i)
-        EXPECT_TRUE(
-            n.out.send_copy(*n.there, 3, {as_bytes(text)}, {.counts_loss = &lost}));
+        EXPECT_TRUE(n.out.send_copy(*n.there, 3, {as_bytes(text)}, {.counts_loss = &lost}));
     n.settle();
     EXPECT_GE(lost.value(), 3u);
     EXPECT_TRUE(n.out.idle());
