@@ -1,6 +1,7 @@
 // Cost of a call, a one-way call, a stream value and a 4 KiB push, over shared memory and tcp. Both
 // ends run in one thread, so that count_instructions sees all of it and nothing else.
-//   calls shm-call|shm-inline|shm-post|shm-value|shm-push|tcp-… [SECONDS|OPERATIONSx]    ns for one
+//   calls shm-call|shm-inline|shm-loop|shm-post|shm-value|shm-push|tcp-… [SECONDS|OPERATIONSx] ns
+//   for one
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +35,21 @@ double call(const std::string& uri, handler way, const bench::length& how_long) 
             for (std::size_t i = 0; i < calls_each; ++i)
                 (void)next(i);
         });
+    });
+}
+
+/// One call after the other, as in an event loop that has nothing else to do.
+double in_a_loop(const std::string& uri, const bench::length& how_long) {
+    pair_in_one_thread both(uri);
+    both.server.define("next", [](std::uint64_t number) { return number + 1; });
+    const auto next =
+        both.client.procedure<std::uint64_t(std::uint64_t)>("next").on(both.server.address());
+    return how_long.nanoseconds_each(calls, [&] {
+        for (std::size_t i = 0; i < calls; ++i) {
+            future<std::uint64_t> later = next.start(i);
+            both.drive_until([&] { return later.ready(); });
+            later.get();
+        }
     });
 }
 
@@ -95,14 +111,16 @@ constexpr const char* tcp = "tcp://127.0.0.1:0";
 
 int main(int argc, char** argv) {
     using bench::length;
-    constexpr std::array<bench::question, 10> known{{
+    constexpr std::array<bench::question, 12> known{{
         {"shm-call", [](const length& l) { return call(shm, handler::ult, l); }},
         {"shm-inline", [](const length& l) { return call(shm, handler::inline_, l); }},
+        {"shm-loop", [](const length& l) { return in_a_loop(shm, l); }},
         {"shm-post", [](const length& l) { return one_way(shm, l); }},
         {"shm-value", [](const length& l) { return stream_value(shm, l); }},
         {"shm-push", [](const length& l) { return push(shm, l); }},
         {"tcp-call", [](const length& l) { return call(tcp, handler::ult, l); }},
         {"tcp-inline", [](const length& l) { return call(tcp, handler::inline_, l); }},
+        {"tcp-loop", [](const length& l) { return in_a_loop(tcp, l); }},
         {"tcp-post", [](const length& l) { return one_way(tcp, l); }},
         {"tcp-value", [](const length& l) { return stream_value(tcp, l); }},
         {"tcp-push", [](const length& l) { return push(tcp, l); }},

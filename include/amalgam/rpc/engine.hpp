@@ -389,6 +389,8 @@ public:
     /// Failure: throws error{invalid} when called recursively, or if the engine has its own thread.
     std::size_t progress(std::size_t most = 256);
     /// Valid until the engine is destroyed. Throws error{invalid} if the engine has its own thread.
+    /// Cost: once asked for, each progress() that ends without work arms it, some system calls. A
+    /// loop that only polls leaves it alone.
     int wait_handle() const;
     /// When the earliest timer is due; the wait handle becomes readable then, too.
     std::optional<clock::time_point> next_timer() const noexcept;

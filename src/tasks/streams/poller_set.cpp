@@ -23,7 +23,7 @@ bool poller_set::erase(poller& what) {
     const auto found = std::find(wanted_.begin(), wanted_.end(), &what);
     if (found == wanted_.end()) return false;
     wanted_.erase(found);
-    version_.fetch_add(1, std::memory_order_release);
+    version_.fetch_add(1, std::memory_order_seq_cst);  // See set_running().
     return true;
 }
 
@@ -42,7 +42,7 @@ bool poller_set::remove(poller& what, stream_loop& of) {
     {
         const std::lock_guard hold(lock_);
         if (!erase(what)) return false;
-        if (!running_) {
+        if (!running_.load(std::memory_order_seq_cst)) {
             blank(what);
             return true;
         }
@@ -85,12 +85,11 @@ bool poller_set::prepare_to_sleep() noexcept {
                        [](poller* each) { return each == nullptr || each->prepare_to_sleep(); });
 }
 
+// Either who removes one sees `running` as it is here, or this sees the list's new version, and
+// then takes the lock, and with it the turn of who removes one.
 void poller_set::set_running(bool running) noexcept {
-    {
-        const std::lock_guard hold(lock_);
-        running_ = running;
-    }
-    renew();
+    running_.store(running, std::memory_order_seq_cst);
+    if (version_.load(std::memory_order_seq_cst) != current_version_) renew();
 }
 
 }  // namespace amalgam::detail

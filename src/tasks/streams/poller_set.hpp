@@ -30,6 +30,7 @@ public:
     bool prepare_to_sleep() noexcept;
 
     /// While running, remove() by others waits for the stream to renew its copy.
+    /// Cost: an exchange; a lock only after a change.
     void set_running(bool running) noexcept;
 
 private:
@@ -49,7 +50,7 @@ private:
     std::vector<poller*> wanted_;
     std::vector<poller*> next_;  // Capacity for renew(): it or current_ can hold all wanted ones.
     remover* removers_ = nullptr;
-    bool running_ = false;
+    std::atomic<bool> running_{false};
 };
 
 }  // namespace amalgam::detail

@@ -24,7 +24,6 @@ stream_loop::stream_loop(dispatcher& runs, scheduler_stack& schedulers, const st
     if (!options.wakeable) return;
     wake_up_call_ = std::make_unique<wake_up_call>();
     sleeper_->watch(wake_up_call_->handle());
-    bell_.strike();  // nothing is armed yet
 }
 
 std::size_t stream_loop::fire_timers() noexcept {
@@ -85,7 +84,7 @@ void stream_loop::run_those_above(std::size_t depth) noexcept {
 }
 
 std::size_t stream_loop::run_ready(std::size_t most) noexcept {
-    if (wake_up_call_) get_up();
+    if (handle_given_.load(std::memory_order_relaxed)) get_up();
     const turn mine(*this);
     std::size_t happened = 0;
     while (happened < most) {
@@ -93,7 +92,7 @@ std::size_t stream_loop::run_ready(std::size_t most) noexcept {
         if (now_happened == 0) break;
         happened += now_happened;
     }
-    if (wake_up_call_) lie_down();
+    if (handle_given_.load(std::memory_order_relaxed)) lie_down();
     return happened;
 }
 
@@ -174,12 +173,17 @@ void stream_loop::remove_poller(poller& what) {
     if (sleeper_ && handle >= 0) sleeper_->forget(handle);
 }
 
-// From here on: driven streams whose caller sleeps for them. Between two run_ready() calls, either
+// From here on: driven streams whose caller sleeps for them, which nobody can before the handle was
+// given. From then on, between two run_ready() calls, either
 // `asleep` is set and everything is armed, or the bell's descriptor is readable, or will be once
 // the ringer has written.
 
 int stream_loop::wait_handle() const {
-    if (wake_up_call_ != nullptr) return sleeper_->handle();
+    if (wake_up_call_ != nullptr) {
+        const bool first = !handle_given_.exchange(true, std::memory_order_relaxed);
+        if (first && !stop_.asked()) bell_.strike();  // Nothing is armed yet.
+        return sleeper_->handle();
+    }
     throw error(errc::invalid,
                 fmt::format("stream '{}' has no wait handle: create it with .driven = true and "
                             ".wakeable = true",

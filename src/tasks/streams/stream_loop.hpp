@@ -105,8 +105,9 @@ private:
     time_point idle_since_{};
     unsigned idle_rounds_ = 0;  // 0: not idle
     std::atomic<bool> wake_pending_{false};
-    std::unique_ptr<sleeper> sleeper_;            // null: driven, and not wakeable
-    std::unique_ptr<wake_up_call> wake_up_call_;  // null: not wakeable
+    std::unique_ptr<sleeper> sleeper_;               // null: driven, and not wakeable
+    std::unique_ptr<wake_up_call> wake_up_call_;     // null: not wakeable
+    mutable std::atomic<bool> handle_given_{false};  // Until then nobody waits for this to wake.
     unsigned quiet_nights_ = 0;
 };
 

@@ -46,6 +46,35 @@ TEST(wakeable_stream, its_handle_is_readable_at_first_and_then_only_when_there_i
     EXPECT_TRUE(readable(stream, 0));
 }
 
+TEST(wakeable_stream, a_handle_asked_for_late_tells_of_what_came_before) {
+    for (const bool stopped : {false, true}) {
+        execution_stream stream(wakeable());
+        bool ran = false, slept = false;
+        stream.run_ready();
+        post(stream, [&] { ran = true; });
+        post(stream, [&] {
+            this_task::sleep_for(2ms);
+            slept = true;
+        });
+        stream.run_ready();  // Nobody waits for the handle yet.
+        EXPECT_TRUE(ran);
+        if (stopped) {
+            stream.stop();
+            EXPECT_FALSE(readable(stream, 0));
+            continue;
+        }
+        while (!slept) {
+            ASSERT_TRUE(readable(stream, -1));  // The timer's, too.
+            stream.run_ready();
+        }
+        settle(stream);
+        std::thread([&] { post(stream, [&] { ran = false; }); }).join();
+        ASSERT_TRUE(readable(stream, -1));
+        stream.run_ready();
+        EXPECT_FALSE(ran);
+    }
+}
+
 TEST(wakeable_stream, stays_readable_while_a_limited_run_leaves_work) {
     execution_stream stream(wakeable());
     int ran = 0;
