@@ -85,6 +85,10 @@ def pipelined_write(transport):
     return ["bench_pipelined_write", transport], {}
 
 
+def first_answer(over):
+    return ["bench_first_answer", over], {}
+
+
 def flow(what):
     return ["bench_flow", what], {}
 
@@ -321,6 +325,20 @@ ROWS = [
          ours=steady_state("rpc-shm"), peers={}, limit=None, goal=lambda row: 0, once=True),
     dict(metric="allocations per call, tcp", unit="1", better="lower", read=value,
          ours=steady_state("rpc-tcp"), peers={}, limit=None, goal=lambda row: 0, once=True),
+    dict(metric="from the start of a program to its first answer and its end, shm", unit="ms",
+         better="lower", read=value, ours=first_answer("shm"),
+         peers={"MPI_Init": (["bench_first_mpi"], {}),
+                "gRPC unix": (["bench_first_grpc", "unix"], {})},
+         limit=("the same program, doing nothing", first_answer("nothing")),
+         goal=lambda row: 1.5),
+    dict(metric="from the start of a program to its first answer and its end, tcp", unit="ms",
+         better="lower", read=value, ours=first_answer("tcp"),
+         peers={"gRPC tcp": (["bench_first_grpc", "tcp"], {})},
+         limit=("the same program, doing nothing", first_answer("nothing")),
+         goal=lambda row: 1.5),
+    dict(metric="memory of 64 processes that all talk to all, shm", unit="MiB", better="lower",
+         read=value, ours=(["bench_shm_processes", "64"], {}), peers={}, limit=None,
+         goal=lambda row: 128, once=True),
     dict(metric="memory of an idle tcp peer, of 10,000", unit="KiB", better="lower",
          read=lambda line: line["value"] / 1024,
          ours=(["bench_idle_peers", "memory"], {}), peers={}, limit=None,

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <amalgam/core/status.hpp>
+
+namespace amalgam::bench {
+
+/// Milliseconds from the start of a program to its end: median of 100 runs. Throws error{internal}
+/// if it cannot be started or fails.
+inline double milliseconds_of(std::vector<std::string> words) {
+    using clock = std::chrono::steady_clock;
+    constexpr std::size_t unmeasured = 5, runs = 100;
+    std::vector<char*> arguments;
+    for (std::string& each : words)
+        arguments.push_back(each.data());
+    arguments.push_back(nullptr);
+    std::vector<double> took;
+    for (std::size_t i = 0; i < unmeasured + runs; ++i) {
+        const auto begin = clock::now();
+        pid_t child = -1;
+        int how = -1;
+        const int failed =
+            ::posix_spawn(&child, arguments[0], nullptr, nullptr, arguments.data(), ::environ);
+        if (failed != 0 || ::waitpid(child, &how, 0) != child || how != 0)
+            throw error(status{errc::internal, failed}, words[0] + " could not be run");
+        took.push_back(std::chrono::duration<double, std::milli>(clock::now() - begin).count());
+    }
+    took.erase(took.begin(), took.begin() + unmeasured);
+    std::nth_element(took.begin(), took.begin() + runs / 2, took.end());
+    return took[runs / 2];
+}
+
+}  // namespace amalgam::bench
