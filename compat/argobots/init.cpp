@@ -12,6 +12,7 @@ namespace amalgam::argobots {
 
 std::atomic<runtime*> runtime::current{nullptr};
 std::atomic<bool> runtime::in_child_{false};
+std::atomic<bool> runtime::has_streams_{false};
 
 namespace {
 
@@ -49,6 +50,7 @@ runtime::runtime() {
     detail::guest() = &main_;
     detail::tell_guests_left(
         [](void* left) noexcept { end_left(*static_cast<ABT_thread_opaque*>(left)); });
+    has_streams_.store(true, std::memory_order_release);
 }
 
 runtime::~runtime() {
@@ -66,6 +68,7 @@ runtime::~runtime() {
     primary_.main_sched->main_of = nullptr;
     if (primary_.main_sched->automatic || !primary_.main_sched->predefined())
         free_sched(*primary_.main_sched);
+    has_streams_.store(false, std::memory_order_release);
     current = nullptr;
 }
 
@@ -73,7 +76,9 @@ void runtime::tell_children() noexcept {
     static std::once_flag once;
     std::call_once(once, [] {
         ::pthread_atfork(nullptr, nullptr, [] {
-            if (initialized()) in_child_.store(true, std::memory_order_relaxed);
+            if (!initialized()) return;
+            in_child_.store(true, std::memory_order_relaxed);
+            has_streams_.store(false, std::memory_order_relaxed);
         });
     });
     in_child_.store(false, std::memory_order_relaxed);
@@ -83,6 +88,11 @@ void runtime::throw_in_child() {
     throw error(errc::closed,
                 "this waits for a stream of the parent process, which a child of fork() has not; "
                 "call exec() in the child, or use Argobots in one of the two only");
+}
+
+int runtime::refused(const ABT_pool_opaque& pool) noexcept {
+    if (!initialized()) return ABT_ERR_UNINITIALIZED;
+    return pool.is_left_to_parent() ? ABT_ERR_OTHER : ABT_SUCCESS;
 }
 
 bool runtime::is_taken(int rank) const noexcept {

@@ -38,6 +38,10 @@ public:
     /// Null: not initialized.
     static runtime* get() noexcept { return current.load(std::memory_order_acquire); }
     static std::atomic<runtime*> current;
+    /// False: not initialized, or in a child of fork(), where pools may have no stream any more.
+    static bool has_streams() noexcept { return has_streams_.load(std::memory_order_acquire); }
+    /// Once that is false: an error number, unless `pool` may have a unit.
+    static int refused(const ABT_pool_opaque& pool) noexcept;
 
     nursery& newborn() noexcept { return newborn_; }
     ABT_xstream_opaque& primary() noexcept { return primary_; }
@@ -62,6 +66,7 @@ private:
     static void tell_children() noexcept;
 
     static std::atomic<bool> in_child_;
+    static std::atomic<bool> has_streams_;
     nursery newborn_;
     ABT_xstream_opaque primary_{true};
     ABT_thread_opaque main_;

@@ -53,6 +53,9 @@ struct ABT_pool_opaque : public amalgam::pool {
 
     /// What is in it, and ULTs that will come back to it.
     std::size_t total() const noexcept { return std::max(size(), ults() + uncounted()); }
+    bool is_left_to_parent() const noexcept { return left_to_parent(); }
+    /// One that sleeps looks at it.
+    void wake_server() noexcept { notify(); }
     /// How many units are in it that ults() does not count; 0 if it does not know.
     virtual std::size_t uncounted() const noexcept { return 0; }
 

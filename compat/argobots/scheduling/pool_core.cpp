@@ -172,7 +172,10 @@ void ABT_pool_opaque::add(thread& who, ABT_pool_context why) noexcept {
         who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_RESUME;
     if (ABT_xstream_opaque* const direct = who.runs_next_on.load(std::memory_order_relaxed)) {
         who.runs_next_on.store(nullptr, std::memory_order_relaxed);
-        if (direct->is_current()) return direct->hand_over_to(who);
+        // It may have ended, unless it runs the caller.
+        const thread* const caller = self();
+        if (caller != nullptr && caller->stream.load(std::memory_order_relaxed) == direct)
+            return direct->hand_over_to(who);
     }
     if (migrate_if_asked(who)) return;
     who.state.store(ABT_THREAD_STATE_READY, std::memory_order_release);

@@ -48,6 +48,12 @@ private:
     std::vector<ABT_pool> own_;
 };
 
+/// It may sleep, as it does without work.
+void wake_stream_of(const ABT_sched_opaque& sched) noexcept {
+    const ABT_xstream_opaque* const of = sched.main_of;
+    if (of != nullptr && of->state.load() == ABT_XSTREAM_STATE_RUNNING) of->stream->wake();
+}
+
 /// Basic schedulers of Argobots look at pools of few streams first.
 int sharing(const ABT_pool_opaque& pool) noexcept {
     switch (pool.access_kind) {
@@ -182,14 +188,14 @@ int ABT_sched_get_total_size(ABT_sched sched, size_t* size) {
 int ABT_sched_finish(ABT_sched sched) {
     if (sched == nullptr) return ABT_ERR_INV_SCHED;
     sched->finish_asked = true;
+    wake_stream_of(*sched);
     return ABT_SUCCESS;
 }
 
 int ABT_sched_exit(ABT_sched sched) {
     if (sched == nullptr) return ABT_ERR_INV_SCHED;
     sched->exit_asked = true;
-    const ABT_xstream_opaque* const of = sched->main_of;
-    if (of != nullptr && of->state.load() == ABT_XSTREAM_STATE_RUNNING) of->stream->wake();
+    wake_stream_of(*sched);
     return ABT_SUCCESS;
 }
 

@@ -44,9 +44,12 @@ public:
 
 private:
     bool gets_stack(ABT_thread_opaque& which) noexcept;
+    void rest_if_all_wait(const ABT_thread_opaque& which) noexcept;
 
     std::chrono::steady_clock::time_point asks_at_{};  // since there was no memory
     std::chrono::steady_clock::time_point told_at_{};  // in the log
+    std::uint64_t refused_at_ = 0;                     // of the stream's `runs`, last
+    std::size_t refused_in_turn_ = 0;
 };
 
 }  // namespace amalgam::argobots
@@ -87,9 +90,6 @@ struct ABT_xstream_opaque {
         amalgam::argobots::tell_tool(who, ABT_TOOL_EVENT_THREAD_RUN);
         ++runs;
     }
-    bool is_current() const noexcept {
-        return amalgam::execution_stream::current() == stream.get();
-    }
     bool ended() const noexcept { return end_.is_set(); }
     amalgam::pool& seat() noexcept { return seat_; }
     /// The thread's, once it runs.
@@ -118,6 +118,7 @@ private:
     amalgam::work_unit* next_of_all() noexcept;
     bool time_to_look() const noexcept { return runs >= looks_at_; }
     void wake_primary() noexcept;
+    void leave_to_others() noexcept;
     void end_if_done() noexcept;
     void launch_main_sched();
     void end_main_sched(const ABT_sched_opaque& next_one);

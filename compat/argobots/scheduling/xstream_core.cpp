@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <thread>
 #include <utility>
 
+#include <amalgam/core/log.hpp>
 #include <amalgam/tasks/extension/direct_yield.hpp>
 #include <amalgam/tasks/extension/run_another.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -17,6 +19,9 @@
 namespace amalgam::argobots {
 
 namespace {
+
+/// How long a stream that can do nothing with the units in its pools leaves them alone.
+constexpr std::chrono::milliseconds nap{1};
 
 /// What a stream of Amalgam asks.
 class stream_order final : public amalgam::scheduler {
@@ -50,6 +55,7 @@ void on_own_stack::run_unit(work_unit& self) noexcept {
     // Canceled, it calls nothing, and so ends as a tasklet does.
     if (who.is_tasklet() || who.canceled.load(std::memory_order_acquire)) return run_tasklets(who);
     if (here.gets_stack(who)) return who.work->run();
+    here.rest_if_all_wait(who);
     who.pool.load(std::memory_order_relaxed)->add(who, ABT_POOL_CONTEXT_OP_THREAD_YIELD);
 }
 
@@ -67,6 +73,18 @@ bool on_own_stack::gets_stack(ABT_thread_opaque& which) noexcept {
     if (!told) told_at_ = now;
     asks_at_ = now + milliseconds(10);
     return false;
+}
+
+/// What else is ready has had its turn by now.
+void on_own_stack::rest_if_all_wait(const ABT_thread_opaque& which) noexcept {
+    const std::uint64_t now = which.stream.load(std::memory_order_relaxed)->runs;
+    refused_in_turn_ = now == refused_at_ + 1 ? refused_in_turn_ + 1 : 1;
+    refused_at_ = now;
+    constexpr std::size_t least = 64;  // pools of the program's functions may not tell their size
+    if (refused_in_turn_ <= std::max(least, which.pool.load(std::memory_order_relaxed)->size()))
+        return;
+    refused_in_turn_ = 0;
+    std::this_thread::sleep_for(nap);
 }
 
 void scheduler_seat::requeue(work_unit& unit) noexcept {
@@ -143,8 +161,11 @@ void ABT_xstream_opaque::end_main_sched(const ABT_sched_opaque& next_one) {
 
 void ABT_xstream_opaque::set_main_sched(ABT_sched_opaque& next_one) {
     ABT_thread_opaque* const caller = ended() ? nullptr : self();
-    // Meanwhile the caller is where this stream looks whatever its scheduler is.
-    if (caller != nullptr) associate(*caller, &anchor_);
+    if (caller != nullptr) {
+        associate(*caller, next_one.pools.front());  // throws before anything has changed
+        // Meanwhile the caller is where this stream looks whatever its scheduler is.
+        associate(*caller, &anchor_);
+    }
     const locked_by_caller hold(changing_);
     if (caller != nullptr) end_main_sched(next_one);
     ABT_sched_opaque& before = *std::exchange(main_sched, &next_one);
@@ -158,7 +179,15 @@ void ABT_xstream_opaque::set_main_sched(ABT_sched_opaque& next_one) {
             const blocked while_waiting;
             stream->set_scheduler(make_order());
         }
-        associate(*caller, next_one.pools.front());
+        const int error = guarded([&] {
+            associate(*caller, next_one.pools.front());
+            return ABT_SUCCESS;
+        });
+        if (error != ABT_SUCCESS) {
+            log(amalgam::log_level::warn, "argobots",
+                "the ULT that replaced a scheduler stays in a pool of its stream's own, as the "
+                "scheduler's first pool had a unit for it before, but now has none");
+        }
         launch_main_sched();
     }
     replacing_ = false;
@@ -289,7 +318,10 @@ bool ABT_xstream_opaque::leave_directly(ABT_thread_opaque& who) noexcept {
 }
 
 amalgam::work_unit* ABT_xstream_opaque::next_of_all() noexcept {
-    if (end_.is_set()) return nullptr;
+    if (end_.is_set()) {
+        leave_to_others();
+        return nullptr;
+    }
     // The loop, which is asked next, has put the ULT that yields back into its pool.
     if (std::exchange(requeue_first, false)) return nullptr;
     if (!known_.load(std::memory_order_relaxed)) [[unlikely]] {
@@ -322,6 +354,18 @@ amalgam::work_unit* ABT_xstream_opaque::next_of_all() noexcept {
     if (primary_waits_ != nullptr) wake_primary();
     end_if_done();
     return nullptr;
+}
+
+// With units in its pools the loop would not let it sleep; and asleep, it may be the one that a
+// push wakes.
+void ABT_xstream_opaque::leave_to_others() noexcept {
+    bool anything = false;
+    for (ABT_pool each : main_sched->pools) {
+        if (each->empty()) continue;
+        anything = true;
+        each->wake_server();
+    }
+    if (anything) std::this_thread::sleep_for(nap);
 }
 
 void ABT_xstream_opaque::wake_primary() noexcept {

@@ -247,5 +247,60 @@ TEST(argobots_join, the_ult_of_a_scheduler_is_not_to_be_joined) {
     ASSERT_EQ(ABT_sched_free(&sched), ABT_SUCCESS);
 }
 
+TEST(argobots_join, a_unit_whose_pool_has_ended_is_revived_in_another) {
+    program here(1);
+    for (int i = 0; i < 2; ++i) {
+        ABT_thread made = nullptr;
+        ASSERT_EQ(i == 0 ? ABT_thread_create(
+                               here.pool_of(0), [](void*) {}, nullptr, nullptr, &made)
+                         : ABT_task_create(
+                               here.pool_of(0), [](void*) {}, nullptr, &made),
+                  ABT_SUCCESS);
+        ASSERT_EQ(ABT_thread_join(made), ABT_SUCCESS);
+        ASSERT_EQ(ABT_xstream_free(&here.streams[0]), ABT_SUCCESS);
+        ASSERT_EQ(ABT_xstream_create(nullptr, &here.streams[0]), ABT_SUCCESS);
+        int ran = 0;
+        ASSERT_EQ(ABT_thread_revive(
+                      here.pool, [](void* arg) { ++*static_cast<int*>(arg); }, &ran, &made),
+                  ABT_SUCCESS);
+        ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+        EXPECT_EQ(ran, 1);
+    }
+}
+
+TEST(argobots_suspend, who_was_resumed_to_run_next_forgets_on_which_stream) {
+    program here(2);
+    struct pair {
+        ABT_thread waits = nullptr;
+        std::atomic<bool> again{false};
+    };
+    for (int i = 0; i < 100; ++i) {
+        pair both;
+        ASSERT_EQ(ABT_thread_create(
+                      here.pool_of(0),
+                      [](void* arg) {
+                          ABT_self_suspend();
+                          static_cast<pair*>(arg)->again = true;
+                          ABT_self_suspend();
+                      },
+                      &both, nullptr, &both.waits),
+                  ABT_SUCCESS);
+        run_and_free(
+            here.pool_of(1),
+            [](void* arg) {  // maybe before it has parked
+                while (ABT_self_resume_yield_to(static_cast<pair*>(arg)->waits) != ABT_SUCCESS)
+                    std::this_thread::yield();
+            },
+            &both);
+        while (!both.again)
+            std::this_thread::yield();
+        ASSERT_EQ(ABT_xstream_free(&here.streams[1]), ABT_SUCCESS);
+        while (ABT_thread_resume(both.waits) != ABT_SUCCESS)
+            std::this_thread::yield();
+        ASSERT_EQ(ABT_thread_free(&both.waits), ABT_SUCCESS);
+        ASSERT_EQ(ABT_xstream_create(nullptr, &here.streams[1]), ABT_SUCCESS);
+    }
+}
+
 }  // namespace
 }  // namespace amalgam::argobots_testing

@@ -37,6 +37,8 @@ void suspend(ABT_thread_opaque& me) {
         me.state.compare_exchange_strong(running, ABT_THREAD_STATE_BLOCKED);
         tell_tool(me, ABT_TOOL_EVENT_THREAD_SUSPEND);
         until.park();
+        // Resumed before it parked, it was made ready nowhere.
+        if (me.runs_next_on.load(std::memory_order_relaxed) != nullptr) me.runs_next_on = nullptr;
         me.state.store(ABT_THREAD_STATE_RUNNING, std::memory_order_release);
     }
     end_if_canceled(me);

@@ -5,8 +5,10 @@ using namespace amalgam::argobots;
 
 int ABT_task_create(ABT_pool pool, void (*task_func)(void*), void* arg, ABT_task* newtask) {
     if (newtask != nullptr) *newtask = nullptr;
-    if (!initialized()) return ABT_ERR_UNINITIALIZED;
-    if (pool == nullptr) return ABT_ERR_INV_POOL;
+    if (pool == nullptr) return initialized() ? ABT_ERR_INV_POOL : ABT_ERR_UNINITIALIZED;
+    if (!runtime::has_streams()) [[unlikely]] {
+        if (const int error = runtime::refused(*pool)) return error;
+    }
     if (pool->own != nullptr) [[likely]]
         return create_usual(*pool->own, task_func, arg, newtask, thread_kind::tasklet);
     return guarded([&] {

@@ -205,11 +205,19 @@ TEST(argobots_tasklet, has_some_MiB_of_stack_on_the_primary_stream_too) {
 TEST(argobots_tasklet, and_streams_of_a_parent_process_are_not_waited_for_in_a_child) {
     const program here(1);
     ABT_xstream stream = here.streams[0];
+    ABT_pool pool = here.pool_of(0);
     int ran = 0;
+    ABT_task over = made_in(here.pool, count, &ran);
+    ASSERT_EQ(ABT_task_join(over), ABT_SUCCESS);
+    ran = 0;
     ABT_task made = made_in(here.pool, count, &ran);
     const pid_t child = ::fork();
     if (child == 0) {
+        ABT_thread none = nullptr;
         const bool refused =
+            ABT_task_create(pool, count, &ran, &none) == ABT_ERR_OTHER &&
+            ABT_thread_create(pool, count, &ran, nullptr, &none) == ABT_ERR_OTHER &&
+            ABT_task_revive(pool, count, &ran, &over) == ABT_ERR_OTHER &&
             ABT_xstream_join(stream) == ABT_ERR_OTHER && ABT_xstream_free(&stream) == ABT_ERR_OTHER;
         ABT_task_join(made);  // which is logged
         ::_exit(refused ? 0 : 1);
@@ -218,6 +226,7 @@ TEST(argobots_tasklet, and_streams_of_a_parent_process_are_not_waited_for_in_a_c
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
     ASSERT_EQ(ABT_task_free(&made), ABT_SUCCESS);
+    ASSERT_EQ(ABT_task_free(&over), ABT_SUCCESS);
     EXPECT_EQ(ran, 1);
 }
 

@@ -11,8 +11,10 @@ namespace {
 int create(ABT_pool pool, void (*function)(void*), void* arg, ABT_thread_attr attr,
            ABT_thread* made, ABT_xstream runs_next_on = nullptr) {
     if (made != nullptr) *made = nullptr;
-    if (!initialized()) return ABT_ERR_UNINITIALIZED;
-    if (pool == nullptr) return ABT_ERR_INV_POOL;
+    if (pool == nullptr) return initialized() ? ABT_ERR_INV_POOL : ABT_ERR_UNINITIALIZED;
+    if (!runtime::has_streams()) [[unlikely]] {
+        if (const int error = runtime::refused(*pool)) return error;
+    }
     const bool usual = attr == nullptr && runs_next_on == nullptr && pool->own != nullptr &&
                        runtime::get()->default_stack_bytes() == 0;
     if (usual) [[likely]]
@@ -32,6 +34,9 @@ int create(ABT_pool pool, void (*function)(void*), void* arg, ABT_thread_attr at
 int revive(ABT_pool pool, void (*function)(void*), void* arg, ABT_thread_opaque& who,
            ABT_xstream runs_next_on) {
     if (who.state.load() != ABT_THREAD_STATE_TERMINATED) return ABT_ERR_INV_THREAD;
+    if (!runtime::has_streams()) {
+        if (const int error = runtime::refused(*pool)) return error;
+    }
     return guarded([&] {
         join_last(who);
         associate(who, pool);

@@ -36,6 +36,8 @@ struct failure {
     int number;
 };
 
+class own_pool;
+
 /// Who waits for the end of a ULT, on its own stack.
 struct joiner {
     waiter who;
@@ -139,6 +141,8 @@ struct ABT_thread_opaque {
     /// False: it has ended.
     bool add_joiner(amalgam::argobots::joiner& one) noexcept;
     bool is_over_after_all() noexcept;
+    /// Its pool, if the calling stream has that for itself. Null: not, or not known.
+    amalgam::argobots::own_pool* own_pool_here() const noexcept;
     /// Its owner may free it at once.
     void tell_end() noexcept;
 
@@ -200,8 +204,6 @@ private:
     ABT_thread_opaque* who_;
     const detail::as_plain_thread on_;
 };
-
-class own_pool;
 
 struct new_thread {
     ABT_pool pool;

@@ -321,7 +321,8 @@ void associate(ABT_thread_opaque& who, ABT_pool pool) {
     if (before == pool) return;
     if (pool->own == nullptr) who.rare_part();  // here nothing has to be undone
     ABT_unit const unit = pool->create_unit(who);
-    if (before != nullptr) before->free_unit(who.unit());
+    // A pool of ours has nothing to free, and may be gone since the unit ended in it.
+    if (before != nullptr && who.unit() != who.own_unit()) before->free_unit(who.unit());
     who.set_unit(unit);
     who.pool.store(pool, std::memory_order_relaxed);
     if (who.work != nullptr && who.work->home() != nullptr) who.work->move_to(*pool);

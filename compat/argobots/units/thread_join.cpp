@@ -129,12 +129,22 @@ void join_last(ABT_thread_opaque& who) {
 
 }  // namespace amalgam::argobots
 
+// Other pools may end meanwhile, and are not looked into.
+amalgam::argobots::own_pool* ABT_thread_opaque::own_pool_here() const noexcept {
+    const ABT_thread_opaque* const caller = amalgam::argobots::self();
+    if (caller == nullptr) return nullptr;
+    const ABT_xstream_opaque& here = *caller->stream.load(std::memory_order_relaxed);
+    ABT_pool const first = here.main_sched->order.front();
+    if (first != pool.load(std::memory_order_relaxed)) return nullptr;
+    return first->own != nullptr && first->own->is_private_here() ? first->own : nullptr;
+}
+
 void ABT_thread_opaque::wait_for_end(bool only_one) {
     amalgam::argobots::runtime::refuse_in_child();
     amalgam::argobots::joiner me;
     me.who.waits_for("join");
-    amalgam::argobots::own_pool* const home = pool.load(std::memory_order_relaxed)->own;
-    if (home == nullptr || !home->is_private_here() || !home->note_joiner(*this, me, only_one)) {
+    amalgam::argobots::own_pool* const home = own_pool_here();
+    if (home == nullptr || !home->note_joiner(*this, me, only_one)) {
         const bool quickly = ends_quickly.load();
         if (quickly) others_joining.fetch_add(1);  // who frees it waits until it was looked at
         const bool over = !add_joiner(me) || (quickly && is_over_after_all());

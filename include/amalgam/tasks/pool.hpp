@@ -141,6 +141,10 @@ protected:
         return own_.next.load(std::memory_order_relaxed) != nullptr;
     }
     static void wake(detail::bell* claimed) noexcept;
+    /// In a child of fork(): only streams of the parent process would run what is pushed here.
+    bool left_to_parent() const noexcept {
+        return in_parent_.load(std::memory_order_relaxed) && !served();
+    }
 
 private:
     friend class detail::ready_work;    // counts ULTs, asks who serves it
@@ -168,10 +172,6 @@ private:
     void detach(const detail::dispatcher& who) noexcept;
     /// In a fork() child: `who` is a stream of the parent.
     void detach_in_child(const detail::dispatcher& who) noexcept;
-    /// Work here can only be run by streams of the parent process that forked this one.
-    bool left_to_parent() const noexcept {
-        return in_parent_.load(std::memory_order_relaxed) && !served();
-    }
     bool served_only_by(const detail::dispatcher& who) const noexcept {
         return access_ == pool_access::one_stream &&
                own_.who.load(std::memory_order_relaxed) == &who;
