@@ -31,9 +31,10 @@ namespace amalgam {
 ///          when the body calls this_task::exit(); error{canceled} if the pool is destroyed before
 ///          all has begun. For want of memory, fewer take part.
 /// Cost:    for each stream that takes part a post(); for each chunk an atomic operation and a
-///          call. No allocation in steady state. A loop of one chunk is a call. It returns once
-///          the ULT that it posted last has begun, even if nothing is left for that one: so streams
-///          that are all busy hold up the end, though no iteration.
+///          call. No allocation in steady state. A loop of one chunk is a call. It does not wait
+///          for a ULT that it posted and for which nothing is left to do: that one ends, calling
+///          nothing, when it has its turn. Only if 64 such ULTs of the process have not had theirs
+///          yet, it waits until its own have begun.
 template <std::integral First, std::integral Last, typename Body>
 requires std::invocable<Body&, std::common_type_t<First, Last>>
 void parallel_for(const parallel_streams& on, First first, Last last, Body&& body,

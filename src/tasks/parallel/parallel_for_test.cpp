@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -221,6 +222,61 @@ TEST(parallel_for, runs_on_a_shared_pool) {
     spawn(pool, [&] { parallel_for(both, 0, 100, [&](int i) { sum += i; }); }).join();
     EXPECT_EQ(sum, 2 * 4950);
     EXPECT_THROW(parallel_streams(pool, 0), error);
+}
+
+TEST(parallel_for, is_not_held_up_by_busy_streams_once_nothing_is_left) {
+    work_stealing_team team(2);
+    std::atomic<int> busy = 0;
+    std::atomic<bool> may_end = false;
+    std::vector<ult> occupants;
+    for (int i = 0; i < 2; ++i) {
+        occupants.push_back(spawn(team.main_pool(), [&] {
+            ++busy;
+            while (!may_end)
+                std::this_thread::yield();
+        }));
+    }
+    while (busy < 2)
+        std::this_thread::yield();
+    int runs = 0;
+    for (const partition how : partitions)
+        parallel_for(team, 0, 100, [&](int) { ++runs; }, {.how = how});
+    EXPECT_EQ(runs, 300);
+    EXPECT_THROW(
+        parallel_for(team, 0, 100, [](int) { throw std::runtime_error("on purpose"); }),
+        std::runtime_error);
+    may_end = true;
+    for (ult& each : occupants)
+        each.join();
+}
+
+TEST(parallel_for, leaves_behind_no_more_than_some_ults_that_came_too_late) {
+    work_stealing_team team(1);
+    std::size_t most = 0;
+    std::size_t runs = 0;
+    spawn(team.main_pool(), [&] {
+        for (int i = 0; i < 10000; ++i) {
+            parallel_for(team, 0, 2, [&](int) { ++runs; }, {.how = partition::dynamic});
+            most = std::max(most, team.main_pool().ults());
+        }
+    }).join();
+    EXPECT_EQ(runs, 20000u);
+    EXPECT_LE(most, 66u);  // and the caller, and one that is not turned away
+}
+
+TEST(parallel_for, ends_while_others_begin_too_late) {
+    work_stealing_team team(3);
+    std::atomic<int> runs = 0;
+    const auto run_many = [&] {
+        for (int i = 0; i < 3000; ++i)
+            parallel_for(team, 0, 4, [&](int) { ++runs; }, {.how = partition::dynamic});
+    };
+    std::thread thread(run_many);
+    ult caller = spawn(team.main_pool(), run_many);
+    run_many();
+    caller.join();
+    thread.join();
+    EXPECT_EQ(runs, 3 * 3000 * 4);
 }
 
 TEST(parallel_for, lets_no_more_take_part_than_it_was_told) {

@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <new>
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/detail/parallel_loop.hpp>
 #include <amalgam/tasks/detail/posted_tasks.hpp>
+
+#include "tasks/parallel/latecomers.hpp"
 
 namespace amalgam::detail {
 
@@ -25,6 +28,11 @@ public:
                : plan.options.how == partition::fixed   ? plan.parts
                                                         : chunks()),
           posted_(plan.caller_takes_part ? 1 : 0) {}
+    ~running_loop() {
+        if (late_ != nullptr) late_->release();
+    }
+    running_loop(const running_loop&) = delete;
+    running_loop& operator=(const running_loop&) = delete;
 
     void run() {
         post_first();
@@ -48,17 +56,23 @@ private:
         return true;
     }
     void post_one() {
-        tasks_.post(plan_.where.nearest_pool(), [this]() noexcept {
+        if (!late_->expect_one()) return;
+        post(plan_.where.nearest_pool(), [this, mine = latecomers::place(*late_)]() mutable {
+            if (!mine.let_in()) return;
             post_others();
             take_part();
+            mine.leave();
         });
     }
     void post_first() {
         if (!claim_post()) return;
+        // The caller can do it alone.
         try {
+            late_ = &latecomers::of(tasks_);
             post_one();
+        } catch (const std::bad_alloc&) {
+            if (!plan_.caller_takes_part) throw;
         } catch (const error& failure) {
-            // The caller can do it alone.
             if (!plan_.caller_takes_part || failure.code() != errc::no_memory) throw;
         }
     }
@@ -75,6 +89,10 @@ private:
     }
 
     void take_part() noexcept {
+        run_chunks();
+        if (late_ != nullptr) late_->turn_away();
+    }
+    void run_chunks() noexcept {
         const std::size_t number = begun_.fetch_add(1, std::memory_order_relaxed);
         try {
             switch (plan_.options.how) {
@@ -130,6 +148,7 @@ private:
     const loop_body body_;
     const std::size_t end_;  // of what next_ counts: iterations, chunks or parts
     posted_tasks tasks_;
+    latecomers* late_ = nullptr;  // of tasks_; null: nobody is posted
     std::atomic<std::size_t> posted_;  // who takes part, begun or not
     std::atomic<std::size_t> begun_{0};
     alignas(64) std::atomic<std::size_t> next_{0};

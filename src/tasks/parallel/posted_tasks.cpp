@@ -29,9 +29,9 @@ void posted_tasks::fail() noexcept {
     if (!failed_.exchange(true, std::memory_order_relaxed)) failure_ = exception_to_pass_on();
 }
 
-void posted_tasks::leave() noexcept {
+void posted_tasks::leave(std::size_t number) noexcept {
     // Acquire and release: the last one publishes what all others wrote.
-    if (open_.fetch_sub(1, std::memory_order_acq_rel) == 1) caller_.unpark();
+    if (open_.fetch_sub(number, std::memory_order_acq_rel) == number) caller_.unpark();
 }
 
 void posted_tasks::wait() {

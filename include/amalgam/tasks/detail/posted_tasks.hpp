@@ -35,9 +35,12 @@ public:
     /// counts as ended. Throws as amalgam::post(), changing nothing.
     template <typename Body>
     void post(pool& where, Body body) {
-        open_.fetch_add(1, std::memory_order_relaxed);
+        join_in();
         amalgam::post(where, [body = std::move(body), mine = ticket(*this)]() mutable { body(); });
     }
+    /// What post() does without posting: one more is waited for, until it leaves.
+    void join_in() noexcept { open_.fetch_add(1, std::memory_order_relaxed); }
+    void leave(std::size_t number) noexcept;
     /// Keeps the exception that is being handled, if it is the first, and asks others to end.
     void fail() noexcept;
     /// Whether what has not begun is to be left out.
@@ -53,14 +56,12 @@ private:
         ticket(ticket&& other) noexcept : of_(std::exchange(other.of_, nullptr)) {}
         ticket& operator=(ticket&&) = delete;
         ~ticket() {
-            if (of_ != nullptr) of_->leave();
+            if (of_ != nullptr) of_->leave(1);
         }
 
     private:
         posted_tasks* of_;
     };
-    void leave() noexcept;
-
     waiter caller_;
     std::atomic<std::size_t> open_{1};  // the caller, and those posted
     std::atomic<bool> own_stop_{false};
