@@ -5,6 +5,7 @@
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/extension/guest.hpp>
+#include <amalgam/tasks/extension/stacks_ahead.hpp>
 
 #include "runtime.hpp"
 
@@ -13,6 +14,7 @@ namespace amalgam::argobots {
 std::atomic<runtime*> runtime::current{nullptr};
 std::atomic<bool> runtime::in_child_{false};
 std::atomic<bool> runtime::has_streams_{false};
+std::atomic<bool> runtime::has_usual_stacks_{false};
 
 namespace {
 
@@ -21,6 +23,12 @@ std::mutex& init_lock() {
     return one;
 }
 int times_initialized = 0;
+
+// The original maps as many here, each time. Ours stay when it ends.
+void map_first_stacks() noexcept {
+    static std::once_flag once;
+    std::call_once(once, [] { detail::map_stacks_ahead(128); });
+}
 
 }  // namespace
 
@@ -50,7 +58,9 @@ runtime::runtime() {
     detail::guest() = &main_;
     detail::tell_guests_left(
         [](void* left) noexcept { end_left(*static_cast<ABT_thread_opaque*>(left)); });
+    if (stack_bytes_ == 0) map_first_stacks();
     has_streams_.store(true, std::memory_order_release);
+    has_usual_stacks_.store(stack_bytes_ == 0, std::memory_order_release);
 }
 
 runtime::~runtime() {
@@ -68,7 +78,7 @@ runtime::~runtime() {
     primary_.main_sched->main_of = nullptr;
     if (primary_.main_sched->automatic || !primary_.main_sched->predefined())
         free_sched(*primary_.main_sched);
-    has_streams_.store(false, std::memory_order_release);
+    has_streams_ = has_usual_stacks_ = false;
     current = nullptr;
 }
 
@@ -78,7 +88,7 @@ void runtime::tell_children() noexcept {
         ::pthread_atfork(nullptr, nullptr, [] {
             if (!initialized()) return;
             in_child_.store(true, std::memory_order_relaxed);
-            has_streams_.store(false, std::memory_order_relaxed);
+            has_streams_ = has_usual_stacks_ = false;
         });
     });
     in_child_.store(false, std::memory_order_relaxed);
@@ -90,9 +100,10 @@ void runtime::throw_in_child() {
                 "call exec() in the child, or use Argobots in one of the two only");
 }
 
-int runtime::refused(const ABT_pool_opaque& pool) noexcept {
+int runtime::may_add(const ABT_pool_opaque* pool) noexcept {
     if (!initialized()) return ABT_ERR_UNINITIALIZED;
-    return pool.is_left_to_parent() ? ABT_ERR_OTHER : ABT_SUCCESS;
+    if (pool == nullptr) return ABT_ERR_INV_POOL;
+    return pool->is_left_to_parent() ? ABT_ERR_OTHER : ABT_SUCCESS;
 }
 
 bool runtime::is_taken(int rank) const noexcept {

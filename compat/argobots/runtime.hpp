@@ -38,10 +38,14 @@ public:
     /// Null: not initialized.
     static runtime* get() noexcept { return current.load(std::memory_order_acquire); }
     static std::atomic<runtime*> current;
-    /// False: not initialized, or in a child of fork(), where pools may have no stream any more.
+    /// One of these, which creating a unit looks at, is false if there are none, and in a child of
+    /// fork(), where pools may have no stream any more: then, may_add() tells more.
     static bool has_streams() noexcept { return has_streams_.load(std::memory_order_acquire); }
-    /// Once that is false: an error number, unless `pool` may have a unit.
-    static int refused(const ABT_pool_opaque& pool) noexcept;
+    static bool has_usual_stacks() noexcept {
+        return has_usual_stacks_.load(std::memory_order_acquire);
+    }
+    /// An error number: whether `pool` may have a new unit. It may be null.
+    static int may_add(const ABT_pool_opaque* pool) noexcept;
 
     nursery& newborn() noexcept { return newborn_; }
     ABT_xstream_opaque& primary() noexcept { return primary_; }
@@ -67,6 +71,7 @@ private:
 
     static std::atomic<bool> in_child_;
     static std::atomic<bool> has_streams_;
+    static std::atomic<bool> has_usual_stacks_;  // and ABT_THREAD_STACKSIZE is not set
     nursery newborn_;
     ABT_xstream_opaque primary_{true};
     ABT_thread_opaque main_;

@@ -385,6 +385,30 @@ void leave_no_memory() {
     ::_exit(told == 1 ? 0 : 3);
 }
 
+/// 0 if a hundred ULTs have each a stack at once.
+[[noreturn]] void begin_without_memory() {
+    if (ABT_init(0, nullptr) != ABT_SUCCESS) ::_exit(2);
+    many what;
+    ABT_xstream self = nullptr;
+    ABT_self_get_xstream(&self);
+    ABT_xstream_get_main_pools(self, 1, &what.pool);
+    logged_lines lines;
+    leave_no_memory();
+    constexpr std::size_t number = 100;
+    for (std::size_t i = 0; i < number; ++i) {
+        ABT_thread_create(
+            what.pool,
+            [](void* arg) {
+                ++static_cast<many*>(arg)->ran;
+                ABT_self_suspend();
+            },
+            &what, nullptr, &what.made[i]);
+    }
+    for (int i = 0; i < 10; ++i)
+        ABT_thread_yield();
+    ::_exit(what.ran == number && !lines.have("a ULT waits to begin") ? 0 : 1);
+}
+
 void expect_success_in_child(void (*body)()) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     EXPECT_EXIT(
@@ -397,6 +421,10 @@ void expect_success_in_child(void (*body)()) {
 
 TEST(argobots_stack, that_no_memory_is_left_for_is_waited_for) {
     expect_success_in_child(run_without_memory);
+}
+
+TEST(argobots_stack, is_mapped_by_init_for_the_first_hundred) {
+    expect_success_in_child(begin_without_memory);
 }
 
 TEST(argobots_stack, is_not_needed_by_who_was_canceled_before) {

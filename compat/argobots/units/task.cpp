@@ -3,23 +3,26 @@
 
 using namespace amalgam::argobots;
 
-int ABT_task_create(ABT_pool pool, void (*task_func)(void*), void* arg, ABT_task* newtask) {
-    if (newtask != nullptr) *newtask = nullptr;
-    if (pool == nullptr) return initialized() ? ABT_ERR_INV_POOL : ABT_ERR_UNINITIALIZED;
-    if (!runtime::has_streams()) [[unlikely]] {
-        if (const int error = runtime::refused(*pool)) return error;
-    }
-    if (pool->own != nullptr) [[likely]]
-        return create_usual(*pool->own, task_func, arg, newtask, thread_kind::tasklet);
+// Apart, and tail-called: then the common path saves no registers.
+[[gnu::noinline]] static int create_task_slowly(ABT_pool pool, void (*function)(void*), void* arg,
+                                           ABT_task* made) {
+    if (const int error = runtime::may_add(pool)) return error;
     return guarded([&] {
         create_thread({.pool = pool,
-                       .function = task_func,
+                       .function = function,
                        .arg = arg,
                        .kind = thread_kind::tasklet,
-                       .named = newtask != nullptr,
-                       .made = newtask});
+                       .named = made != nullptr,
+                       .made = made});
         return ABT_SUCCESS;
     });
+}
+
+int ABT_task_create(ABT_pool pool, void (*task_func)(void*), void* arg, ABT_task* newtask) {
+    if (newtask != nullptr) *newtask = nullptr;
+    if (pool != nullptr && runtime::has_streams() && pool->own != nullptr) [[likely]]
+        return create_usual(*pool->own, task_func, arg, newtask, thread_kind::tasklet);
+    return create_task_slowly(pool, task_func, arg, newtask);
 }
 
 int ABT_task_create_on_xstream(ABT_xstream xstream, void (*task_func)(void*), void* arg,

@@ -16,7 +16,8 @@ void run_tasklets(ABT_thread_opaque& first) noexcept {
         self_of_thread = now;
         call_function(*now);
         tell_tool(*now, ABT_TOOL_EVENT_THREAD_FINISH);
-        if (!now->named) destroy_values(*now);
+        if (!now->named && now->rare.load(std::memory_order_acquire) != nullptr)
+            destroy_values(*now);
         self_of_thread = nullptr;
         end_thread(*now);
         now = here.next_in_place(true);

@@ -38,7 +38,8 @@ void scheduler_ended(ABT_thread_opaque& who) noexcept {
 void run_function(ABT_thread_opaque& who) noexcept {
     call_function(who);
     tell_tool(who, ABT_TOOL_EVENT_THREAD_FINISH);
-    if (!who.named) destroy_values(who);  // which may wait
+    if (!who.named && who.rare.load(std::memory_order_acquire) != nullptr)
+        destroy_values(who);  // which may wait
 }
 
 // An exchange takes as long as the rest of a short life. So the stream of a private pool reads and
@@ -307,9 +308,9 @@ void destroy_values(ABT_thread_opaque& who) noexcept {
 
 void free_thread(ABT_thread_opaque& who) noexcept {
     tell_tool(who, ABT_TOOL_EVENT_THREAD_FREE);
-    destroy_values(who);
-    ABT_pool const where = who.pool.load(std::memory_order_relaxed);
     if (rare_part* const more = who.rare.load(std::memory_order_acquire)) {
+        destroy_values(who);
+        ABT_pool const where = who.pool.load(std::memory_order_relaxed);
         if (more->unit != nullptr) where->free_unit(more->unit);
         give_stack_back(more->handle);
     }

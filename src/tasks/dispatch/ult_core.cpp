@@ -10,6 +10,7 @@
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
+#include <amalgam/tasks/extension/stacks_ahead.hpp>
 
 #include "tasks/dispatch/dispatcher.hpp"
 #include "tasks/dispatch/hooks.hpp"
@@ -145,6 +146,22 @@ inline ult_core& ult_core::take(std::size_t stack_bytes, free_stock* from) {
     if (stack_bytes != default_stack_bytes || from == nullptr) return map(stack_bytes);
     if (free_node* node = from->pop(stack_depot)) return static_cast<ult_core&>(*node);
     return map(stack_bytes);
+}
+
+void map_stacks_ahead(std::size_t number) noexcept {
+    if (sanitized) return;
+    free_list made;
+    try {
+        for (; number > 0; --number) {
+            made.push(ult_core::map(default_stack_bytes));
+            if (!guards_share_mappings()) break;
+            if (made.count == limits::free_list_blocks)
+                ult_core::stack_depot.give_list(std::exchange(made, {}));
+        }
+    } catch (const std::exception&) {
+        // Who needs one will ask, too.
+    }
+    ult_core::stack_depot.give_list(made);
 }
 
 void ult_core::cancel_unbegun(const closure_type& body) {
