@@ -5,6 +5,7 @@
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/extension/guest.hpp>
+#include <amalgam/tasks/extension/small_block.hpp>
 #include <amalgam/tasks/extension/stacks_ahead.hpp>
 
 #include "runtime.hpp"
@@ -24,10 +25,28 @@ std::mutex& init_lock() {
 }
 int times_initialized = 0;
 
-// The original maps as many here, each time. Ours stay when it ends.
-void map_first_stacks() noexcept {
+constexpr std::size_t first_units = 128;  // as the original, which does this each time
+
+/// In the calling thread's cache.
+void touch_descriptors() noexcept {
+    void* all[first_units];
+    std::size_t number = 0;
+    try {
+        for (; number < first_units; ++number)
+            all[number] = detail::allocate_block(sizeof(ABT_thread_opaque));
+    } catch (const std::bad_alloc&) {
+        // Who needs one will ask, too.
+    }
+    while (number > 0)
+        detail::free_block(all[--number], sizeof(ABT_thread_opaque));
+}
+
+void provide_for_first_units(bool with_stacks) noexcept {
     static std::once_flag once;
-    std::call_once(once, [] { detail::map_stacks_ahead(128); });
+    std::call_once(once, [with_stacks] {
+        touch_descriptors();
+        if (with_stacks) detail::map_stacks_ahead(first_units);
+    });
 }
 
 }  // namespace
@@ -58,7 +77,7 @@ runtime::runtime() {
     detail::guest() = &main_;
     detail::tell_guests_left(
         [](void* left) noexcept { end_left(*static_cast<ABT_thread_opaque*>(left)); });
-    if (stack_bytes_ == 0) map_first_stacks();
+    provide_for_first_units(stack_bytes_ == 0);
     has_streams_.store(true, std::memory_order_release);
     has_usual_stacks_.store(stack_bytes_ == 0, std::memory_order_release);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
@@ -149,7 +150,8 @@ inline ult_core& ult_core::take(std::size_t stack_bytes, free_stock* from) {
 }
 
 void map_stacks_ahead(std::size_t number) noexcept {
-    if (sanitized) return;
+    rlimit space{};
+    if (sanitized || ::getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur != RLIM_INFINITY) return;
     free_list made;
     try {
         for (; number > 0; --number) {
