@@ -1,5 +1,8 @@
 #pragma once
 
+#include <new>
+#include <utility>
+
 #include <amalgam/tasks/extension/cpu_relax.hpp>
 
 #include "scheduling/pool.hpp"
@@ -91,6 +94,36 @@ inline void own_pool::prepend(thread& who) noexcept {
     return false;
 }
 
+inline void own_pool::keep_spare(void*& spare) noexcept {
+#if defined(__SANITIZE_ADDRESS__)
+    constexpr unsigned most = 0;  // which sees each use after the end
+#else
+    constexpr unsigned most = 128;
+#endif
+    if (spare == nullptr || spare_number_ >= most) return;
+    ++spare_number_;
+    ::new (spare) void*(spares_.load(std::memory_order_relaxed));
+    spares_.store(std::exchange(spare, nullptr), std::memory_order_relaxed);
+}
+
+template <typename Make>
+[[gnu::always_inline]] inline bool own_pool::put_anew(Make make) noexcept {
+    if (spares_.load(std::memory_order_relaxed) == nullptr || kind == ABT_POOL_RANDWS ||
+        has_other_servers() || !enter_quickly())
+        return false;
+    // By another stream before this one, they may be gone.
+    void* const place = spares_.load(std::memory_order_relaxed);
+    if (place != nullptr) {
+        spares_.store(*static_cast<void**>(place), std::memory_order_relaxed);
+        --spare_number_;
+        thread& who = make(place);
+        who.ends_quickly.store(true, std::memory_order_relaxed);
+        append(who);
+    }
+    own_in_.store(false, std::memory_order_release);
+    return place != nullptr;
+}
+
 [[gnu::always_inline]] inline void own_pool::put_new(thread& who) noexcept {
     if (kind == ABT_POOL_RANDWS || has_other_servers() || !enter_quickly())
         return put_new_slowly(who);
@@ -125,7 +158,8 @@ template <bool is_new>
 }
 
 template <typename Wanted>
-[[gnu::always_inline]] inline own_pool::thread* own_pool::take_if(Wanted is_wanted) {
+[[gnu::always_inline]] inline own_pool::thread* own_pool::take_if(Wanted is_wanted,
+                                                                   void*& spare) {
     const auto take = [&]() -> thread* {
         thread* const who = head_;
         if (who == nullptr || !is_wanted(*who)) return nullptr;
@@ -133,6 +167,7 @@ template <typename Wanted>
         return who;
     };
     if (enter_quickly()) [[likely]] {
+        keep_spare(spare);
         thread* const who = take();
         own_in_.store(false, std::memory_order_release);
         return who;

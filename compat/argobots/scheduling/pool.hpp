@@ -89,7 +89,7 @@ public:
           others_(!biased_) {
         own = this;
     }
-    ~own_pool() override { drop_left(); }
+    ~own_pool() override;
 
     thread* take(ABT_pool_context why) override;
     thread* take_in_line(ABT_pool_context why);
@@ -103,9 +103,14 @@ public:
     std::size_t uncounted() const noexcept override {
         return uncounted_.load(std::memory_order_relaxed);
     }
-    /// What `is_wanted` says of the next one decides whether it is taken.
+    /// What `is_wanted` says of the next one decides whether it is taken. May take `spare`, the
+    /// memory of a descriptor or null, for put_anew().
     template <typename Wanted>
-    thread* take_if(Wanted is_wanted);
+    thread* take_if(Wanted is_wanted, void*& spare);
+    /// Adds what `make` makes of such memory. False: there is none, or the caller is another
+    /// stream.
+    template <typename Make>
+    bool put_anew(Make make) noexcept;
     /// Adds one that has just been created or revived.
     void put_new(thread& who) noexcept;
     /// Adds `one` to its joiners, if it is in here: what runs it later sees that. False: it is not.
@@ -127,6 +132,7 @@ private:
     template <bool is_new = false>
     void put_in_line(thread& who, ABT_pool_context why) noexcept;
     void let_in_visitor() const noexcept;
+    void keep_spare(void*& spare) noexcept;
     void unlink(thread& who) noexcept;
     void put_new_slowly(thread& who) noexcept;
     void unlink_first(thread& who) noexcept;
@@ -145,6 +151,10 @@ private:
     thread* tail_ = nullptr;
     std::atomic<std::size_t> size_{0};  // changed under the lock, as the next
     std::atomic<std::size_t> uncounted_{0};
+    // Memory of descriptors, each with the next one's address: its stream's, without busy_. Others
+    // see at most that there is some.
+    std::atomic<void*> spares_{nullptr};
+    unsigned spare_number_ = 0;
 };
 
 /// What a user's pool consists of: one of the two forms.

@@ -1,5 +1,6 @@
 #include <amalgam/tasks/extension/cpu_relax.hpp>
 #include <amalgam/tasks/extension/direct_yield.hpp>
+#include <amalgam/tasks/extension/small_block.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "runtime.hpp"
@@ -86,6 +87,15 @@ bool ABT_pool_opaque::is_done() const noexcept {
 }
 
 namespace amalgam::argobots {
+
+own_pool::~own_pool() {
+    drop_left();
+    for (void* each = spares_.load(std::memory_order_relaxed); each != nullptr;) {
+        void* const next = *static_cast<void**>(each);
+        detail::free_block(each, sizeof(thread));
+        each = next;
+    }
+}
 
 [[gnu::noinline]] void own_pool::let_in_visitor() const noexcept {
     constexpr unsigned most_visits = 16;

@@ -73,8 +73,8 @@ struct ABT_xstream_opaque {
     /// The stream's: for its order.
     amalgam::work_unit* next() noexcept;
     /// The stream's, for a ULT or tasklet that has just ended: what runs in its place, another one
-    /// of its kind that has not begun. Null: end as usual.
-    ABT_thread_opaque* next_in_place(bool tasklet) noexcept;
+    /// of its kind that has not begun. Null: end as usual. `spare`: see own_pool::take_if().
+    ABT_thread_opaque* next_in_place(bool tasklet, void*& spare) noexcept;
     /// The stream's. Yields by one switch, if that is all there is to do. False: nothing is done.
     bool leave_directly(ABT_thread_opaque& who) noexcept;
     /// The primary ULT's: waits until as many units have run, or nothing is ready.

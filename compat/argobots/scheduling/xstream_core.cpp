@@ -252,22 +252,24 @@ ABT_thread_opaque* ABT_xstream_opaque::pick() noexcept {
 /// What choose() would return, if that is a tasklet, or else a ULT without a stack, and nothing was
 /// asked of it. Null: it is not, or that is not known.
 [[gnu::always_inline]] static inline ABT_thread_opaque* choose_in_place(
-    const ABT_sched_opaque& sched, bool tasklet) noexcept {
+    const ABT_sched_opaque& sched, bool tasklet, void*& spare) noexcept {
     for (ABT_pool each : sched.order) {
         if (each->own == nullptr) return nullptr;
         if (each->own->size() == 0 && sched.kind != ABT_SCHED_RANDWS) continue;
-        return each->own->take_if([tasklet](const ABT_thread_opaque& who) {
-            return who.is_tasklet() == tasklet && !who.is_counted() &&
-                   who.migrates_to.load(std::memory_order_relaxed) == nullptr;
-        });
+        return each->own->take_if(
+            [tasklet](const ABT_thread_opaque& who) {
+                return who.is_tasklet() == tasklet && !who.is_counted() &&
+                       who.migrates_to.load(std::memory_order_relaxed) == nullptr;
+            },
+            spare);
     }
     return nullptr;
 }
 
-ABT_thread_opaque* ABT_xstream_opaque::next_in_place(bool tasklet) noexcept {
+ABT_thread_opaque* ABT_xstream_opaque::next_in_place(bool tasklet, void*& spare) noexcept {
     if (!ordinary || handed_first_ != nullptr || requeue_first || time_to_look()) return nullptr;
     if (!amalgam::detail::may_run_another()) return nullptr;
-    ABT_thread_opaque* const who = choose_in_place(*main_sched, tasklet);
+    ABT_thread_opaque* const who = choose_in_place(*main_sched, tasklet, spare);
     if (who != nullptr) note_begun(*who);
     return who;
 }

@@ -91,6 +91,79 @@ TEST(argobots_stack, of_a_ult_that_waits_is_its_own) {
     EXPECT_EQ(stacks.size(), many::number);
 }
 
+struct handles {
+    bool tasklets = false;
+    ABT_pool pool = nullptr;
+    std::vector<ABT_thread> seen = {};
+};
+
+void note_handle(void* arg) {
+    ABT_thread self = nullptr;
+    ABT_self_get_thread(&self);
+    static_cast<handles*>(arg)->seen.push_back(self);
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+TEST(argobots_stack, and_the_memory_of_a_unit_without_a_name_serves_the_next_one) {
+    constexpr int rounds = 20, each_round = 50;
+    for (const bool tasklets : {false, true}) {
+        const program here;
+        handles what{.tasklets = tasklets};
+        run_on_private_pool(
+            [](void* arg) {
+                auto& mine = *static_cast<handles*>(arg);
+                for (int i = 0; i < rounds; ++i) {
+                    for (int k = 0; k < each_round; ++k) {
+                        ASSERT_EQ(mine.tasklets ? ABT_task_create(mine.pool, note_handle, arg, nullptr)
+                                              : ABT_thread_create(mine.pool, note_handle, arg,
+                                                                  nullptr, nullptr),
+                                  ABT_SUCCESS);
+                    }
+                    ABT_thread_yield();
+                }
+            },
+            &what, what.pool);
+        EXPECT_EQ(what.seen.size(), std::size_t{rounds * each_round});
+        const std::set<ABT_thread> different(what.seen.begin(), what.seen.end());
+        EXPECT_LE(different.size(), 2u * each_round);
+    }
+}
+#endif
+
+/// Its own stream and others create units without names in a private pool.
+TEST(argobots_stack, units_without_names_come_from_everywhere_into_a_private_pool) {
+    program here(1);
+    ABT_pool pool = nullptr;
+    ASSERT_EQ(ABT_pool_create_basic(ABT_POOL_FIFO, ABT_POOL_ACCESS_PRIV, ABT_TRUE, &pool),
+              ABT_SUCCESS);
+    ABT_xstream stream = nullptr;
+    ASSERT_EQ(ABT_xstream_create_basic(ABT_SCHED_BASIC, 1, &pool, nullptr, &stream), ABT_SUCCESS);
+    struct both {
+        ABT_pool pool;
+        std::atomic<int> ran{0};
+    } what{.pool = pool};
+    const auto create = [](void* arg) {
+        for (int i = 0; i < 2000; ++i) {
+            const auto count = [](void* of) { ++static_cast<both*>(of)->ran; };
+            ABT_pool to = static_cast<both*>(arg)->pool;
+            if (i % 3 == 0) {
+                ABT_task_create(to, count, arg, nullptr);
+            } else {
+                ABT_thread_create(to, count, arg, nullptr, nullptr);
+            }
+            if (i % 64 == 0) ABT_thread_yield();
+        }
+    };
+    ABT_thread creators[2] = {};
+    ASSERT_EQ(ABT_thread_create(pool, create, &what, nullptr, &creators[0]), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_create(here.pool_of(0), create, &what, nullptr, &creators[1]),
+              ABT_SUCCESS);
+    for (ABT_thread& each : creators)
+        ASSERT_EQ(ABT_thread_free(&each), ABT_SUCCESS);
+    ASSERT_EQ(ABT_xstream_free(&stream), ABT_SUCCESS);
+    EXPECT_EQ(what.ran, 4000);
+}
+
 struct unlike {
     ABT_pool pool = nullptr;
     std::vector<std::uint64_t> ids;

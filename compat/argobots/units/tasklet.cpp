@@ -12,6 +12,7 @@ void run_tasklets(ABT_thread_opaque& first) noexcept {
     void*& self_of_thread = detail::guest();  // which is the same at the end
     ABT_xstream_opaque& here = *first.stream.load(std::memory_order_relaxed);
     ABT_thread_opaque* now = &first;
+    spare_descriptor spare;
     do {
         self_of_thread = now;
         call_function(*now);
@@ -19,8 +20,8 @@ void run_tasklets(ABT_thread_opaque& first) noexcept {
         if (!now->named && now->rare.load(std::memory_order_acquire) != nullptr)
             destroy_values(*now);
         self_of_thread = nullptr;
-        end_thread(*now);
-        now = here.next_in_place(true);
+        now->named ? end_thread(*now) : spare.take(*now);
+        now = here.next_in_place(true, spare.memory());
     } while (now != nullptr);
 }
 

@@ -229,6 +229,22 @@ bool give_stack_quickly(ABT_thread_opaque& who) noexcept;
 bool give_stack(ABT_thread_opaque& who, bool tell) noexcept;
 /// Its pool ends before it has.
 void end_left(ABT_thread_opaque& who) noexcept;
+/// Memory of descriptors that ended one after the other, of which a pool may take each.
+class spare_descriptor {
+public:
+    spare_descriptor() = default;
+    ~spare_descriptor() { free(); }
+    spare_descriptor(const spare_descriptor&) = delete;
+    spare_descriptor& operator=(const spare_descriptor&) = delete;
+
+    /// `who` has ended, and has no name: nothing refers to it any more.
+    void take(ABT_thread_opaque& who) noexcept;
+    void*& memory() noexcept { return memory_; }
+
+private:
+    void free() noexcept;
+    void* memory_ = nullptr;
+};
 /// Its function has ended.
 void end_thread(ABT_thread_opaque& who) noexcept;
 /// Calls its function.

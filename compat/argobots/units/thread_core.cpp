@@ -55,11 +55,15 @@ void run_function(ABT_thread_opaque& who) noexcept {
     return unseen;
 }
 
-[[gnu::always_inline]] inline void end_in_line(ABT_thread_opaque& who) noexcept {
-    if (!who.named) return free_thread(who);
+[[gnu::always_inline]] inline void end_named(ABT_thread_opaque& who) noexcept {
     who.work = nullptr;
     who.state.store(ABT_THREAD_STATE_TERMINATED, std::memory_order_release);
     if (!told_quickly(who) && !who.on_given_stack) who.tell_end();
+}
+
+[[gnu::always_inline]] inline void end_in_line(ABT_thread_opaque& who,
+                                               spare_descriptor& spare) noexcept {
+    who.named ? end_named(who) : spare.take(who);
 }
 
 void run_alone(ABT_thread_opaque& who) noexcept {
@@ -73,11 +77,12 @@ void run_alone(ABT_thread_opaque& who) noexcept {
 void run_in_turn(ABT_thread_opaque* now) noexcept {
     work_unit& unit = *now->work;
     void*& guest = detail::guest_of(unit);
+    spare_descriptor spare;
     for (;;) {
         run_function(*now);
         // Chosen first: the pool may end with the last that was in it.
         ABT_xstream_opaque& here = *now->stream.load(std::memory_order_relaxed);
-        ABT_thread_opaque* const next = here.next_in_place(false);
+        ABT_thread_opaque* const next = here.next_in_place(false, spare.memory());
         guest = next;
         if (next == nullptr) {
             detail::leave_pool_at_end();
@@ -86,7 +91,7 @@ void run_in_turn(ABT_thread_opaque* now) noexcept {
         next->work = &unit;
         ABT_pool const home = next->pool.load(std::memory_order_relaxed);
         if (unit.home() != home) unit.move_to(*home);
-        end_in_line(*now);
+        end_in_line(*now, spare);
         now = next;
     }
 }
@@ -214,8 +219,20 @@ void call_function(ABT_thread_opaque& who) noexcept {
     }
 }
 
+static void free_all_but_memory(ABT_thread_opaque& who) noexcept;
+
 void end_thread(ABT_thread_opaque& who) noexcept {
-    end_in_line(who);
+    who.named ? end_named(who) : free_thread(who);
+}
+
+void spare_descriptor::free() noexcept {
+    if (memory_ != nullptr) detail::free_block(memory_, sizeof(ABT_thread_opaque));
+}
+
+void spare_descriptor::take(ABT_thread_opaque& who) noexcept {
+    free();
+    free_all_but_memory(who);
+    memory_ = &who;
 }
 
 void end_left(ABT_thread_opaque& who) noexcept {
@@ -269,6 +286,13 @@ ABT_thread_opaque& create_thread(const new_thread& what) {
 
 int create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_thread* made,
                  thread_kind kind) noexcept {
+    // Named ones leave no spare memory. A tool is not told in there.
+    if (made == nullptr && tool_events.load(std::memory_order_relaxed) == 0) {
+        const auto make = [&](void* place) noexcept -> ABT_thread_opaque& {
+            return *::new (place) ABT_thread_opaque(kind, function, arg, &where, false);
+        };
+        if (where.put_anew(make)) return ABT_SUCCESS;
+    }
     try {
         ABT_thread_opaque& who = make_thread(kind, function, arg, &where, made != nullptr);
         if (made != nullptr) *made = &who;
@@ -306,7 +330,7 @@ void destroy_values(ABT_thread_opaque& who) noexcept {
     }
 }
 
-void free_thread(ABT_thread_opaque& who) noexcept {
+[[gnu::always_inline]] static inline void free_all_but_memory(ABT_thread_opaque& who) noexcept {
     tell_tool(who, ABT_TOOL_EVENT_THREAD_FREE);
     if (rare_part* const more = who.rare.load(std::memory_order_acquire)) {
         destroy_values(who);
@@ -314,7 +338,12 @@ void free_thread(ABT_thread_opaque& who) noexcept {
         if (more->unit != nullptr) where->free_unit(more->unit);
         give_stack_back(more->handle);
     }
-    destroy_thread(who);
+    std::destroy_at(&who);
+}
+
+void free_thread(ABT_thread_opaque& who) noexcept {
+    free_all_but_memory(who);
+    detail::free_block(&who, sizeof who);
 }
 
 void associate(ABT_thread_opaque& who, ABT_pool pool) {
