@@ -3,9 +3,8 @@
 #include <cstddef>
 #include <thread>
 
-#include <sys/resource.h>
-
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "abt_testing.hpp"
 
@@ -204,13 +203,11 @@ TEST(argobots_main_sched, one_that_has_ended_rests_though_units_are_left) {
 TEST(argobots_main_sched, one_whose_first_pool_has_no_unit_for_its_caller_is_refused) {
     const program here;
     ABT_pool_user_def functions = nullptr;
-    ASSERT_EQ(ABT_pool_user_def_create([](ABT_pool, ABT_thread) -> ABT_unit { return nullptr; },
-                                       [](ABT_pool, ABT_unit) {},
-                                       [](ABT_pool) -> ABT_bool { return ABT_TRUE; },
-                                       [](ABT_pool, ABT_pool_context) -> ABT_thread {
-                                           return nullptr;
-                                       },
-                                       [](ABT_pool, ABT_unit, ABT_pool_context) {}, &functions),
+    ASSERT_EQ(ABT_pool_user_def_create(
+                  [](ABT_pool, ABT_thread) -> ABT_unit { return nullptr; },
+                  [](ABT_pool, ABT_unit) {}, [](ABT_pool) -> ABT_bool { return ABT_TRUE; },
+                  [](ABT_pool, ABT_pool_context) -> ABT_thread { return nullptr; },
+                  [](ABT_pool, ABT_unit, ABT_pool_context) {}, &functions),
               ABT_SUCCESS);
     ABT_pool barren = nullptr;
     ASSERT_EQ(ABT_pool_create(functions, nullptr, &barren), ABT_SUCCESS);

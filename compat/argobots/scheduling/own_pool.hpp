@@ -158,8 +158,7 @@ template <bool is_new>
 }
 
 template <typename Wanted>
-[[gnu::always_inline]] inline own_pool::thread* own_pool::take_if(Wanted is_wanted,
-                                                                   void*& spare) {
+[[gnu::always_inline]] inline own_pool::thread* own_pool::take_if(Wanted is_wanted, void*& spare) {
     const auto take = [&]() -> thread* {
         thread* const who = head_;
         if (who == nullptr || !is_wanted(*who)) return nullptr;

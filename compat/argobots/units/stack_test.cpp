@@ -114,10 +114,11 @@ TEST(argobots_stack, and_the_memory_of_a_unit_without_a_name_serves_the_next_one
                 auto& mine = *static_cast<handles*>(arg);
                 for (int i = 0; i < rounds; ++i) {
                     for (int k = 0; k < each_round; ++k) {
-                        ASSERT_EQ(mine.tasklets ? ABT_task_create(mine.pool, note_handle, arg, nullptr)
-                                              : ABT_thread_create(mine.pool, note_handle, arg,
-                                                                  nullptr, nullptr),
-                                  ABT_SUCCESS);
+                        ASSERT_EQ(
+                            mine.tasklets
+                                ? ABT_task_create(mine.pool, note_handle, arg, nullptr)
+                                : ABT_thread_create(mine.pool, note_handle, arg, nullptr, nullptr),
+                            ABT_SUCCESS);
                     }
                     ABT_thread_yield();
                 }

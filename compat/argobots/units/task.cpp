@@ -5,7 +5,7 @@ using namespace amalgam::argobots;
 
 // Apart, and tail-called: then the common path saves no registers.
 [[gnu::noinline]] static int create_task_slowly(ABT_pool pool, void (*function)(void*), void* arg,
-                                           ABT_task* made) {
+                                                ABT_task* made) {
     if (const int error = runtime::may_add(pool)) return error;
     return guarded([&] {
         create_thread({.pool = pool,

@@ -10,8 +10,8 @@ namespace {
 
 // Apart, and tail-called: then the common path saves no registers.
 [[gnu::noinline]] int create_slowly(ABT_pool pool, void (*function)(void*), void* arg,
-                                       ABT_thread_attr attr, ABT_thread* made,
-                                       ABT_xstream runs_next_on) {
+                                    ABT_thread_attr attr, ABT_thread* made,
+                                    ABT_xstream runs_next_on) {
     if (const int error = runtime::may_add(pool)) return error;
     return guarded([&] {
         create_thread({.pool = pool,

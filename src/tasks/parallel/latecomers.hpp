@@ -98,7 +98,7 @@ private:
         return false;
     }
 
-    posted_tasks& those_in_;                // while not turned_away
+    posted_tasks& those_in_;               // while not turned_away
     std::atomic<std::uint64_t> state_{1};  // turned_away, and how many refer to this
 };
 

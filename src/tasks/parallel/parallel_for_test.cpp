@@ -242,9 +242,8 @@ TEST(parallel_for, is_not_held_up_by_busy_streams_once_nothing_is_left) {
     for (const partition how : partitions)
         parallel_for(team, 0, 100, [&](int) { ++runs; }, {.how = how});
     EXPECT_EQ(runs, 300);
-    EXPECT_THROW(
-        parallel_for(team, 0, 100, [](int) { throw std::runtime_error("on purpose"); }),
-        std::runtime_error);
+    EXPECT_THROW(parallel_for(team, 0, 100, [](int) { throw std::runtime_error("on purpose"); }),
+                 std::runtime_error);
     may_end = true;
     for (ult& each : occupants)
         each.join();

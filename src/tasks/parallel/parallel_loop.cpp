@@ -148,7 +148,7 @@ private:
     const loop_body body_;
     const std::size_t end_;  // of what next_ counts: iterations, chunks or parts
     posted_tasks tasks_;
-    latecomers* late_ = nullptr;  // of tasks_; null: nobody is posted
+    latecomers* late_ = nullptr;       // of tasks_; null: nobody is posted
     std::atomic<std::size_t> posted_;  // who takes part, begun or not
     std::atomic<std::size_t> begun_{0};
     alignas(64) std::atomic<std::size_t> next_{0};
