@@ -156,8 +156,8 @@ bulk_buffer::bulk_buffer(std::shared_ptr<detail::cache_core> cache,
                          std::shared_ptr<detail::cache_block> block, std::size_t size) noexcept
     : cache_(std::move(cache)), block_(std::move(block)), size_(size) {}
 
-bulk_buffer::~bulk_buffer() {
-    if (block_ != nullptr) cache_->give_back(std::move(block_));
+void bulk_buffer::give_back() noexcept {
+    cache_->give_back(std::move(block_));
 }
 
 std::byte* bulk_buffer::data() const noexcept {

@@ -40,7 +40,9 @@ public:
         std::swap(size_, taken.size_);
         return *this;
     }
-    ~bulk_buffer();
+    ~bulk_buffer() {
+        if (block_ != nullptr) give_back();
+    }
 
     explicit operator bool() const noexcept { return block_ != nullptr; }
     std::byte* data() const noexcept;
@@ -57,6 +59,7 @@ public:
 private:
     friend class bulk_cache;
     friend bulk expose_owned(engine& where, bulk_buffer&& bytes);
+    void give_back() noexcept;
     bulk_buffer(std::shared_ptr<detail::cache_core> cache,
                 std::shared_ptr<detail::cache_block> block, std::size_t size) noexcept;
 

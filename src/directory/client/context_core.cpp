@@ -85,6 +85,7 @@ void context_core::start() {
             open_at(directory, false);
         }
         messages_.open(id_);
+        accept_mail(on_.core(), std::shared_ptr<mail_sink>(shared_from_this(), this));
     } catch (...) {
         close();
         throw;
@@ -160,6 +161,11 @@ void context_core::close() noexcept {
     losses_.end();
     gate_->stop();
     served_.end();
+    try {
+        accept_mail(on_.core(), nullptr);
+    } catch (const std::exception&) {
+        // The engine has ended, and takes no more.
+    }
     here_.reset();
     messages_.close_all();
 }

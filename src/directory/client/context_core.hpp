@@ -16,6 +16,7 @@
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/extension/mail.hpp>
 #include <amalgam/tasks/event.hpp>
 
 #include "directory/client/locations.hpp"
@@ -32,7 +33,7 @@ namespace amalgam::detail {
 ///
 /// Owner:   shared by the context, its resources and searches, and running handlers.
 /// Threads: any.
-class context_core : public std::enable_shared_from_this<context_core> {
+class context_core final : public std::enable_shared_from_this<context_core>, private mail_sink {
 public:
     using nanoseconds = std::chrono::nanoseconds;
     using time_point = std::chrono::steady_clock::time_point;
@@ -92,8 +93,12 @@ private:
     errc message(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
     errc message_in_turn(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
                          bool begins);
-    errc arrived(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
-                 message_store::turn in);
+    /// A posted message of up to eager_bytes: see at_context::mail.
+    void on_mail(const peer& from, const_bytes content) noexcept override;
+    void take_mail(const peer& by, const at_context::mail_header& head, const_bytes content);
+    errc arrived(const peer& by, resource_id from, resource_id to, std::int32_t tag,
+                 const_bytes content, message_store::turn in);
+    void post_short(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
     errc long_message(resource_id from, resource_id to, std::int32_t tag, amalgam::bulk content);
     errc room(resource_id to, std::uint64_t bytes);
     void undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
@@ -131,9 +136,11 @@ private:
     peer locate(resource_id which, traffic what);
     /// Paths to another context, chosen by the options among the trusted ones.
     ways_there ways_to(const peer& context);
-    /// False if the caller is known not to own that resource.
-    bool learn_sender(resource_id which);
-    void tell_undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
+    /// False if `by`, which sent a message from it, is known not to own that resource.
+    bool knows_sender(resource_id which, const peer& by);
+    bool learn_sender(resource_id which, const peer& by);
+    void tell_undelivered(const peer& by, resource_id from, resource_id to, std::int32_t tag,
+                          errc why);
     part_answer ask(resource_id which, const attribute_view& query);
     /// Calls `deliver(peer)` until the message's fate is known. Repeats it when the location was
     /// stale or the receiver had no room.
@@ -189,6 +196,12 @@ private:
     bulk_cache long_buffers_;
     message_store messages_;
     locations where_;
+    /// Who sent last, and from where; the stream's. The next message mostly comes from there, too.
+    struct last_sender {
+        resource_id which = resource_id::none;
+        peer by;
+        std::uint64_t changes = 0;
+    } last_sender_;
     send_lanes lanes_;
 
     mutable std::mutex kept_lock_;

@@ -93,8 +93,17 @@ ways_there context_core::ways_to(const peer& context) {
     return chosen;
 }
 
-bool context_core::learn_sender(resource_id which) {
-    const peer& from = call_context::current().from();
+bool context_core::knows_sender(resource_id which, const peer& by) {
+    last_sender& last = last_sender_;
+    if (which == last.which && by == last.by && where_.changes() == last.changes) return true;
+    // Read first: what changes meanwhile makes the next message look again.
+    const std::uint64_t before = where_.changes();
+    if (!learn_sender(which, by)) return false;
+    last = {which, by, before};
+    return true;
+}
+
+bool context_core::learn_sender(resource_id which, const peer& from) {
     // Nobody else may claim a resource of this context.
     if (const auto known = where_.find(which, traffic::small))
         return from.is_self() || !known->is_self();
@@ -205,7 +214,16 @@ void context_core::post(resource_id from, resource_id to, std::int32_t tag, cons
         std::copy(content.begin(), content.end(), copy.data());
         return post(from, to, tag, std::move(copy));
     }
-    message_.on(locate(to, traffic::small)).post(from, to, tag, content);
+    post_short(from, to, tag, content);
+}
+
+void context_core::post_short(resource_id from, resource_id to, std::int32_t tag,
+                              const_bytes content) {
+    const peer there = locate(to, traffic::small);
+    const auto header = at_context::mail_header{from, to, tag}.encode();
+    if (header.size() + content.size() > most_mail_bytes(on_.core(), there)) [[unlikely]]
+        return message_.on(there).post(from, to, tag, content);
+    post_mail(on_.core(), there, {header, content});
 }
 
 void context_core::post(resource_id from, resource_id to, std::int32_t tag,
@@ -220,7 +238,7 @@ void context_core::post(resource_id from, resource_id to, std::int32_t tag,
 void context_core::post_now(resource_id from, resource_id to, std::int32_t tag,
                             message_buffer content) {
     if (!content.is_registered() && content.size() <= options_.eager_bytes)
-        return message_.on(locate(to, traffic::small)).post(from, to, tag, content.bytes());
+        return post_short(from, to, tag, content.bytes());
     if (!content.is_registered()) {
         message_buffer copy = take_buffer(content.size());
         std::copy(content.bytes().begin(), content.bytes().end(), copy.data());
@@ -230,38 +248,65 @@ void context_core::post_now(resource_id from, resource_id to, std::int32_t tag,
     long_message_.on(there).post(from, to, tag, expose_owned(on_, content.take_registered()));
 }
 
-// To the caller being served.
-void context_core::tell_undelivered(resource_id from, resource_id to, std::int32_t tag, errc why) {
+void context_core::tell_undelivered(const peer& by, resource_id from, resource_id to,
+                                    std::int32_t tag, errc why) {
     const auto back = where_.find(from, traffic::control);
-    undelivered_.on(back.value_or(call_context::current().from())).post(from, to, tag, why);
+    undelivered_.on(back.value_or(by)).post(from, to, tag, why);
+}
+
+void context_core::on_mail(const peer& by, const_bytes content) noexcept {
+    using at_context::mail_header;
+    if (content.size() < mail_header::wire_bytes) return;
+    if (!gate_->is_open() && !gate_->trusts(by)) return gate_->count_refused();
+    const mail_header head = mail_header::decode(content);
+    try {
+        take_mail(by, head, content.subspan(mail_header::wire_bytes));
+    } catch (const std::exception& why) {
+        limited_log(log_level::warn, "directory", "a posted message was lost",
+                    {{"to", number(head.to)}, {"why", why.what()}});
+    }
+}
+
+void context_core::take_mail(const peer& by, const at_context::mail_header& head,
+                             const_bytes content) {
+    errc how = errc::no_memory;
+    try {
+        how = arrived(by, head.from, head.to, head.tag, content, message_store::turn::alone);
+    } catch (const std::bad_alloc&) {
+        // It is told.
+    } catch (const error& why) {
+        how = why.code().code;
+    }
+    if (how != errc::ok) tell_undelivered(by, head.from, head.to, head.tag, how);
 }
 
 errc context_core::message(resource_id from, resource_id to, std::int32_t tag,
                            const_bytes content) {
-    return arrived(from, to, tag, content, message_store::turn::alone);
+    const call_context& call = call_context::current();
+    const errc how = arrived(call.from(), from, to, tag, content, message_store::turn::alone);
+    if (how != errc::ok && call.one_way()) tell_undelivered(call.from(), from, to, tag, how);
+    return how;
 }
 
 errc context_core::message_in_turn(resource_id from, resource_id to, std::int32_t tag,
                                    const_bytes content, bool begins) {
     using turn = message_store::turn;
-    return arrived(from, to, tag, content, begins ? turn::begins : turn::follows);
+    return arrived(call_context::current().from(), from, to, tag, content,
+                   begins ? turn::begins : turn::follows);
 }
 
-errc context_core::arrived(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
-                           message_store::turn in) {
-    const call_context& call = call_context::current();
-    if (!learn_sender(from)) return errc::denied;
+errc context_core::arrived(const peer& by, resource_id from, resource_id to, std::int32_t tag,
+                           const_bytes content, message_store::turn in) {
+    if (!knows_sender(from, by)) return errc::denied;
     resource_message arrived{from, to, tag, short_buffers_.take(content.size())};
     std::copy(content.begin(), content.end(), arrived.content.data());
-    const errc how = messages_.put(arrived, in);
-    if (how != errc::ok && call.one_way()) tell_undelivered(from, to, tag, how);
-    return how;
+    return messages_.put(arrived, in);
 }
 
 errc context_core::long_message(resource_id from, resource_id to, std::int32_t tag,
                                 amalgam::bulk content) {
     const call_context& call = call_context::current();
-    if (!learn_sender(from)) return errc::denied;
+    if (!learn_sender(from, call.from())) return errc::denied;
     const time_point deadline = call.deadline().value_or(time_point::max());
     resource_message arrived{from, to, tag, {}};
     errc how = errc::ok;
@@ -275,7 +320,7 @@ errc context_core::long_message(resource_id from, resource_id to, std::int32_t t
         }
         how = messages_.put(arrived);
     } while (how == errc::overloaded);
-    if (how != errc::ok && call.one_way()) tell_undelivered(from, to, tag, how);
+    if (how != errc::ok && call.one_way()) tell_undelivered(call.from(), from, to, tag, how);
     return how == errc::overloaded ? errc::timed_out : how;
 }
 

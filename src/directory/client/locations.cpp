@@ -46,12 +46,14 @@ std::optional<peer> locations::find_context(resource_id context) const {
 
 void locations::learn_context(resource_id context, const ways_there& by) {
     const std::lock_guard one(lock_);
+    changed();
     if (contexts_.size() >= most_ && !contexts_.contains(context)) contexts_.clear();
     contexts_[context] = by;
 }
 
 void locations::learn(resource_id which, resource_id context) {
     const std::lock_guard one(lock_);
+    changed();
     const auto by = contexts_.find(context);
     if (by == contexts_.end()) return;
     if (resources_.size() >= most_ && !resources_.contains(which)) resources_.clear();
@@ -60,17 +62,20 @@ void locations::learn(resource_id which, resource_id context) {
 
 void locations::learn_sender(resource_id which, const ways_there& by) {
     const std::lock_guard one(lock_);
+    changed();
     if (resources_.size() >= most_ && !resources_.contains(which)) resources_.clear();
     resources_.try_emplace(which, by);
 }
 
 void locations::forget(resource_id which) {
     const std::lock_guard one(lock_);
+    changed();
     resources_.erase(which);
 }
 
 void locations::forget(const peer& gone) {
     const std::lock_guard one(lock_);
+    changed();
     const auto is_gone = [&](const auto& each) { return each.second.use(gone); };
     std::erase_if(contexts_, is_gone);
     std::erase_if(resources_, is_gone);

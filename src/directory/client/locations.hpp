@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -50,14 +52,21 @@ public:
     /// Does not replace known locations.
     void learn_sender(resource_id which, const ways_there& by);
 
+    /// Grows with each change: what was found is still so while it is the same.
+    std::uint64_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
+
     /// The resource is not, or no longer, there.
     void forget(resource_id which);
     /// That context is gone or was replaced, along with all its resources.
     void forget(const peer& gone);
 
 private:
+    /// With the lock held.
+    void changed() noexcept { changes_.fetch_add(1, std::memory_order_release); }
+
     const std::size_t most_;
     mutable std::mutex lock_;
+    std::atomic<std::uint64_t> changes_{0};
     std::unordered_map<resource_id, ways_there> contexts_;
     std::unordered_map<resource_id, ways_there> resources_;
 };

@@ -75,6 +75,8 @@ public:
     void check_caller();
     /// Whether that peer is authenticated.
     bool trusts(const peer& who);
+    /// Somebody was turned away by who asked trusts().
+    void count_refused() noexcept { refused_.add(); }
 
     std::size_t remembered() const;  ///< Number of peers that are trusted or have been challenged.
 

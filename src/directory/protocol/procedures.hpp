@@ -1,11 +1,14 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include <amalgam/bulk/bulk.hpp>
+#include <amalgam/core/bytes.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/directory/attributes.hpp>
 #include <amalgam/directory/resource_id.hpp>
@@ -206,6 +209,27 @@ inline constexpr std::string_view room_name = "amalgam.directory.room";
 /// From, to and tag of a posted message, and why it was not delivered.
 using undelivered = void(resource_id, resource_id, std::int32_t, errc);
 inline constexpr std::string_view undelivered_name = "amalgam.directory.undelivered";
+/// In front of the content of a posted message, which is mail (docs/wire/rpc.md).
+struct mail_header {
+    static constexpr std::size_t wire_bytes = 24;
+
+    resource_id from = resource_id::none;
+    resource_id to = resource_id::none;
+    std::int32_t tag = 0;
+
+    std::array<std::byte, wire_bytes> encode() const noexcept {
+        std::array<std::byte, wire_bytes> bytes;
+        store_le(bytes.data(), static_cast<std::uint64_t>(from));
+        store_le(bytes.data() + 8, static_cast<std::uint64_t>(to));
+        store_le(bytes.data() + 16, std::uint64_t{static_cast<std::uint32_t>(tag)});
+        return bytes;
+    }
+    /// Precondition: there are so many bytes.
+    static mail_header decode(const_bytes bytes) noexcept {
+        return {load_le<resource_id>(bytes.data()), load_le<resource_id>(bytes.data() + 8),
+                load_le<std::int32_t>(bytes.data() + 16)};
+    }
+};
 }  // namespace at_context
 
 }  // namespace detail

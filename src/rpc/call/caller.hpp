@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -128,6 +129,9 @@ public:
     bool post(peer_state& there, one_way_message& message) noexcept;
     /// The same for one of another thread; if it cannot be sent, nobody is left to tell.
     void post_handed(one_way_message& message) noexcept;
+    /// As these two, for mail of up to three pieces.
+    bool post_mail(peer_state& there, std::initializer_list<const_bytes> pieces) noexcept;
+    void post_handed(const peer& to, const_bytes mail) noexcept;
     bool is_closed() const noexcept { return closed_; }
 
     void on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept;

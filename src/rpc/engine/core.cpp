@@ -223,6 +223,8 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
         server_.on_request(*from, arrived, parsed);
     } else if (parsed.kind == message_kind::reply) {
         caller_.on_reply(*from, arrived.tag(), parsed);
+    } else if (parsed.kind == message_kind::mail) {
+        on_mail(*from, parsed.body);
     } else {
         on_other(*from, arrived.tag(), parsed);
     }
@@ -268,6 +270,20 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
         default:
             return;
     }
+}
+
+void engine_core::on_mail(const peer_state& from, const_bytes content) noexcept {
+    if (mail_ == nullptr) return;
+    reads_mail_ = true;
+    mail_->on_mail(from.name, content);
+    reads_mail_ = false;
+    if (read_mail_ != nullptr) [[unlikely]]
+        read_mail_.reset();
+}
+
+void engine_core::accept_mail(std::shared_ptr<mail_sink> sink) noexcept {
+    mail_.swap(sink);
+    if (reads_mail_ && read_mail_ == nullptr) read_mail_ = std::move(sink);
 }
 
 void engine_core::on_peer_down(std::uint16_t port, peer_id id, status why) noexcept {

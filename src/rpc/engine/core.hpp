@@ -16,6 +16,7 @@
 #include <amalgam/core/detail/returned_child.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/engine_config.hpp>
+#include <amalgam/rpc/extension/mail.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/future.hpp>
 
@@ -131,6 +132,8 @@ public:
     void on_message(std::uint16_t port, message& arrived) noexcept;
     void on_peer_down(std::uint16_t port, peer_id id, status why) noexcept;
     void on_release(const peer_state& from, const_bytes ids) noexcept;
+    /// See accept_mail().
+    void accept_mail(std::shared_ptr<mail_sink> sink) noexcept;
 
 private:
     /// Marks the caller as the engine's loop while this lives: no other progress() runs.
@@ -165,6 +168,7 @@ private:
                       const char* wrong) noexcept;
     /// Neither a request nor a reply.
     void on_other(peer_state& from, std::uint64_t tag, const parsed_message& parsed) noexcept;
+    void on_mail(const peer_state& from, const_bytes content) noexcept;
     void forget_name(const peer& gone, bool untold, status why) noexcept;
     bool is_quiet() const noexcept;
     void tell_if_quiet() noexcept override;
@@ -219,6 +223,9 @@ private:
     std::deque<port_link> links_;  // Never move: they are pollers and sinks.
     detail::self_sink self_sink_{*this};
     std::shared_ptr<peer_listeners> listeners_;
+    std::shared_ptr<mail_sink> mail_;
+    std::shared_ptr<mail_sink> read_mail_;  // The one before, while its on_mail() runs.
+    bool reads_mail_ = false;
     owned_counter malformed_;
     owned_counter peers_lost_;
 

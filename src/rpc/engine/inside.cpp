@@ -7,6 +7,7 @@
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
+#include <amalgam/rpc/extension/mail.hpp>
 #include <amalgam/rpc/extension/origin.hpp>
 #include <amalgam/tasks/parking.hpp>
 
@@ -81,6 +82,10 @@ void define_first(engine_core& core, std::string_view first, std::string_view wh
     throw error(errc::invalid, fmt::format("this engine already has {}, expected at most one per "
                                            "engine: use that one, or create another engine",
                                            what));
+}
+
+void accept_mail(engine_core& core, std::shared_ptr<mail_sink> sink) {
+    core.on_stream([&] { core.accept_mail(std::move(sink)); });
 }
 
 namespace {

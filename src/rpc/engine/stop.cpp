@@ -443,6 +443,7 @@ void engine_core::close_now() noexcept {
     for (port_link& each : links_)
         stream().remove_poller(each);
     if (keepalive_) stream().remove_poller(*keepalive_);
+    accept_mail(nullptr);
     outbox_.close();
     loans_.close();
     exposures_.close_all();

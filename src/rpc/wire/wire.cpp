@@ -199,6 +199,21 @@ const char* parse_short(const_bytes bytes, parsed_message& into) noexcept {
     return nullptr;
 }
 
+const char* parse_mail(const_bytes bytes, parsed_message& into) noexcept {
+    if (bytes.size() < mail_bytes) return "shorter than its header";
+    const auto head = load_le<std::uint64_t>(bytes.data());
+    into.flags = static_cast<std::uint8_t>(head >> 8);
+    if (head >> 16 != 0 || (into.flags & ~wire_flag::checked) != 0) {
+        return "a reserved field is nonzero";
+    }
+    if (into.has(wire_flag::checked)) {
+        if (const char* wrong = take_checksum(bytes, into)) return wrong;
+        if (bytes.size() < mail_bytes) return "shorter than its header";
+    }
+    into.body = bytes.subspan(mail_bytes);
+    return nullptr;
+}
+
 [[gnu::noinline]] const char* parse_other(const_bytes bytes, parsed_message& into) noexcept {
     switch (into.kind) {
         case message_kind::verdict:
@@ -207,6 +222,8 @@ const char* parse_short(const_bytes bytes, parsed_message& into) noexcept {
         case message_kind::credit:
         case message_kind::release:
             return parse_short(bytes, into);
+        case message_kind::mail:
+            return parse_mail(bytes, into);
         default:
             return "unknown message kind";
     }
@@ -285,6 +302,10 @@ void write_credit(std::byte* to, std::uint32_t items) noexcept {
 
 void write_release(std::byte* to) noexcept {
     write_short(to, message_kind::release, 0);
+}
+
+void write_mail(std::byte* to, std::uint8_t flags) noexcept {
+    store_le(to, std::uint64_t{first_byte(message_kind::mail)} | std::uint64_t{flags} << 8);
 }
 
 void add_extra(std::vector<std::byte>& extras, extra key, const_bytes value) {

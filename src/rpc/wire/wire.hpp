@@ -28,7 +28,8 @@ enum class message_kind : std::uint8_t {
     verdict = 5,  ///< Outcome of verifying a one-way call's names.
     item = 6,     ///< One value of a streamed result, before its reply.
     credit = 7,   ///< Grants that many more items for that tag.
-    release = 8   ///< Borrowed buffers that are no longer used.
+    release = 8,  ///< Borrowed buffers that are no longer used.
+    mail = 9      ///< For the layer above: see extension/mail.hpp.
 };
 
 constexpr bool is_request(message_kind kind) noexcept {
@@ -60,6 +61,7 @@ inline constexpr std::size_t cancel_bytes = 8;
 inline constexpr std::size_t verdict_bytes = 16;
 inline constexpr std::size_t credit_bytes = 8;
 inline constexpr std::size_t release_bytes = 8;  ///< Without the ids.
+inline constexpr std::size_t mail_bytes = 8;
 inline constexpr std::size_t checksum_bytes = 4;
 
 /// A parsed message. Views borrow from it.
@@ -113,6 +115,7 @@ void write_verdict(std::byte* to, status what, std::uint64_t procedure,
                    std::uint8_t flags = 0) noexcept;
 void write_credit(std::byte* to, std::uint32_t items) noexcept;
 void write_release(std::byte* to) noexcept;
+void write_mail(std::byte* to, std::uint8_t flags) noexcept;
 
 /// Appends to extras under construction, which go between header and names. Starts empty; always a
 /// multiple of 8 bytes.

@@ -200,6 +200,37 @@ TEST(rpc_wire, credits_and_releases_come_back) {
     EXPECT_STREQ(parse(all, parsed), "wrong length");
 }
 
+TEST(rpc_wire, mail_comes_back_and_is_refused_if_it_is_another_shape) {
+    const bytes text(5, std::byte{7});
+    bytes all(mail_bytes);
+    write_mail(all.data(), 0);
+    all.insert(all.end(), text.begin(), text.end());
+    parsed_message parsed;
+    ASSERT_STREQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(parsed.kind, message_kind::mail);
+    EXPECT_EQ(parsed.body.size(), text.size());
+    EXPECT_STREQ(parse(const_bytes(all).first(mail_bytes - 1), parsed), "shorter than its header");
+    for (const std::size_t reserved : {2, 7}) {
+        bytes odd = all;
+        odd[reserved] = std::byte{1};
+        EXPECT_STREQ(parse(odd, parsed), "a reserved field is nonzero");
+    }
+    for (const std::uint8_t flag : {wire_flag::named, wire_flag::xdr, wire_flag::extras}) {
+        write_mail(all.data(), flag);
+        EXPECT_STREQ(parse(all, parsed), "a reserved field is nonzero");
+    }
+    write_mail(all.data(), wire_flag::checked);
+    const const_bytes pieces[] = {all};
+    const auto sum = checksum_of(pieces);
+    all.insert(all.end(), sum.begin(), sum.end());
+    ASSERT_STREQ(parse(all, parsed), nullptr);
+    EXPECT_EQ(parsed.body.size(), text.size());
+    all[mail_bytes] ^= std::byte{1};
+    EXPECT_NE(parse(all, parsed), nullptr);
+    EXPECT_TRUE(parsed.corrupt);
+    EXPECT_NE(parse(const_bytes(all).first(mail_bytes + 2), parsed), nullptr);
+}
+
 TEST(rpc_wire, ids_differ_by_name_and_by_signature) {
     EXPECT_EQ(procedure_id("f", "void()"), procedure_id("f", "void()"));
     EXPECT_NE(procedure_id("f", "void()"), procedure_id("g", "void()"));

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/memory.hpp>
+#include <amalgam/rpc/peer.hpp>
+
+/// Messages between the same layer above at two engines, where a call would be too much: no
+/// procedure, no types, no ULT, no answer. In order with one-way calls to the same peer.
+namespace amalgam::detail {
+
+class engine_core;
+
+/// Who gets the mail of an engine.
+///
+/// Threads: the engine's stream.
+class mail_sink {
+public:
+    /// `content` is valid until this returns, at any address. Must not wait.
+    virtual void on_mail(const peer& from, const_bytes content) noexcept = 0;
+
+protected:
+    ~mail_sink() = default;
+};
+
+/// From here on `sink` gets what arrives; null: nobody, and it is dropped. The one before is let go
+/// of, after its on_mail() if that runs.
+/// Failure: throws error{closed} after the end.
+void accept_mail(engine_core& core, std::shared_ptr<mail_sink> sink);
+
+/// What one mail to that peer may hold.
+std::size_t most_mail_bytes(engine_core& core, const peer& to) noexcept;
+
+/// Sends up to three pieces, as one message. Waits while too much is queued for the peer, in a ULT
+/// or a thread; elsewhere throws error{overloaded}. It may be lost with its peer, which is counted
+/// as a one-way call that was lost. Threads: any. Failure: throws error{closed}, {disconnected},
+/// {no_memory}, {too_large}. Cost:    no allocation on the engine's stream if the port takes it at
+/// once; else a copy.
+void post_mail(engine_core& core, const peer& to, std::initializer_list<const_bytes> pieces);
+
+}  // namespace amalgam::detail

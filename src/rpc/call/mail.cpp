@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include <amalgam/rpc/extension/mail.hpp>
+
+#include "rpc/call/caller.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+/// Mail posted by another thread to the stream. Lives in front of its bytes, in one buffer.
+struct handed_mail final : work_unit {
+    handed_mail(buffer held, caller& whose, const peer& whom, std::size_t count) noexcept
+        : work_unit(&run_it), by(whose), to(whom), bytes(count), home(std::move(held)) {}
+
+    static void run_it(work_unit& self) noexcept {
+        auto& me = static_cast<handed_mail&>(self);
+        me.by.post_handed(me.to, {me.content(), me.bytes});
+        destroy(me);
+    }
+    static void destroy(handed_mail& self) noexcept {
+        const buffer until_the_end = std::move(self.home);
+        self.~handed_mail();
+    }
+    std::byte* content() noexcept { return reinterpret_cast<std::byte*>(this + 1); }
+
+    caller& by;
+    peer to;
+    std::size_t bytes;
+    buffer home;
+};
+
+constexpr std::size_t most_pieces = 3;
+
+}  // namespace
+
+bool caller::post_mail(peer_state& there, std::initializer_list<const_bytes> pieces) noexcept {
+    if (closed_) return false;
+    const bool checked = settings_.checksums;
+    std::byte header[mail_bytes];
+    write_mail(header, checked ? wire_flag::checked : 0);
+    std::array<const_bytes, 1 + most_pieces> all{const_bytes(header)};
+    std::copy(pieces.begin(), pieces.end(), all.begin() + 1);
+    counts_.one_ways.add();
+    std::array<std::byte, checksum_bytes> sum;
+    if (checked) sum = checksum_of(all);
+    return out_.send_copy(there, 0, {all[0], all[1], all[2], all[3]},
+                          {.behind = const_bytes(sum).first(checked ? sum.size() : 0),
+                           .counts_loss = &counts_.one_ways_lost});
+}
+
+void caller::post_handed(const peer& to, const_bytes mail) noexcept {
+    taken_back();
+    peer_state* const there = way_to(to);
+    if (there == nullptr || !post_mail(*there, {mail})) counts_.one_ways_lost.add();
+}
+
+std::size_t most_mail_bytes(engine_core& core, const peer& to) noexcept {
+    return caller_of(core).outbox().eager_bytes(to);
+}
+
+void post_mail(engine_core& core, const peer& to, std::initializer_list<const_bytes> pieces) {
+    caller& by = caller_of(core);
+    engine_context& context = by.context();
+    const auto cannot = [](errc code, const char* why) { return error(code, why); };
+    constexpr const char* gone = "the peer is gone; look up its address again";
+    std::size_t bytes = 0;
+    for (const const_bytes& each : pieces)
+        bytes += each.size();
+    if (pieces.size() > most_pieces || bytes > most_mail_bytes(core, to)) {
+        throw cannot(errc::too_large, "mail exceeds what is sent to this peer without being asked");
+    }
+    by.admit(to);
+    if (context.on_owner()) {
+        peer_state* const there = by.way_to(to);
+        if (there == nullptr) throw cannot(by.why_lost(to).code, gone);
+        if (by.post_mail(*there, pieces)) return;
+        throw by.is_closed() ? cannot(errc::closed, context.why_closed())
+                             : cannot(errc::no_memory, "out of memory");
+    }
+    if (by.is_lost(to)) throw cannot(by.why_lost(to).code, gone);
+    buffer held = context.buffers().take(sizeof(handed_mail) + bytes);
+    std::byte* const home = held.data();
+    auto* const handed = ::new (home) handed_mail(std::move(held), by, to, bytes);
+    std::byte* at = handed->content();
+    for (const const_bytes& each : pieces) {
+        if (!each.empty()) std::memcpy(at, each.data(), each.size());
+        at += each.size();
+    }
+    by.handing_one_way();
+    if (context.hand_over(*handed)) return;
+    by.taken_back();
+    handed_mail::destroy(*handed);
+    throw cannot(errc::closed, context.why_closed());
+}
+
+}  // namespace amalgam::detail
