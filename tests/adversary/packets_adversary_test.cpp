@@ -31,6 +31,11 @@ using bytes_of = std::vector<std::byte>;
 constexpr std::uint64_t greeting_tag = 0x316f7274'6c616d41u;
 constexpr std::uint64_t farewell_tag = greeting_tag + 1;
 
+bool is_request(frame_kind kind) {
+    return kind == frame_kind::put || kind == frame_kind::get || kind == frame_kind::put_notify ||
+           kind == frame_kind::fetch_add || kind == frame_kind::compare_swap;
+}
+
 void append(bytes_of& to, const_bytes more) {
     to.insert(to.end(), more.begin(), more.end());
 }
@@ -232,14 +237,15 @@ private:
     bytes_of frame() {
         constexpr frame_kind kinds[] = {frame_kind::unexpected, frame_kind::expected,
                                         frame_kind::put,        frame_kind::get,
-                                        frame_kind::get_data,   frame_kind::rma_done};
-        const std::size_t which = dice_.below(7);
+                                        frame_kind::get_data,   frame_kind::rma_done,
+                                        frame_kind::put_notify, frame_kind::fetch_add,
+                                        frame_kind::compare_swap, frame_kind::fetched};
+        const std::size_t which = dice_.below(std::size(kinds) + 1);
         frame_header header{
-            .kind = which == 6 ? frame_kind{static_cast<std::uint8_t>(dice_())} : kinds[which],
+            .kind = which == std::size(kinds) ? frame_kind{static_cast<std::uint8_t>(dice_())} : kinds[which],
             .tag = dice_.below(4)};
         bytes_of payload = noise(dice_.below(dice_.chance(0.8) ? 200 : 6000));
-        if ((header.kind == frame_kind::put || header.kind == frame_kind::get) &&
-            dice_.chance(0.8)) {
+        if (is_request(header.kind) && dice_.chance(0.8)) {
             bytes_of raw(rma_request_bytes);
             remote_key key;
             key.secret = dice_();
@@ -250,6 +256,8 @@ private:
                                        header.kind == frame_kind::put ? payload.size() : dice_()});
             payload.insert(payload.begin(), raw.begin(), raw.end());
             if (header.kind == frame_kind::get) payload.resize(rma_request_bytes);
+            if (header.kind == frame_kind::fetch_add) payload.resize(rma_fetch_add_bytes);
+            if (header.kind == frame_kind::compare_swap) payload.resize(rma_compare_swap_bytes);
         }
         header.bytes = static_cast<std::uint32_t>(payload.size());
         if (dice_.chance(0.05)) header.bytes = static_cast<std::uint32_t>(dice_());

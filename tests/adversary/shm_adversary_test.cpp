@@ -153,6 +153,12 @@ private:
         std::vector<std::byte> raw(rma_request_bytes);
         write_request(raw.data(), ask);
         if (kind == frame_kind::put) raw.resize(raw.size() + bytes, std::byte{9});
+        if (kind == frame_kind::put_notify) raw.resize(rma_notify_bytes + bytes, std::byte{9});
+        if (kind == frame_kind::fetch_add) {
+            ask.bytes = 8;
+            write_request(raw.data(), ask);
+            raw.resize(rma_fetch_add_bytes, std::byte{1});
+        }
         write(kind, raw.size(), raw, dice_.below(4));
     }
     /// A large message in pieces of any lengths. If it is to be wrong, one piece is too long, or
@@ -196,6 +202,8 @@ private:
                 break;
             case 6:
                 request(frame_kind::put, dice_.below(5000));
+                request(dice_.chance(0.5) ? frame_kind::put_notify : frame_kind::fetch_add,
+                        dice_.below(3000));
                 break;
             case 7:
             case 8:
@@ -328,6 +336,7 @@ struct deed {
     const_bytes out;
     mutable_bytes in;
     recorded done;
+    std::uint64_t old = 0;
     bool pending = false;
 };
 
@@ -432,7 +441,18 @@ protected:
         const std::uint64_t offset = dice.below(2 * shown_bytes);
         const peer_id to = server_.stranger;
         posted how = posted::done;
-        switch (dice.below(8)) {
+        switch (dice.below(11)) {
+            case 8:
+                how = server_.end->post_fetch_add(to, key, offset & ~std::uint64_t{7}, 1, &one.old,
+                                                  one.done);
+                break;
+            case 9:
+                how = server_.end->post_compare_swap(to, key, offset, 0, 1, &one.old, one.done);
+                break;
+            case 10:
+                how = server_.end->post_put_notify(to, gather(&one.out, 1), key, offset, 5,
+                                                   one.done);
+                break;
             case 0:
                 how = server_.end->post_send(to, 2, gather(&one.out, 1), one.done);
                 break;

@@ -34,6 +34,11 @@ constexpr std::byte guard{0x5a};
 constexpr std::uint64_t max_queued = 4 << 20;
 constexpr int max_staying = 20;
 
+bool is_request(frame_kind kind) {
+    return kind == frame_kind::put || kind == frame_kind::get || kind == frame_kind::put_notify ||
+           kind == frame_kind::fetch_add || kind == frame_kind::compare_swap;
+}
+
 template <typename T>
 void append(bytes_of& to, const T& more) {
     to.insert(to.end(), more.begin(), more.end());
@@ -105,6 +110,7 @@ private:
         bytes_of memory;
         mutable_bytes into;
         const_bytes from_bytes;
+        std::uint64_t old = 0;
     };
 
     void call(const std::string& liar) {
@@ -124,6 +130,13 @@ private:
         post([&](wanted& one) { return end.post_get(*there, {&one.into, 1}, key, 0, one); });
         post([&](wanted& one) { return end.post_put(*there, {&one.from_bytes, 1}, key, 0, one); });
         post([&](wanted& one) { return end.post_send(*there, 1, {&one.from_bytes, 1}, one); });
+        post([&](wanted& one) {
+            return end.post_put_notify(*there, {&one.from_bytes, 1}, key, 0, 7, one);
+        });
+        post([&](wanted& one) { return end.post_fetch_add(*there, key, 8, 1, &one.old, one); });
+        post([&](wanted& one) {
+            return end.post_compare_swap(*there, key, 8, 1, 2, &one.old, one);
+        });
         post([&](wanted& one) { return end.post_receive(*there, 2, one.into, one); });
     }
     std::string held() {
@@ -272,7 +285,9 @@ private:
         constexpr frame_kind kinds[] = {frame_kind::unexpected, frame_kind::expected,
                                         frame_kind::put,        frame_kind::put,
                                         frame_kind::get,        frame_kind::get,
-                                        frame_kind::get_data,   frame_kind::rma_done};
+                                        frame_kind::get_data,   frame_kind::rma_done,
+                                        frame_kind::put_notify, frame_kind::fetch_add,
+                                        frame_kind::compare_swap, frame_kind::fetched};
         frame_header header{.kind = kinds[dice_.below(std::size(kinds))], .tag = tag()};
         if (dice_.chance(0.02)) header.kind = frame_kind{static_cast<std::uint8_t>(dice_())};
         bytes_of payload = noise(dice_.below(dice_.chance(0.8) ? 200 : 60'000));
@@ -287,6 +302,20 @@ private:
             payload = std::move(raw);
             if (dice_.chance(0.03)) payload.resize(dice_.below(payload.size() + 1));
         }
+        if (is_request(header.kind) && header.kind >= frame_kind::put_notify) {
+            bytes_of raw(header.kind == frame_kind::compare_swap ? rma_compare_swap_bytes
+                                                                 : rma_notify_bytes);
+            const bool puts = header.kind == frame_kind::put_notify;
+            const std::uint64_t bytes = puts ? payload.size() + dice_.below(3) : 8;
+            write_request(raw.data(),
+                          {some_key(), dice_.chance(0.6) ? dice_.below(shown_bytes) : number(),
+                           dice_.chance(0.9) ? bytes : number()});
+            if (puts) append(raw, payload);
+            payload = std::move(raw);
+            if (dice_.chance(0.03)) payload.resize(dice_.below(payload.size() + 1));
+        }
+        if (header.kind == frame_kind::fetched && dice_.chance(0.9))
+            payload.resize(rma_fetched_bytes);
         if (header.kind == frame_kind::rma_done && dice_.chance(0.9)) {
             payload.resize(rma_status_bytes);
             write_status(payload.data(), {errc{static_cast<std::uint8_t>(dice_.below(60))}});
@@ -317,7 +346,7 @@ private:
             if (heard_.size() - read_ - sizeof header < header.bytes) return;
             const std::byte* const payload = heard_.data() + read_ + sizeof header;
             read_ += sizeof header + header.bytes;
-            if (header.kind != frame_kind::get && header.kind != frame_kind::put) continue;
+            if (!is_request(header.kind)) continue;
             if (header.bytes < rma_request_bytes) continue;
             asked_.push_back(header.tag);
             answer(header, read_request(payload));
@@ -330,6 +359,10 @@ private:
             header.kind = frame_kind::get_data;
             store_le(payload.data(), dice_.chance(0.9) ? request.offset : number());
             payload.resize(8 + (dice_.chance(0.9) ? request.bytes : dice_.below(100'000)));
+        } else if ((asked.kind == frame_kind::fetch_add || asked.kind == frame_kind::compare_swap) &&
+                   dice_.chance(0.8)) {
+            header.kind = frame_kind::fetched;
+            payload.resize(dice_.chance(0.9) ? rma_fetched_bytes : dice_.below(20));
         } else {
             write_status(payload.data(), {dice_.chance(0.5) ? errc::ok : errc::denied});
         }

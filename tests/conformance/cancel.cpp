@@ -32,6 +32,12 @@ struct cancellable {
                 return request::put(over.b_at_a, {out}, target.key(), 0);
             case op_kind::get:
                 return request::get(over.b_at_a, {near}, target.key(), 0);
+            case op_kind::put_notify:
+                return request::put_notify(over.b_at_a, {out}, target.key(), 0, tag);
+            case op_kind::fetch_add:
+                return request::fetch_add(over.b_at_a, target.key(), 0, 1, near.first(8));
+            case op_kind::compare_swap:
+                return request::compare_swap(over.b_at_a, target.key(), 0, 1, 2, near.first(8));
         }
         return {};
     }
@@ -75,7 +81,7 @@ TEST_P(transport_suite, every_kind_canceled_at_any_moment_completes_once_and_let
     std::size_t bytes = slow_build ? 300000 : 2000000;
     const_bytes out = patterned(bytes, 1);
     const_bytes back = patterned(bytes, 2);
-    for (op_kind kind : every_kind) {
+    for (op_kind kind : kinds_of(over.a.end())) {
         for (int after : {0, 1, 2, 3, 5, 8, 13, 40}) {
             SCOPED_TRACE(std::string(name(kind)) + " canceled after " + std::to_string(after));
             cancellable job{over, bytes, patterned(bytes, 2), zeroed(bytes), out, {}};
@@ -93,7 +99,7 @@ TEST_P(transport_suite, every_kind_canceled_at_any_moment_completes_once_and_let
             EXPECT_TRUE(canceled_or_ok(op)) << name(op.code());
             // The bytes are ours again: later writes by the port would show.
             if (op.code() == errc::ok && !op.what().into.empty()) {
-                EXPECT_TRUE(is_pattern(job.near, 2));
+                EXPECT_TRUE(is_pattern(op.what().into.front(), 2));
             }
             std::fill(job.near.begin(), job.near.end(), touched_not);
 
@@ -130,9 +136,12 @@ TEST_P(transport_suite, every_kind_canceled_at_any_moment_completes_once_and_let
             flush(over);
             flush({over.b, over.a, over.a_at_b, over.b_at_a});
             EXPECT_TRUE(is_all(job.near, touched_not));
-            if (kind == op_kind::put && op.code() == errc::ok) {
+            if ((kind == op_kind::put || kind == op_kind::put_notify) && op.code() == errc::ok) {
                 EXPECT_TRUE(is_pattern(job.far, 1));
             }
+            const bool told = kind == op_kind::put_notify && op.code() == errc::ok;
+            EXPECT_EQ(over.b.notices.size(), told ? 1u : 0u);
+            over.b.notices.clear();
             if (kind == op_kind::get) {
                 EXPECT_TRUE(is_pattern(job.far, 2));
             }
@@ -144,7 +153,7 @@ TEST_P(transport_suite, cancel_of_a_completed_operation_does_nothing) {
     connection over = connected_pair();
     cancellable job{over, 100000, patterned(100000, 2), zeroed(100000), patterned(100000, 1), {}};
     job.target = over.b.end().open_region(job.far, access::read_write).value();
-    for (op_kind kind : every_kind) {
+    for (op_kind kind : kinds_of(over.a.end())) {
         if (kind == op_kind::receive)
             start(over.b, request::send_expected(over.a_at_b, 1, patterned(100000, 2)));
         operation& op = complete(over.a, job.ask(kind, 1));

@@ -34,6 +34,8 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(fault::last_of_a
     "accepts_any_rights",
     "keeps_closed_regions",
     "ignores_offset",
+    "drops_a_notice",
+    "adds_twice",
     "tells_loss_twice",
     "never_tells_loss",
     "reuses_incarnation",
@@ -173,6 +175,31 @@ posted faulty_port::post_get(peer_id from, scatter into, const remote_key& key,
                    [&](relay& r) { return inside_->post_get(from, into, mended(key), offset, r); });
 }
 
+posted faulty_port::post_put_notify(peer_id to, gather from, const remote_key& key,
+                                    std::uint64_t offset, std::uint64_t notice,
+                                    completion& on_done) noexcept {
+    return relayed(on_done, [&](relay& r) {
+        return inside_->post_put_notify(to, from, mended(key), offset, notice, r);
+    });
+}
+
+posted faulty_port::post_fetch_add(peer_id to, const remote_key& key, std::uint64_t offset,
+                                   std::uint64_t add, std::uint64_t* old,
+                                   completion& on_done) noexcept {
+    const std::uint64_t added = which_ == fault::adds_twice ? 2 * add : add;
+    return relayed(on_done, [&](relay& r) {
+        return inside_->post_fetch_add(to, mended(key), offset, added, old, r);
+    });
+}
+
+posted faulty_port::post_compare_swap(peer_id to, const remote_key& key, std::uint64_t offset,
+                                      std::uint64_t expected, std::uint64_t desired,
+                                      std::uint64_t* old, completion& on_done) noexcept {
+    return relayed(on_done, [&](relay& r) {
+        return inside_->post_compare_swap(to, mended(key), offset, expected, desired, old, r);
+    });
+}
+
 void faulty_port::cancel(completion& op) noexcept {
     auto found = relays_.find(&op);
     if (found == relays_.end()) return;
@@ -250,6 +277,11 @@ void faulty_port::on_message(message& got) noexcept {
     pass_on(got, copy);
     if (this_one && which_ == fault::doubles_a_message) pass_on(got, copy);
     if (auto late = std::exchange(held_, std::nullopt)) pass_on(late->first, late->second);
+}
+
+void faulty_port::on_put(const put_notice& told) noexcept {
+    const bool drops = ++notices_ % every == 0 && which_ == fault::drops_a_notice;
+    if (sink_ != nullptr && !drops) sink_->on_put(told);
 }
 
 void faulty_port::on_peer_down(peer_id peer, status why) noexcept {

@@ -36,6 +36,8 @@ enum class fault {
     accepts_any_rights,
     keeps_closed_regions,
     ignores_offset,
+    drops_a_notice,
+    adds_twice,
     tells_loss_twice,
     never_tells_loss,
     reuses_incarnation,
@@ -71,6 +73,12 @@ public:
                     completion&) noexcept override;
     posted post_get(peer_id, scatter, const remote_key&, std::uint64_t,
                     completion&) noexcept override;
+    posted post_put_notify(peer_id, gather, const remote_key&, std::uint64_t, std::uint64_t,
+                           completion&) noexcept override;
+    posted post_fetch_add(peer_id, const remote_key&, std::uint64_t, std::uint64_t, std::uint64_t*,
+                          completion&) noexcept override;
+    posted post_compare_swap(peer_id, const remote_key&, std::uint64_t, std::uint64_t,
+                             std::uint64_t, std::uint64_t*, completion&) noexcept override;
     void cancel(completion& op) noexcept override;
     std::size_t progress(std::size_t budget) noexcept override;
     int wait_handle() const noexcept override;
@@ -81,6 +89,7 @@ private:
     struct relay;
 
     void on_message(message& got) noexcept override;
+    void on_put(const put_notice& told) noexcept override;
     void on_peer_down(peer_id peer, status why) noexcept override;
     void close_region(std::uint64_t id) noexcept override;
     void ended(relay& which, status what, std::size_t bytes) noexcept;
@@ -96,6 +105,7 @@ private:
     message_sink* sink_ = nullptr;
     buffer_pool pool_;
     std::uint64_t messages_ = 0;
+    std::uint64_t notices_ = 0;
     std::optional<std::pair<message, std::vector<std::byte>>> held_;
     std::unordered_map<completion*, std::unique_ptr<relay>> relays_;
     std::vector<std::unique_ptr<relay>> orphans_;

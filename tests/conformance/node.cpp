@@ -86,14 +86,29 @@ void node::completed(operation& op) {
 void node::on_message(message& what) noexcept {
     expect_callback_allowed("on_message");
     ++callbacks;
-    EXPECT_TRUE(what.from()) << "a message from nobody";
-    if (down_.count(what.from()) != 0) ADD_FAILURE() << "a message of a peer that is down";
-    if (closed_.count(what.from()) != 0) ADD_FAILURE() << "a message of a peer that was closed";
+    expect_heard_of(what.from());
     if (on_arrival) {
         on_arrival(what);
         return;
     }
     arrived.push_back({what.from(), what.tag(), {what.bytes().begin(), what.bytes().end()}});
+}
+
+void node::on_put(const put_notice& what) noexcept {
+    expect_callback_allowed("on_put");
+    ++callbacks;
+    expect_heard_of(what.from);
+    if (on_notice) {
+        on_notice(what);
+        return;
+    }
+    notices.push_back(what);
+}
+
+void node::expect_heard_of(peer_id peer) const {
+    EXPECT_TRUE(peer) << "a message or put of nobody";
+    if (down_.count(peer) != 0) ADD_FAILURE() << "a message or put of a peer that is down";
+    if (closed_.count(peer) != 0) ADD_FAILURE() << "a message or put of a peer that was closed";
 }
 
 void node::on_peer_down(peer_id peer, status why) noexcept {

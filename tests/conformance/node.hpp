@@ -50,10 +50,13 @@ public:
     void be_deaf() { end_->set_sink(nullptr); }
 
     std::deque<arrival> arrived;
+    std::deque<put_notice> notices;
     std::vector<peer_loss> lost;
     std::uint64_t callbacks = 0;  ///< Messages and completions so far.
     /// If set, called instead of recording in `arrived`.
     std::function<void(message&)> on_arrival;
+    /// If set, called instead of recording in `notices`.
+    std::function<void(const put_notice&)> on_notice;
     std::function<void(peer_id, status)> on_loss;
 
     std::size_t open_operations() const noexcept { return open_count_; }
@@ -80,8 +83,10 @@ public:
 
 private:
     void on_message(message& what) noexcept override;
+    void on_put(const put_notice& what) noexcept override;
     void on_peer_down(peer_id peer, status why) noexcept override;
     void expect_callback_allowed(const char* which) const;
+    void expect_heard_of(peer_id peer) const;
 
     std::unique_ptr<port> end_;
     bool driven_;

@@ -8,6 +8,12 @@
 
 namespace amalgam::conformance {
 
+namespace {
+std::uint64_t* old_of(const std::vector<mutable_bytes>& into) {
+    return into.empty() ? nullptr : reinterpret_cast<std::uint64_t*>(into.front().data());
+}
+}  // namespace
+
 std::string_view name(op_kind kind) noexcept {
     switch (kind) {
         case op_kind::send:
@@ -20,8 +26,20 @@ std::string_view name(op_kind kind) noexcept {
             return "put";
         case op_kind::get:
             return "get";
+        case op_kind::put_notify:
+            return "put_notify";
+        case op_kind::fetch_add:
+            return "fetch_add";
+        case op_kind::compare_swap:
+            return "compare_swap";
     }
     return "?";
+}
+
+std::span<const op_kind> kinds_of(const port& at) noexcept {
+    constexpr std::size_t newer = 3;
+    const std::span all(every_kind);
+    return at.can().atomics == atomic_mode::none ? all.first(all.size() - newer) : all;
 }
 
 std::size_t request::bytes() const noexcept {
@@ -54,6 +72,18 @@ posted operation::post() {
             break;
         case op_kind::get:
             how_ = end.post_get(what_.peer, what_.into, what_.key, what_.offset, *this);
+            break;
+        case op_kind::put_notify:
+            how_ = end.post_put_notify(what_.peer, what_.from, what_.key, what_.offset, what_.tag,
+                                       *this);
+            break;
+        case op_kind::fetch_add:
+            how_ = end.post_fetch_add(what_.peer, what_.key, what_.offset, what_.tag,
+                                      old_of(what_.into), *this);
+            break;
+        case op_kind::compare_swap:
+            how_ = end.post_compare_swap(what_.peer, what_.key, what_.offset, what_.tag,
+                                         what_.desired, old_of(what_.into), *this);
             break;
     }
     if (how_ == posted::done) bytes_ = what_.bytes();

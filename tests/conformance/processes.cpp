@@ -165,9 +165,11 @@ void pour(transport_suite& suite, channel& parent, op_kind kind) {
     suite.until("the end of this process", [&] {
         // Keep four in flight; but some transports complete each within its post.
         for (int i = 0; i < 4 && at.open_operations() < 4; ++i) {
-            request ask{kind, to, 1};
+            request ask{kind, to, is_atomic(kind) ? 0u : 1u};  // Adds nothing.
             ask.key = target.key;
-            if (kind == op_kind::get) {
+            if (is_atomic(kind)) {
+                ask.into = {bytes.first(8)};
+            } else if (kind == op_kind::get) {
                 ask.into = {bytes};
             } else {
                 ask.from = {bytes};
@@ -186,7 +188,8 @@ TEST_P(transport_suite, process_killed_in_the_midst_of_its_own_doing_harms_nobod
     // Nobody takes what is sent, and past the limit the end of the connection would wait behind it.
     port_options roomy;
     roomy.max_queued_bytes = roomy.max_queued_bytes_total = std::size_t{4} << 30;
-    for (op_kind kind : {op_kind::send, op_kind::send_expected, op_kind::put, op_kind::get}) {
+    for (op_kind kind : {op_kind::send, op_kind::send_expected, op_kind::put, op_kind::get,
+                         op_kind::put_notify, op_kind::fetch_add}) {
         for (int after : rounds({0, 2, 10, 100})) {
             SCOPED_TRACE(std::string(name(kind)) + ", killed after " + std::to_string(after));
             child_process& source = spawn([&](channel& parent) { pour(*this, parent, kind); });

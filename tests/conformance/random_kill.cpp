@@ -59,10 +59,13 @@ private:
     void post_something(doomed& to) {
         constexpr std::size_t most[] = {32, 4000, 100000, most_bytes};
         mutable_bytes bytes = memory_.first(dice_.below(most[dice_.below(4)]));
-        request ask{every_kind[dice_.below(5)], to.peer, dice_.below(3)};
-        ask.key = to.told.key;
+        const auto kinds = kinds_of(here_->end());
+        request ask{kinds[dice_.below(kinds.size())], to.peer, dice_.below(3)};
+        ask.key = dice_.chance(0.5) ? to.told.key : to.told.block_key;
         ask.offset = dice_.below(1000);
-        if (ask.kind == op_kind::receive || ask.kind == op_kind::get) {
+        if (is_atomic(ask.kind)) {
+            ask.offset *= 8;
+        } else if (ask.kind == op_kind::receive || ask.kind == op_kind::get) {
             ask.into = {bytes};
         } else {
             ask.from = {bytes};

@@ -40,6 +40,8 @@ constexpr mutation mutations[] = {
     {fault::accepts_any_rights, "refused_key_is_denied_and_touches_nothing"},
     {fault::keeps_closed_regions, "slot_of_a_closed_region_does_not_open_for_its_old_key"},
     {fault::ignores_offset, "put_and_get_of_every_size_move_exactly_their_bytes"},
+    {fault::drops_a_notice, "notices_come_once_each_in_order_behind_the_puts_before_them"},
+    {fault::adds_twice, "fetch_add_adds_and_tells_what_was_there"},
     {fault::tells_loss_twice, "close_ends_everything_of_that_peer_and_only_that"},
     {fault::never_tells_loss, "nobody_at_the_address_ends_everything_unreachable"},
     {fault::reuses_incarnation, "port_opened_again_at_the_same_address_is_somebody_else"},

@@ -23,7 +23,8 @@ enum class [[nodiscard]] posted : std::uint8_t{
 /// Cost:    none of its own; the port keeps its state in `port_words`.
 class completion {
 public:
-    /// `bytes` counts bytes received (receive, get) or sent (send, put); 0 on failure.
+    /// `bytes` counts bytes received (receive, get) or sent (send, put), 8 for an atomic operation;
+    /// 0 on failure.
     /// The function may post new operations and destroy the completion.
     using function = void (*)(completion& self, status what, std::size_t bytes) noexcept;
 

@@ -46,7 +46,17 @@ private:
     buffer_pool& pool_;
 };
 
-/// Receives unexpected messages and peer-down notices. Called inside progress(); may post.
+/// A notified put that is whole: all its bytes are in the region. See port::post_put_notify().
+struct put_notice {
+    peer_id from;              ///< The peer that wrote.
+    std::uint64_t region = 0;  ///< Where: remote_key::region of a region that was open then.
+    std::uint64_t offset = 0;  ///< Of the first byte written, in the region.
+    std::uint64_t bytes = 0;   ///< How many were written; may be 0.
+    std::uint64_t value = 0;   ///< What the peer passed as `notice`.
+};
+
+/// Receives unexpected messages, notices of puts and of lost peers. Called inside progress(); may
+/// post.
 class message_sink {
 public:
     /// Messages from one peer arrive in the order it posted them.
@@ -57,6 +67,13 @@ public:
     /// it earlier has completed. That includes operations posted after the loss, so a completion
     /// that keeps posting to the peer delays this call. Later posts fail with the same status.
     virtual void on_peer_down(peer_id, status) noexcept {}
+
+    /// A peer's notified put is whole. Runs once per such put that succeeds, in the order in which
+    /// the peer posted them, after all bytes of the puts that it posted before are visible here.
+    /// Nothing is told of a put that failed or was canceled before all of it had left. Where a peer
+    /// mixes them with messages, the two may overtake each other.
+    // Last: plug-ins built for version 2 of their interface know only the functions above.
+    virtual void on_put(const put_notice&) noexcept {}
 
 protected:
     ~message_sink() = default;

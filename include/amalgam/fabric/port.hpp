@@ -24,6 +24,13 @@ enum class rma_mode : std::uint8_t {
     cross_memory  ///< Copied between processes by the kernel; needs no progress() at the target.
 };
 
+/// Who carries out fetch-and-add and compare-and-swap.
+enum class atomic_mode : std::uint8_t {
+    none,      ///< Nobody, nor notified puts: an older plug-in. They end with `unsupported`.
+    emulated,  ///< The target's progress(), asked by a message.
+    native     ///< On memory from allocate() the initiator, without the target; else as `emulated`.
+};
+
 /// What this port can do on this machine. Constant for the life of the port.
 struct capabilities {
     std::string_view transport;    ///< "tcp"
@@ -39,6 +46,8 @@ struct capabilities {
     /// A process killed while it sends breaks only its own connections.
     bool isolates_killed = true;
     bool driven = false;  ///< Runs in virtual time, see attach_driver(): no thread may poll it.
+    // In what used to be padding, so that the size is as in version 2 of the plug-in interface.
+    atomic_mode atomics = atomic_mode::none;
 };
 
 /// What a port holds now, and how often it enforced a bound. See port_options for the bounds.
@@ -60,7 +69,7 @@ protected:
     ~port_driver() = default;
 };
 
-/// One local end of a transport: posts messages, puts and gets to peers.
+/// One local end of a transport: posts messages, puts, gets and atomic operations to peers.
 ///
 /// Threads: one thread at a time; no locks needed.
 /// Failure: no function throws. A posted operation fails only through its completion, so callers
@@ -103,8 +112,8 @@ public:
     /// Ends the connection; its operations complete with `closed`.
     virtual void close(peer_id) noexcept = 0;
 
-    /// Sets the receiver of unexpected messages. Without one (the default) they queue in order and
-    /// none is lost. Peer-down notices queue too, up to max_queued_bytes of them, for peers that
+    /// Sets the receiver of unexpected messages and of notices of puts. Without one (the default)
+    /// they queue in order and none is lost. Peer-down notices queue too, up to max_queued_bytes of them, for peers that
     /// were looked up or that existed when the last sink was removed.
     virtual void set_sink(message_sink*) noexcept = 0;
 
@@ -149,7 +158,8 @@ public:
     /// Data of a put that has not left is not sent. The put completes once the target has carried
     /// out or refused the data that did leave: one round trip behind what is in flight. If the
     /// target is stalled, this waits; close() the peer to end the wait. Sends already begun are
-    /// finished; everything else completes at once.
+    /// finished; everything else completes at once. An atomic operation that was canceled may have
+    /// happened.
     virtual void cancel(completion& op) noexcept = 0;
 
     /// Makes progress: runs at most `budget` completions and messages; returns how many ran. Never
@@ -180,6 +190,53 @@ public:
 private:
     friend class region;
     virtual void close_region(std::uint64_t id) noexcept = 0;
+
+    // What follows came with version 3 of the plug-in interface. It stays behind close_region(), so
+    // that all before it keeps its place in the table of virtual functions.
+public:
+    /// A put that tells the target. When all bytes are in the region, the target's sink hears of
+    /// them, with `notice` (any 64 bits), by message_sink::on_put(): once, and in the order of
+    /// posting. No message of the target's is needed. Elsewhere: RDMA write with immediate, remote
+    /// CQ data, gaspi_write_notify.
+    ///
+    /// As post_put(), and more is known of its end: with `ok` the target was told or is about to
+    /// be, in the progress() that took the last bytes. With `denied`, `canceled` or any other
+    /// failure it never is, except if the connection ended, which leaves that open. A put canceled
+    /// after all of it had left ends with its actual outcome. An empty `from` tells of 0 bytes.
+    /// Failure: as post_put(); `unsupported` if can().atomics is `none`.
+    /// Cost:    that of the put, and 8 bytes more. Where peers copy directly (`cross_memory`,
+    ///          shares_blocks), a message of 64 bytes and its answer: then the target must make
+    ///          progress.
+    virtual posted post_put_notify(peer_id, gather from, const remote_key&, std::uint64_t offset,
+                                   std::uint64_t notice, completion& on_done) noexcept = 0;
+
+    /// Adds `add` to the 64-bit number at `offset` in the peer's region, modulo 2^64, and writes
+    /// what it was before to `*old` (null: not wanted). The completion's `bytes` is 8.
+    ///
+    /// The number is in the byte order of the target's machine. It needs a key with `read_write`.
+    /// Atomic towards every other fetch_add and compare_swap on that number, from any peer by any
+    /// port, and towards std::atomic_ref<std::uint64_t> of the process that owns the memory, all
+    /// sequentially consistent. Not towards puts, gets and plain accesses. Not ordered with other
+    /// operations that are pending.
+    ///
+    /// `old` is borrowed until the end; it is written before the completion runs, or before `done`
+    /// is returned, and only on success.
+    /// Failure: as post_get(). `denied` without read_write or where the 8 bytes are not all in the
+    ///          region; `invalid` where their address at the target is not a multiple of 8, or two
+    ///          segments share them. Then nothing has changed. With `canceled`, and if the
+    ///          connection ended (`disconnected`, `unreachable`, `closed`), the operation may have
+    ///          happened, or may yet: whoever must know reads the number.
+    /// Cost:    `native` on memory from allocate(): no message and no system call, `done` at once.
+    ///          Else a message of 64 bytes, answered by one of 8.
+    virtual posted post_fetch_add(peer_id, const remote_key&, std::uint64_t offset,
+                                  std::uint64_t add, std::uint64_t* old,
+                                  completion& on_done) noexcept = 0;
+    /// Replaces the number by `desired` if it is `expected`. `*old` is what it was before: equal to
+    /// `expected` exactly if it was replaced. Otherwise as post_fetch_add(); 8 bytes more on the
+    /// wire.
+    virtual posted post_compare_swap(peer_id, const remote_key&, std::uint64_t offset,
+                                     std::uint64_t expected, std::uint64_t desired,
+                                     std::uint64_t* old, completion& on_done) noexcept = 0;
 };
 
 inline region::~region() {

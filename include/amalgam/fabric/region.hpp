@@ -14,7 +14,7 @@ namespace amalgam {
 
 class port;
 
-/// What a peer may do with a region.
+/// What a peer may do with a region: `read` to get, `write` to put, both for atomic operations.
 enum class access : std::uint8_t { read = 1, write = 2, read_write = 3 };
 
 constexpr bool allows(access granted, access asked) noexcept {

@@ -44,6 +44,7 @@ void piece_pool::give_back(lent_piece& piece) noexcept {
     piece.port_words[0] = 0;
     piece.segments.clear();
     piece.operation = nullptr;
+    piece.notifies = false;
     piece.region = 0;
     piece.next_free = free_;
     free_ = &piece;

@@ -14,6 +14,13 @@
 namespace amalgam::detail {
 
 inline constexpr std::size_t rma_request_bytes = sizeof(rma_request);
+/// A request and the notice: the first bytes of a put_notify. Not more than what begin_placement()
+/// is shown of every frame.
+inline constexpr std::size_t rma_notify_bytes = rma_request_bytes + 8;
+static_assert(rma_notify_bytes == 64);
+inline constexpr std::size_t rma_fetch_add_bytes = rma_request_bytes + 8;
+inline constexpr std::size_t rma_compare_swap_bytes = rma_request_bytes + 16;
+inline constexpr std::size_t rma_fetched_bytes = 8;
 inline constexpr std::size_t rma_data_prefix_bytes = 8;  ///< Offset before get_data's bytes.
 inline constexpr std::size_t rma_status_bytes = 8;
 
@@ -30,9 +37,10 @@ struct rma_operation;
 struct lent_piece : completion {
     lent_piece() noexcept : completion([](completion&, status, std::size_t) noexcept {}) {}
 
-    std::array<std::byte, rma_request_bytes> head;  ///< The first bytes of the payload.
-    std::vector<const_bytes> segments;              ///< The whole payload.
-    rma_operation* operation = nullptr;             ///< For a put; else null.
+    std::array<std::byte, rma_notify_bytes> head;  ///< The first bytes of the payload.
+    std::vector<const_bytes> segments;             ///< The whole payload.
+    rma_operation* operation = nullptr;            ///< For a put; else null.
+    bool notifies = false;                         ///< The last piece of a notified put.
     std::uint64_t region = 0;                       ///< The region that a get reads; else 0.
     lent_piece* next_free = nullptr;
 };

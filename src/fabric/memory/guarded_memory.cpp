@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 namespace amalgam::detail {
 namespace {
@@ -71,6 +77,16 @@ bool user_memory::copy_in(std::span<const mutable_bytes> to, segment_cursor& at,
         from = from.subspan(piece.size());
     });
     return whole;
+}
+
+bool user_memory::may_update(mutable_bytes memory) const noexcept {
+    if (scratch_.empty()) return true;
+    static const bool is_known = ::madvise(nullptr, 0, MADV_POPULATE_WRITE) == 0;
+    static const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
+    // Faults the page in for writing, and changes nothing.
+    return !is_known || ::madvise(reinterpret_cast<void*>(at - at % page_bytes), page_bytes,
+                                  MADV_POPULATE_WRITE) == 0;
 }
 
 bool user_memory::fetch_small(std::vector<const_bytes>& pieces, std::size_t first,

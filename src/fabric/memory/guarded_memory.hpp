@@ -42,6 +42,10 @@ public:
 
     /// Copies `from` to position `at` and advances `at`. False: some of it cannot be written.
     bool copy_in(std::span<const mutable_bytes> to, segment_cursor& at, const_bytes from) noexcept;
+    /// Whether memory within one page can be read and written in place, by an atomic operation. True
+    /// if not guarded, or if the system cannot tell (before Linux 5.14).
+    /// Cost: a system call.
+    bool may_update(mutable_bytes memory) const noexcept;
     /// Reads what a link is about to copy (`pieces`, from `first`) into our own memory; one
     /// remaining piece then refers to it. False: some of it cannot be read.
     bool fetch_small(std::vector<const_bytes>& pieces, std::size_t first,

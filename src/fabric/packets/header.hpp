@@ -32,7 +32,7 @@ struct packet_header {
 /// The bytes after the header of a hello.
 struct packet_hello {
     static constexpr std::uint64_t magic = 0x316b6370'6c616d41u;  ///< "Amalpck1" on the wire.
-    static constexpr std::uint32_t current_version = 1;
+    static constexpr std::uint32_t current_version = 2;
     static constexpr std::size_t wire_bytes = 24;
 
     std::uint32_t version = current_version;

@@ -19,8 +19,8 @@
 
 namespace amalgam::detail {
 
-/// A message that arrived before it was asked for; or, in a peer's record, the notice that the peer
-/// is down (`is_down`), delivered after the peer's messages.
+/// A message that arrived before it was asked for; or the notice of a put (`is_put`, in `bytes`);
+/// or, in a peer's record, the notice that the peer is down (`is_down`), delivered after those.
 struct early_message {
     early_message* next = nullptr;
     early_message* previous = nullptr;
@@ -28,6 +28,7 @@ struct early_message {
     peer_id from;
     buffer bytes;
     bool is_down = false;
+    bool is_put = false;
 };
 
 /// Size an early message counts as. Includes its record, so that empty messages are bounded too.

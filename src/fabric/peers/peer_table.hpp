@@ -41,6 +41,7 @@ struct placement_state {
     rma_operation* operation = nullptr;   ///< get: null once ended.
     std::uint64_t region = 0;             ///< put: 0 if denied.
     status failed;                        ///< put: set if its memory could not be written.
+    put_notice told;                      ///< put: what to tell once it is whole; from: nobody.
     mutable_bytes segment;                ///< unexpected, early, receive: the memory of `shown`.
     std::vector<mutable_bytes> segments;  ///< put, get: the same.
 
@@ -51,13 +52,14 @@ struct placement_state {
     }
 };
 
-/// A reply to a peer's put or get.
+/// A reply to a peer's put, get or atomic operation.
 struct rma_answer {
     std::uint64_t tag = 0;     ///< The peer's operation.
-    std::uint64_t region = 0;  ///< Of an allowed get; 0: reply with `what` only.
+    std::uint64_t region = 0;  ///< Of an allowed get; 0: reply with `what` or `fetched` only.
     std::uint64_t offset = 0;
     std::uint64_t bytes = 0;
     status what;
+    bool is_fetched = false;  ///< Of an atomic operation that happened: `bytes` was the number.
 };
 
 /// State of one peer of a port.
@@ -76,6 +78,7 @@ struct alignas(64) peer_record {
     chain<rma_operation> asked;       ///< Operations with all pieces sent.
     std::vector<rma_answer> answers;  ///< Our replies that found the link full, oldest first.
     std::size_t answers_sent = 0;     ///< How many of `answers` have been sent since.
+    std::uint64_t failed_put = 0;     ///< The peer's last put of which a piece was refused.
 
     placement_state placement;
     std::string address;    ///< As looked up, or where it connected from.

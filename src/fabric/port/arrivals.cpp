@@ -24,7 +24,19 @@ delivery framed_port::deliver(frame_link& link, const frame_header& header,
         case frame_kind::expected:
             return deliver_expected(from, header.tag, payload, nullptr);
         case frame_kind::put:
-            if (target_.on_put(from, header, payload) == delivery::malformed)
+        case frame_kind::put_notify: {
+            put_notice told;
+            if (target_.on_put(from, header, payload, told) == delivery::malformed)
+                return delivery::malformed;
+            return told.from ? tell(from, told) : settle(from);
+        }
+        case frame_kind::fetch_add:
+        case frame_kind::compare_swap:
+            if (target_.on_atomic(from, header, payload) == delivery::malformed)
+                return delivery::malformed;
+            return settle(from);
+        case frame_kind::fetched:
+            if (initiator_.on_fetched(from, header, payload) == delivery::malformed)
                 return delivery::malformed;
             return settle(from);
         case frame_kind::get:
@@ -48,7 +60,7 @@ delivery framed_port::deliver_unexpected(peer_record& from, std::uint64_t tag, c
                                          buffer* owned) noexcept {
     // Earlier messages still queued go first.
     if (sink_ == nullptr || !unasked_.empty()) [[unlikely]]
-        return keep(from, tag, bytes, owned, false);
+        return keep(from, tag, bytes, owned, kept::unexpected);
     message arrived(from.id, tag, bytes, owned, buffers_);
     sink_->on_message(arrived);
     return from.up() ? delivery::taken : delivery::gone;
@@ -57,7 +69,7 @@ delivery framed_port::deliver_unexpected(peer_record& from, std::uint64_t tag, c
 delivery framed_port::deliver_expected(peer_record& from, std::uint64_t tag, const_bytes bytes,
                                        buffer* owned) noexcept {
     completion* receive = from.expected.take_receive(tag);
-    if (receive == nullptr) return keep(from, tag, bytes, owned, true);
+    if (receive == nullptr) return keep(from, tag, bytes, owned, kept::expected);
     const mutable_bytes into = destination(*receive);
     if (bytes.size() > into.size()) {
         completions_.finish(*receive, {errc::too_large}, 0);
@@ -69,7 +81,7 @@ delivery framed_port::deliver_expected(peer_record& from, std::uint64_t tag, con
 }
 
 delivery framed_port::keep(peer_record& from, std::uint64_t tag, const_bytes bytes, buffer* owned,
-                           bool expected) noexcept {
+                           kept what) noexcept {
     early_message* early = early_.take();
     if (early != nullptr && owned != nullptr) {
         early->bytes = std::move(*owned);
@@ -88,12 +100,21 @@ delivery framed_port::keep(peer_record& from, std::uint64_t tag, const_bytes byt
     }
     early->tag = tag;
     early->from = from.id;
+    early->is_put = what == kept::put;
     const std::size_t counted = weight(*early);
-    if (expected)
+    if (what == kept::expected)
         from.expected.add(*early);
     else
         unasked_.append(*early);
     queue_more(from, counted);
+    return settle(from);
+}
+
+delivery framed_port::tell(peer_record& from, const put_notice& told) noexcept {
+    // Earlier messages still queued go first.
+    if (sink_ == nullptr || !unasked_.empty())
+        return keep(from, 0, as_bytes_of(told), nullptr, kept::put);
+    sink_->on_put(told);
     return settle(from);
 }
 
@@ -158,8 +179,14 @@ void framed_port::deliver_early(early_message& one) noexcept {
         peer->queued_bytes -= bytes;
         resume_if_room(*peer);
     }
-    message arrived(one.from, one.tag, std::as_const(one.bytes).bytes(), &one.bytes, buffers_);
-    sink_->on_message(arrived);
+    if (one.is_put) {
+        put_notice told;
+        std::memcpy(&told, std::as_const(one.bytes).data(), sizeof told);
+        sink_->on_put(told);
+    } else {
+        message arrived(one.from, one.tag, std::as_const(one.bytes).bytes(), &one.bytes, buffers_);
+        sink_->on_message(arrived);
+    }
     early_.give_back(one);
     queue_less(bytes);
 }
@@ -181,6 +208,7 @@ placement* framed_port::begin_placement(frame_link& link, const frame_header& he
             sound = begin_expected(from, header, prefix);
             break;
         case frame_kind::put:
+        case frame_kind::put_notify:
             sound = target_.begin_put(from, header, prefix);
             break;
         case frame_kind::get_data:
@@ -270,9 +298,10 @@ delivery framed_port::end_placement(frame_link& link) noexcept {
             if (completion* receive = std::exchange(placement.receive, nullptr))
                 completions_.finish(*receive, {}, placement.header.bytes);
             return settle(from);
-        case placement_state::kind::put:
-            target_.end_put(from);
-            return settle(from);
+        case placement_state::kind::put: {
+            const put_notice told = target_.end_put(from);
+            return told.from ? tell(from, told) : settle(from);
+        }
         case placement_state::kind::get:
             initiator_.end_data(from);
             return settle(from);
@@ -304,8 +333,9 @@ framed_port::remedy framed_port::unreadable(completion& op, bool begun) noexcept
         return begun ? remedy::break_off : remedy::leave_out;
     }
     auto& piece = static_cast<lent_piece&>(op);
-    // Zeros in the reply to a get would pass for the region's contents.
-    if (piece.operation == nullptr) return remedy::break_off;
+    // Zeros in the reply to a get would pass for the region's contents; in the last piece of a
+    // notified put they would be told as written.
+    if (piece.operation == nullptr || (begun && piece.notifies)) return remedy::break_off;
     peer.sends.remove(op);
     initiator_.unreadable(piece, no_access, begun);
     return begun ? remedy::blank : remedy::leave_out;

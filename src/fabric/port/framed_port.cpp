@@ -6,9 +6,17 @@
 
 namespace amalgam::detail {
 
+namespace {
+/// Every transport of frames has at least those that the target carries out.
+capabilities with_atomics(capabilities can) noexcept {
+    if (can.atomics == atomic_mode::none) can.atomics = atomic_mode::emulated;
+    return can;
+}
+}  // namespace
+
 framed_port::framed_port(const port_options& options, capabilities can, std::uint64_t incarnation)
     : options_(options),
-      can_(can),
+      can_(with_atomics(can)),
       incarnation_(incarnation),
       completions_(&on_first_due, this),
       peers_(*this, &on_down),
@@ -173,6 +181,54 @@ posted framed_port::post_put(peer_id to, gather from, const remote_key& key, std
     return initiator_.put(*peer, from, key, offset, on_done);
 }
 
+posted framed_port::post_put_notify(peer_id to, gather from, const remote_key& key,
+                                    std::uint64_t offset, std::uint64_t notice,
+                                    completion& on_done) noexcept {
+    peer_record* peer = peers_.find(to);
+    if (peer == nullptr || !peer->up()) return refuse(peer, on_done);
+    if (!may_access(key, offset, total_bytes(from), access::write))
+        return complete_later(peer, on_done, {errc::denied});
+    bool moved = false;
+    if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
+        const std::optional<status> over = direct_put(*peer->link, from, key, offset);
+        if (over && !over->ok()) return complete_later(peer, on_done, *over);
+        moved = over.has_value();
+    }
+    return initiator_.put_notify(*peer, from, key, offset, notice, moved, on_done);
+}
+
+posted framed_port::post_fetch_add(peer_id to, const remote_key& key, std::uint64_t offset,
+                                   std::uint64_t add, std::uint64_t* old,
+                                   completion& on_done) noexcept {
+    return post_atomic(to, key, offset, {atomic_operation::kind::fetch_add, add, 0}, old, on_done);
+}
+
+posted framed_port::post_compare_swap(peer_id to, const remote_key& key, std::uint64_t offset,
+                                      std::uint64_t expected, std::uint64_t desired,
+                                      std::uint64_t* old, completion& on_done) noexcept {
+    return post_atomic(to, key, offset, {atomic_operation::kind::compare_swap, expected, desired},
+                       old, on_done);
+}
+
+posted framed_port::post_atomic(peer_id to, const remote_key& key, std::uint64_t offset,
+                                const atomic_operation& what, std::uint64_t* old,
+                                completion& on_done) noexcept {
+    peer_record* peer = peers_.find(to);
+    if (peer == nullptr || !peer->up()) return refuse(peer, on_done);
+    if (!may_access(key, offset, atomic_operation::bytes, access::read_write))
+        return complete_later(peer, on_done, {errc::denied});
+    if (can_.atomics == atomic_mode::native) {
+        std::uint64_t before = 0;
+        const std::optional<status> over = direct_atomic(*peer->link, key, offset, what, before);
+        if (over && !over->ok()) return complete_later(peer, on_done, *over);
+        if (over) {
+            if (old != nullptr) *old = before;
+            return posted::done;
+        }
+    }
+    return initiator_.atomic(*peer, key, offset, what, old, on_done);
+}
+
 posted framed_port::post_get(peer_id to, scatter into, const remote_key& key, std::uint64_t offset,
                              completion& on_done) noexcept {
     peer_record* peer = peers_.find(to);
@@ -188,6 +244,12 @@ posted framed_port::post_get(peer_id to, scatter into, const remote_key& key, st
 
 std::optional<status> framed_port::direct_put(frame_link&, gather, const remote_key&,
                                               std::uint64_t) noexcept {
+    return std::nullopt;
+}
+
+std::optional<status> framed_port::direct_atomic(frame_link&, const remote_key&, std::uint64_t,
+                                                 const atomic_operation&,
+                                                 std::uint64_t&) noexcept {
     return std::nullopt;
 }
 

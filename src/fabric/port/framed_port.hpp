@@ -46,6 +46,13 @@ public:
     result<region> open_region(scatter, access) noexcept override;
     posted post_put(peer_id, gather, const remote_key&, std::uint64_t, completion&) noexcept final;
     posted post_get(peer_id, scatter, const remote_key&, std::uint64_t, completion&) noexcept final;
+    posted post_put_notify(peer_id, gather, const remote_key&, std::uint64_t offset,
+                           std::uint64_t notice, completion&) noexcept final;
+    posted post_fetch_add(peer_id, const remote_key&, std::uint64_t offset, std::uint64_t add,
+                          std::uint64_t* old, completion&) noexcept final;
+    posted post_compare_swap(peer_id, const remote_key&, std::uint64_t offset,
+                             std::uint64_t expected, std::uint64_t desired, std::uint64_t* old,
+                             completion&) noexcept final;
     void cancel(completion&) noexcept final;
     std::size_t progress(std::size_t budget) noexcept final;
     bool prepare_to_sleep() noexcept final;  ///< False while completions are due; else arm().
@@ -84,6 +91,11 @@ protected:
                                              std::uint64_t offset) noexcept;
     virtual std::optional<status> direct_get(frame_link&, scatter, const remote_key&,
                                              std::uint64_t offset) noexcept;
+    /// The same for atomic operations, asked only if can().atomics is `native`. `old` is what was
+    /// there before.
+    virtual std::optional<status> direct_atomic(frame_link&, const remote_key&,
+                                                std::uint64_t offset, const atomic_operation&,
+                                                std::uint64_t& old) noexcept;
     /// For transports with direct transfers: publishes or withdraws a region, which peers check.
     virtual void region_opened(const remote_key&, scatter) noexcept {}
     virtual void region_closed(const remote_key&) noexcept {}
@@ -162,6 +174,8 @@ private:
     posted no_room(peer_record&, completion&) noexcept;
     posted refuse(peer_record*, completion&) noexcept;
     posted complete_later(peer_record*, completion&, status) noexcept;
+    posted post_atomic(peer_id, const remote_key&, std::uint64_t offset, const atomic_operation&,
+                       std::uint64_t* old, completion&) noexcept;
     bool may_access(const remote_key&, std::uint64_t offset, std::size_t bytes,
                     access) const noexcept;
     void close_region(std::uint64_t id) noexcept final;
@@ -170,7 +184,9 @@ private:
     // Arrivals: arrivals.cpp.
     delivery deliver_unexpected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
     delivery deliver_expected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
-    delivery keep(peer_record&, std::uint64_t tag, const_bytes, buffer*, bool expected) noexcept;
+    enum class kept : std::uint8_t { unexpected, expected, put };
+    delivery keep(peer_record&, std::uint64_t tag, const_bytes, buffer*, kept) noexcept;
+    delivery tell(peer_record&, const put_notice&) noexcept;
     delivery settle(peer_record&) noexcept;
     std::size_t deliver_unasked(std::size_t budget) noexcept;
     void deliver_notice(peer_record&) noexcept;

@@ -74,7 +74,9 @@ public:
     using framed_port::end_placement;
     using framed_port::link_down;
     using framed_port::open_region;
+    using framed_port::remedy;
     using framed_port::sent;
+    using framed_port::unreadable;
     using framed_port::writable;
 
     /// A peer that connected to us.

@@ -16,9 +16,37 @@ posted rma_initiator::put(peer_record& peer, gather from, const remote_key& key,
                           std::uint64_t offset, completion& user) noexcept {
     rma_operation* op = start(peer, key, offset, user);
     if (op == nullptr) return posted::pending;
-    op->is_put = true;
+    op->what = rma_operation::kind::put;
     op->from = from;
-    op->total = total_bytes(from);
+    op->total = op->whole = total_bytes(from);
+    return launch(*op);
+}
+
+posted rma_initiator::put_notify(peer_record& peer, gather from, const remote_key& key,
+                                 std::uint64_t offset, std::uint64_t notice, bool moved,
+                                 completion& user) noexcept {
+    rma_operation* op = start(peer, key, offset, user);
+    if (op == nullptr) return posted::pending;
+    op->what = rma_operation::kind::put;
+    op->notifies = true;
+    op->notice = notice;
+    op->whole = total_bytes(from);
+    if (!moved) {
+        op->from = from;
+        op->total = op->whole;
+    }
+    return launch(*op, /*may_be_full=*/!moved);
+}
+
+posted rma_initiator::atomic(peer_record& peer, const remote_key& key, std::uint64_t offset,
+                             const atomic_operation& atomic, std::uint64_t* old,
+                             completion& user) noexcept {
+    rma_operation* op = start(peer, key, offset, user);
+    if (op == nullptr) return posted::pending;
+    op->what = rma_operation::kind::atomic;
+    op->atomic = atomic;
+    op->old = old;
+    op->total = atomic_operation::bytes;
     return launch(*op);
 }
 
@@ -26,7 +54,6 @@ posted rma_initiator::get(peer_record& peer, scatter into, const remote_key& key
                           std::uint64_t offset, completion& user) noexcept {
     rma_operation* op = start(peer, key, offset, user);
     if (op == nullptr) return posted::pending;
-    op->is_put = false;
     op->into = into;
     op->total = total_bytes(into);
     return launch(*op);
@@ -54,13 +81,13 @@ rma_operation* rma_initiator::start(peer_record& peer, const remote_key& key, st
     return &op;
 }
 
-posted rma_initiator::launch(rma_operation& op) noexcept {
+posted rma_initiator::launch(rma_operation& op, bool may_be_full) noexcept {
     peer_record& peer = *op.peer;
     const bool queue = !peer.to_ask.empty() || peer.unanswered >= limits::rma_window;
     peer.to_ask.append(op);
     if (!queue) pump(peer);
     // Nothing was sent, as the first frame did not fit: as if never posted.
-    if (!queue && peer.up() && op.user != nullptr && op.pieces_asked == 0) {
+    if (!queue && may_be_full && peer.up() && op.user != nullptr && op.pieces_asked == 0) {
         completions_.withdraw(retire(op));
         return posted::full;
     }
@@ -85,7 +112,9 @@ void rma_initiator::pump(peer_record& peer) noexcept {
 posted rma_initiator::send_piece(rma_operation& op) noexcept {
     peer_record& peer = *op.peer;
     const std::size_t bytes = op.piece_bytes(op.asked);
-    const posted how = op.is_put ? send_put(op, bytes) : send_get(op, bytes);
+    const posted how = op.is_put()                              ? send_put(op, bytes)
+                       : op.what == rma_operation::kind::atomic ? send_atomic(op)
+                                                                : send_get(op, bytes);
     if (how == posted::full) return how;
     op.asked += bytes;
     ++op.pieces_asked;
@@ -98,9 +127,11 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
     peer_record& peer = *op.peer;
     lent_piece* piece = pieces_.take();
     const segment_cursor before = op.at;
+    const bool notifies = op.notifies && op.asked + bytes == op.total;
+    const std::size_t head = notifies ? rma_notify_bytes : rma_request_bytes;
     try {
         if (piece == nullptr) throw std::bad_alloc();
-        piece->segments.emplace_back(piece->head);
+        piece->segments.emplace_back(piece->head.data(), head);
         slice(op.from, op.at, bytes, piece->segments);
     } catch (const std::bad_alloc&) {
         if (piece != nullptr) pieces_.give_back(*piece);
@@ -110,18 +141,25 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
     // If the link will copy the data, read it now, by a copy that cannot fault. A longer frame is
     // borrowed.
     const std::byte* const theirs = bytes == 0 ? nullptr : piece->segments[1].data();
-    if (rma_request_bytes + bytes <= limits::max_copy_bytes &&
+    if (head + bytes <= limits::max_copy_bytes &&
         !memory_.fetch_small(piece->segments, 1, bytes)) {
         pieces_.give_back(*piece);
         if (stop(op, no_access)) completions_.push(retire(op), no_access, 0);
         return posted::full;
     }
     const bool fetched = bytes != 0 && piece->segments[1].data() != theirs;
-    write_request(piece->head.data(), {op.key, op.offset + op.asked, bytes});
+    if (notifies) {
+        write_request(piece->head.data(), {op.key, op.offset, op.whole});
+        store_le(piece->head.data() + rma_request_bytes, op.notice);
+    } else {
+        write_request(piece->head.data(), {op.key, op.offset + op.asked, bytes});
+    }
     piece->operation = &op;
+    piece->notifies = notifies;
 
     mark(*piece, op_kind::piece, &peer);
-    const frame_header header = header_of(frame_kind::put, op.id, rma_request_bytes + bytes);
+    const frame_header header =
+        header_of(notifies ? frame_kind::put_notify : frame_kind::put, op.id, head + bytes);
     posted how = peer.link->send(header, piece->segments, piece);
     if (how == posted::pending && fetched) {
         // The link borrows this one after all, as it is not connected yet. The fetched copy is in
@@ -136,6 +174,7 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
             how = peer.up() ? posted::done : posted::full;
         }
     }
+    op.notice_left = notifies && how != posted::full;
     if (how == posted::pending) {
         peer.sends.append(*piece);
         ++op.pieces_lent;
@@ -144,6 +183,17 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
     pieces_.give_back(*piece);
     if (how == posted::full) op.at = before;
     return how;
+}
+
+posted rma_initiator::send_atomic(rma_operation& op) noexcept {
+    std::byte request[rma_compare_swap_bytes];
+    write_request(request, {op.key, op.offset, atomic_operation::bytes});
+    store_le(request + rma_request_bytes, op.atomic.operand);
+    store_le(request + rma_fetch_add_bytes, op.atomic.desired);
+    const bool adds = op.atomic.what == atomic_operation::kind::fetch_add;
+    const const_bytes payload(request, adds ? rma_fetch_add_bytes : rma_compare_swap_bytes);
+    const frame_kind kind = adds ? frame_kind::fetch_add : frame_kind::compare_swap;
+    return op.peer->link->send(header_of(kind, op.id, payload.size()), {&payload, 1}, nullptr);
 }
 
 posted rma_initiator::send_get(rma_operation& op, std::size_t bytes) noexcept {
@@ -162,15 +212,17 @@ delivery rma_initiator::on_done(peer_record& peer, const frame_header& header,
     status what = read_status(payload.data());
     if (what == no_access && what.native == EFAULT) what = no_access_there;
     if (op != nullptr && op->pieces_answered < op->pieces_asked) {
-        if (what.ok() && !op->is_put)
-            return delivery::malformed;  // A successful get is answered by data.
+        if (what.ok() && !op->is_put())
+            return delivery::malformed;  // Answered by data, or by what was there before.
         ++op->pieces_answered;
         if (!what.ok() && !op->stopped) {
             if (stop(*op, what)) completions_.finish(retire(*op), what, 0);
         } else if (op->is_quiet() && (op->stopped || op->all_asked())) {
-            const status why = op->why;
-            const std::uint64_t total = op->total;
-            completions_.finish(retire(*op), why, total);
+            status why = op->why;
+            // Canceled when all of it had left: the target was told, so it has succeeded.
+            if (op->notice_left && what.ok() && why == status{errc::canceled}) why = {};
+            const std::uint64_t bytes = op->whole;
+            completions_.finish(retire(*op), why, bytes);
         }
     }
     pump(peer);
@@ -184,7 +236,7 @@ rma_operation* rma_initiator::expect_data(peer_record& peer, const frame_header&
     rma_operation* op = find(peer, header.tag);
     if (op == nullptr) return nullptr;
     // Links are ordered and targets reply in order, so only one reply is valid.
-    malformed = op->is_put || op->pieces_answered == op->pieces_asked ||
+    malformed = op->what != rma_operation::kind::get || op->pieces_answered == op->pieces_asked ||
                 offset != op->offset + op->landed ||
                 header.bytes != rma_data_prefix_bytes + op->piece_bytes(op->landed);
     return malformed ? nullptr : op;
@@ -245,6 +297,20 @@ void rma_initiator::end_data(peer_record& peer) noexcept {
     pump(peer);
 }
 
+delivery rma_initiator::on_fetched(peer_record& peer, const frame_header& header,
+                                   const_bytes payload) noexcept {
+    if (payload.size() != rma_fetched_bytes) return delivery::malformed;
+    if (peer.unanswered > 0) --peer.unanswered;
+    rma_operation* op = find(peer, header.tag);
+    if (op != nullptr) {
+        if (op->what != rma_operation::kind::atomic || op->is_quiet()) return delivery::malformed;
+        if (op->old != nullptr) *op->old = load_le<std::uint64_t>(payload.data());
+        completions_.finish(retire(*op), {}, atomic_operation::bytes);
+    }
+    pump(peer);
+    return delivery::taken;
+}
+
 void rma_initiator::data_arrived(rma_operation& op, std::size_t bytes) noexcept {
     op.landed += bytes;
     ++op.pieces_answered;
@@ -264,11 +330,11 @@ void rma_initiator::cancel(completion& user) noexcept {
 /// Sends no more of it. True: it may end now. False: it ends with its last reply, or was ended with
 /// the connection.
 bool rma_initiator::stop(rma_operation& op, status why) noexcept {
-    if (!op.is_put) return true;
+    if (!op.is_put()) return true;
     op.stopped = true;
     op.why = why;
     if (!op.listed_asked) list_as_asked(op);
-    take_back(op);
+    take_back(op, keep::begun_notice);
     return op.peer->up() && op.is_quiet();
 }
 
@@ -286,6 +352,7 @@ void rma_initiator::sent(lent_piece& piece) noexcept {
 void rma_initiator::unreadable(lent_piece& piece, status why, bool left) noexcept {
     rma_operation& op = *piece.operation;
     --op.pieces_lent;
+    if (piece.notifies) op.notice_left = false;
     if (!op.stopped) {
         op.stopped = true;
         op.why = why;
@@ -320,12 +387,14 @@ completion& rma_initiator::retire(rma_operation& op) noexcept {
     }
     const std::uint64_t id = std::exchange(op.id, 0);
     op.user = nullptr;
-    if (peer.up()) take_back(op);
+    if (peer.up()) take_back(op, keep::nothing);
     ids_.give_back(id);
     return user;
 }
 
-void rma_initiator::take_back(rma_operation& op) noexcept {
+/// Takes back pieces that the link borrows. A piece with a notice that has begun may be kept, as the
+/// rest of its memory must still be read: what tells the target must be right.
+void rma_initiator::take_back(rma_operation& op, keep what) noexcept {
     peer_record& peer = *op.peer;
     completion* next = peer.sends.first();
     while (op.pieces_lent > 0 && next != nullptr) {
@@ -334,9 +403,12 @@ void rma_initiator::take_back(rma_operation& op) noexcept {
         if (kind_of(*one) != op_kind::piece) continue;
         auto& piece = static_cast<lent_piece&>(*one);
         if (piece.operation != &op) continue;
+        const bool forgotten = peer.link->forget(piece);
+        if (!forgotten && piece.notifies && what == keep::begun_notice) continue;
         peer.sends.remove(piece);
         --op.pieces_lent;
-        if (peer.link->forget(piece)) {
+        if (forgotten) {
+            if (piece.notifies) op.notice_left = false;
             // It was never sent, so no reply will come, unless the peer fabricates one.
             if (peer.unanswered > 0) --peer.unanswered;
             --op.pieces_asked;

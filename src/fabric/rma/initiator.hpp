@@ -8,6 +8,7 @@
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/region.hpp>
 
+#include "fabric/memory/atomic_operation.hpp"
 #include "fabric/frames/frame.hpp"
 #include "fabric/frames/rma_frames.hpp"
 #include "fabric/frames/slot_ids.hpp"
@@ -19,18 +20,24 @@
 
 namespace amalgam::detail {
 
-/// A put or get in flight that this port initiated.
+/// A put, get or atomic operation in flight that this port initiated.
 struct rma_operation {
     std::uint64_t id =
         0;  ///< Slot and generation; 0 while the slot is free. The tag of its frames.
     completion* user = nullptr;
     peer_record* peer = nullptr;
-    bool is_put = false;
-    gather from;   ///< put.
+    enum class kind : std::uint8_t { put, get, atomic };
+    kind what = kind::get;
+    bool notifies = false;  ///< put: its last piece tells the target.
+    gather from;            ///< put.
     scatter into;  ///< get.
     remote_key key;
     std::uint64_t offset = 0;
-    std::uint64_t total = 0;
+    std::uint64_t total = 0;  ///< Bytes that frames move.
+    std::uint64_t whole = 0;  ///< put: all its bytes, also those moved without frames.
+    std::uint64_t notice = 0;
+    atomic_operation atomic;
+    std::uint64_t* old = nullptr;  ///< atomic: what was there before; null: not wanted.
     std::uint64_t asked = 0;   ///< Bytes covered by frames sent.
     std::uint64_t landed = 0;  ///< get: bytes that arrived.
     segment_cursor at;         ///< put: next byte to send; get: where the next byte lands.
@@ -39,10 +46,12 @@ struct rma_operation {
     std::uint32_t pieces_lent = 0;  ///< put: pieces the link still borrows.
     bool listed_asked = false;      ///< Linked in the peer's `asked`, else in `to_ask`.
     bool stopped = false;           ///< put: sends no more and ends with `why`.
+    bool notice_left = false;       ///< The piece that tells the target was sent.
     status why;
     rma_operation* next = nullptr;  ///< In the peer's to_ask or asked.
     rma_operation* previous = nullptr;
 
+    bool is_put() const noexcept { return what == kind::put; }
     bool all_asked() const noexcept { return pieces_asked > 0 && asked == total; }
     /// No byte that was sent is still to be written at the target.
     bool is_quiet() const noexcept { return pieces_answered >= pieces_asked; }
@@ -50,7 +59,7 @@ struct rma_operation {
     std::size_t piece_bytes(std::uint64_t done) const noexcept;
 };
 
-/// The initiating side of put and get: splits them into frames, keeps up to limits::rma_window of
+/// The initiating side of put, get and atomic operations: splits them into frames, keeps up to limits::rma_window of
 /// these in flight per peer, and ends each operation once, by its replies, the peer's end or
 /// cancel().
 ///
@@ -74,6 +83,12 @@ public:
                completion& user) noexcept;
     posted get(peer_record&, scatter, const remote_key&, std::uint64_t offset,
                completion& user) noexcept;
+    /// A put that tells the target. `moved`: its bytes are there already, so that only the notice is
+    /// sent; never full then.
+    posted put_notify(peer_record&, gather, const remote_key&, std::uint64_t offset,
+                      std::uint64_t notice, bool moved, completion& user) noexcept;
+    posted atomic(peer_record&, const remote_key&, std::uint64_t offset, const atomic_operation&,
+                  std::uint64_t* old, completion& user) noexcept;
 
     /// Sends as much as the window and the link allow.
     void pump(peer_record&) noexcept;
@@ -85,9 +100,11 @@ public:
     /// The same with only the first bytes received: sets up the placement. False: malformed.
     bool begin_data(peer_record&, const frame_header&, const_bytes prefix) noexcept;
     void end_data(peer_record&) noexcept;
+    /// Handles the peer's answer to an atomic operation. Runs the completion it ends.
+    delivery on_fetched(peer_record&, const frame_header&, const_bytes payload) noexcept;
 
-    /// Ends the operation with `canceled`: gets, and puts of which nothing was sent, at once; other
-    /// puts when everything sent has been answered.
+    /// Ends the operation with `canceled`: puts of which something was sent when all of that has been
+    /// answered; everything else at once. A notified put that had left ends as the target says.
     void cancel(completion& user) noexcept;
     /// The link no longer uses the piece.
     void sent(lent_piece& piece) noexcept;
@@ -103,18 +120,20 @@ public:
 private:
     rma_operation* start(peer_record&, const remote_key&, std::uint64_t offset,
                          completion& user) noexcept;
-    posted launch(rma_operation&) noexcept;
+    posted launch(rma_operation&, bool may_be_full = true) noexcept;
     rma_operation* find(const peer_record&, std::uint64_t id) noexcept;
     posted send_piece(rma_operation&) noexcept;
     posted send_put(rma_operation&, std::size_t bytes) noexcept;
     posted send_get(rma_operation&, std::size_t bytes) noexcept;
+    posted send_atomic(rma_operation&) noexcept;
     rma_operation* expect_data(peer_record&, const frame_header&, std::uint64_t offset,
                                bool& malformed) noexcept;
     void data_arrived(rma_operation&, std::size_t bytes) noexcept;
     bool stop(rma_operation&, status why) noexcept;
     void list_as_asked(rma_operation&) noexcept;
     completion& retire(rma_operation&) noexcept;
-    void take_back(rma_operation&) noexcept;
+    enum class keep : std::uint8_t { nothing, begun_notice };
+    void take_back(rma_operation&, keep) noexcept;
 
     completion_queue& completions_;
     piece_pool& pieces_;

@@ -1,24 +1,104 @@
 #include "fabric/rma/target.hpp"
 
+#include <cerrno>
 #include <new>
 
+#include "fabric/memory/atomic_operation.hpp"
 #include "fabric/limits.hpp"
 
 namespace amalgam::detail {
 
-delivery rma_target::on_put(peer_record& peer, const frame_header& header,
-                            const_bytes payload) noexcept {
-    if (payload.size() < rma_request_bytes) return delivery::malformed;
+namespace {
+
+/// What the start of a put's frame says. `range` of a notified one is all of the put; the frame's
+/// bytes are the last of it.
+struct put_frame {
+    bool sound = false;
+    rma_request range;
+    std::size_t head = rma_request_bytes;  ///< Bytes before the data.
+    std::uint64_t bytes = 0;               ///< Of data.
+
+    std::uint64_t offset() const noexcept { return range.offset + range.bytes - bytes; }
+};
+
+put_frame read_put(const frame_header& header, const_bytes start) noexcept {
+    put_frame read;
+    const bool notifies = header.kind == frame_kind::put_notify;
+    if (notifies) read.head = rma_notify_bytes;
+    if (start.size() < read.head) return read;
+    read.range = read_request(start.data());
+    read.bytes = header.bytes - read.head;
+    read.sound = notifies ? read.bytes <= read.range.bytes : read.bytes == read.range.bytes;
+    return read;
+}
+
+/// What to tell of a put; nobody's if it is not notified.
+put_notice notice_of(const peer_record& peer, const frame_header& header, const put_frame& put,
+                     const_bytes start) noexcept {
+    if (header.kind != frame_kind::put_notify) return {};
+    return {peer.id, put.range.key.region, put.range.offset, put.range.bytes,
+            load_le<std::uint64_t>(start.data() + rma_request_bytes)};
+}
+
+}  // namespace
+
+delivery rma_target::on_put(peer_record& peer, const frame_header& header, const_bytes payload,
+                            put_notice& told) noexcept {
+    const put_frame put = read_put(header, payload);
+    if (!put.sound) return delivery::malformed;
+    status what{errc::denied};
+    region_entry* target =
+        regions_.check(put.range.key, put.range.offset, put.range.bytes, access::write);
+    if (target != nullptr) {
+        segment_cursor at = target->at(put.offset());
+        what = memory_.copy_in(target->segments, at, payload.subspan(put.head)) ? status{}
+                                                                                : no_access;
+    }
+    told = notice_of(peer, header, put, payload);
+    answer_put(peer, header.tag, what, told);
+    return delivery::taken;
+}
+
+/// Answers a piece of a put. Unsets `told` unless the whole put succeeded.
+void rma_target::answer_put(peer_record& peer, std::uint64_t tag, status what,
+                            put_notice& told) noexcept {
+    // The pieces of one put follow each other, so one number is all there is to remember.
+    if (told.from && peer.failed_put == tag && what.ok()) what = {errc::denied};
+    if (!what.ok()) {
+        peer.failed_put = tag;
+        told = {};
+    }
+    answer(peer, {.tag = tag, .what = what});
+    if (!peer.up()) told = {};
+}
+
+delivery rma_target::on_atomic(peer_record& peer, const frame_header& header,
+                               const_bytes payload) noexcept {
+    const bool adds = header.kind == frame_kind::fetch_add;
+    if (payload.size() != (adds ? rma_fetch_add_bytes : rma_compare_swap_bytes))
+        return delivery::malformed;
     const rma_request request = read_request(payload.data());
-    const const_bytes data = payload.subspan(rma_request_bytes);
-    if (request.bytes != data.size()) return delivery::malformed;
+    if (request.bytes != atomic_operation::bytes) return delivery::malformed;
+    atomic_operation asked;
+    asked.operand = load_le<std::uint64_t>(payload.data() + rma_request_bytes);
+    if (!adds) {
+        asked.what = atomic_operation::kind::compare_swap;
+        asked.desired = load_le<std::uint64_t>(payload.data() + rma_fetch_add_bytes);
+    }
 
     rma_answer reply{.tag = header.tag, .what = {errc::denied}};
     region_entry* target =
-        regions_.check(request.key, request.offset, request.bytes, access::write);
+        regions_.check(request.key, request.offset, request.bytes, access::read_write);
     if (target != nullptr) {
-        segment_cursor at = target->at(request.offset);
-        reply.what = memory_.copy_in(target->segments, at, data) ? status{} : no_access;
+        std::byte* const number = number_at(target->segments, target->at(request.offset));
+        if (number == nullptr) {
+            reply.what = {errc::invalid, EINVAL};
+        } else if (!memory_.may_update({number, atomic_operation::bytes})) {
+            reply.what = no_access;
+        } else {
+            reply.is_fetched = true;
+            reply.bytes = asked.apply(number);
+        }
     }
     answer(peer, reply);
     return delivery::taken;
@@ -44,24 +124,24 @@ delivery rma_target::on_get(peer_record& peer, const frame_header& header,
 
 bool rma_target::begin_put(peer_record& peer, const frame_header& header,
                            const_bytes prefix) noexcept {
-    if (prefix.size() < rma_request_bytes) return false;
-    const rma_request request = read_request(prefix.data());
-    if (request.bytes != header.bytes - rma_request_bytes) return false;
+    const put_frame put = read_put(header, prefix);
+    if (!put.sound) return false;
 
     placement_state& placement = peer.placement;
     placement.what = placement_state::kind::put;
+    placement.told = notice_of(peer, header, put, prefix);
     region_entry* target =
-        regions_.check(request.key, request.offset, request.bytes, access::write);
+        regions_.check(put.range.key, put.range.offset, put.range.bytes, access::write);
     if (target == nullptr) {
         placement.region = 0;
         placement.drop();
         return true;
     }
-    const const_bytes data = prefix.subspan(rma_request_bytes);
-    segment_cursor at = target->at(request.offset);
+    const const_bytes data = prefix.subspan(put.head);
+    segment_cursor at = target->at(put.offset());
     const bool copied = memory_.copy_in(target->segments, at, data);
     try {
-        slice(scatter(target->segments), at, request.bytes - data.size(), placement.segments);
+        slice(scatter(target->segments), at, put.bytes - data.size(), placement.segments);
     } catch (const std::bad_alloc&) {
         ender_.end_peer(peer, {errc::no_memory});
         return false;
@@ -77,11 +157,13 @@ bool rma_target::begin_put(peer_record& peer, const frame_header& header,
     return true;
 }
 
-void rma_target::end_put(peer_record& peer) noexcept {
-    rma_answer reply{.tag = peer.placement.header.tag, .what = {errc::denied}};
-    if (peer.placement.region != 0) reply.what = peer.placement.failed;
+put_notice rma_target::end_put(peer_record& peer) noexcept {
+    placement_state& placement = peer.placement;
+    const status what = placement.region != 0 ? placement.failed : status{errc::denied};
     forget_put(peer);
-    answer(peer, reply);
+    put_notice told = placement.told;
+    answer_put(peer, placement.header.tag, what, told);
+    return told;
 }
 
 void rma_target::unwritable(peer_record& peer) noexcept {
@@ -124,9 +206,15 @@ bool rma_target::send(peer_record& peer, const rma_answer& reply) noexcept {
         what = {errc::denied};
     }
     std::byte raw[rma_status_bytes];
-    write_status(raw, what);
+    static_assert(rma_fetched_bytes == rma_status_bytes);
+    if (reply.is_fetched)
+        store_le(raw, reply.bytes);
+    else
+        write_status(raw, what);
     const const_bytes payload(raw);
-    const frame_header header = header_of(frame_kind::rma_done, reply.tag, rma_status_bytes);
+    const frame_header header =
+        header_of(reply.is_fetched ? frame_kind::fetched : frame_kind::rma_done, reply.tag,
+                  rma_status_bytes);
     return peer.link->send(header, {&payload, 1}, nullptr) == posted::done;
 }
 

@@ -11,7 +11,7 @@
 
 namespace amalgam::detail {
 
-/// The target side of put and get: checks every frame's key, then reads or writes memory.
+/// The target side of put, get and atomic operations: checks every frame's key, then reads or writes memory.
 ///
 /// A reply that finds its link full waits in the peer's record. Beyond `answer_limit` of them the
 /// link is paused; a peer that respects limits::rma_window never gets there.
@@ -26,14 +26,18 @@ public:
     /// As rma_initiator::guard_memory().
     void guard_memory() { memory_.guard(); }
 
-    /// Carries out a frame received whole.
-    delivery on_put(peer_record&, const frame_header&, const_bytes payload) noexcept;
+    /// Carries out a frame received whole. Of a put that is notified and whole by it, `told` says what
+    /// to tell; else it stays unset.
+    delivery on_put(peer_record&, const frame_header&, const_bytes payload,
+                    put_notice& told) noexcept;
+    delivery on_atomic(peer_record&, const frame_header&, const_bytes payload) noexcept;
     delivery on_get(peer_record&, const frame_header&, const_bytes payload) noexcept;
 
     /// A put with only its first bytes received: sets up the placement. False: malformed, or the
     /// peer was ended because memory ran out.
     bool begin_put(peer_record&, const frame_header&, const_bytes prefix) noexcept;
-    void end_put(peer_record&) noexcept;
+    /// Returns what to tell, as on_put().
+    put_notice end_put(peer_record&) noexcept;
     /// Memory of an open placement cannot be written: the reply to its put says so.
     void unwritable(peer_record&) noexcept;
     /// Drops an open placement together with its link.
@@ -47,6 +51,7 @@ public:
     void close(std::uint64_t region, const peer_table& peers) noexcept;
 
 private:
+    void answer_put(peer_record&, std::uint64_t tag, status, put_notice& told) noexcept;
     void answer(peer_record&, const rma_answer&) noexcept;
     bool send(peer_record&, const rma_answer&) noexcept;
     bool send_data(peer_record&, const rma_answer&, region_entry&) noexcept;

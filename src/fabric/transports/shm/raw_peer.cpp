@@ -40,7 +40,9 @@ std::string_view text_of(const std::vector<std::byte>& bytes) {
 /// Unknown frame kinds: neither framed_port's nor the transport's.
 frame_kind unknown_kind(seeded_random& dice) {
     const auto pick = static_cast<std::uint8_t>(dice.below(200));
-    return static_cast<frame_kind>(pick < 9 ? 7 + pick : 9 + pick);
+    const auto first = static_cast<std::uint8_t>(frame_kind::last_of_port) + 1;
+    const auto below_pieces = static_cast<std::uint8_t>(shm_piece_kind) - first;
+    return static_cast<frame_kind>(first + pick + (pick < below_pieces ? 0 : 2));
 }
 
 /// The first record of a large frame.
@@ -143,7 +145,7 @@ void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
     seeded_random dice(seed);
     shm_raw_peer peer(address);
     // The first kinds replace the hello, the others follow one.
-    const std::uint64_t kind = seed % 20;
+    const std::uint64_t kind = seed % 23;
     if (kind >= 5) peer.greet();
     const std::vector<std::byte> bytes = noise(dice, 1 + dice.below(2000));
     const auto small = static_cast<std::uint32_t>(bytes.size());
@@ -153,7 +155,7 @@ void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
             break;
         case 1: {
             shm_hello other = peer.proper();
-            other.version = static_cast<std::uint32_t>(dice()) | 2;
+            other.version = static_cast<std::uint32_t>(dice()) | 1;
             peer.say(other, -1, -1);
             break;
         }
@@ -211,6 +213,17 @@ void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
             break;
         case 15:  // A frame that is never large.
             begin(peer, dice.chance(0.5) ? frame_kind::get : frame_kind::rma_done, 100000, dice);
+            break;
+        case 19:
+            begin(peer, dice.chance(0.5) ? frame_kind::fetch_add : frame_kind::fetched, 100000,
+                  dice);
+            break;
+        case 20:  // A notified put without its notice.
+            peer.write(frame_kind::put_notify, 63, const_bytes(bytes).first(1));
+            break;
+        case 21:
+            peer.write(dice.chance(0.5) ? frame_kind::compare_swap : frame_kind::fetched, 64,
+                       const_bytes(bytes).first(1));
             break;
         case 16:  // A put that states another number of bytes than follow it.
             begin(peer, frame_kind::put, 100000, dice);

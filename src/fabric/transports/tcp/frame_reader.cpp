@@ -17,7 +17,7 @@ constexpr std::size_t short_room_bytes = 4096;
 constexpr std::size_t worth_a_call_bytes = 8192;
 
 bool known(frame_kind kind) noexcept {
-    return kind >= frame_kind::unexpected && kind <= frame_kind::rma_done;
+    return kind >= frame_kind::unexpected && kind <= frame_kind::last_of_port;
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace amalgam::detail {
 /// format is in docs/wire/tcp.md.
 struct hello {
     static constexpr std::uint64_t magic = 0x310a6d67'6c616d41u;  ///< "Amalgm\n1" on the wire.
-    static constexpr std::uint16_t current_version = 1;
+    static constexpr std::uint16_t current_version = 2;
     static constexpr std::size_t fixed_bytes = 16;         ///< Fixed part of the payload.
     static constexpr std::size_t max_address_bytes = 256;  ///< A longer address is truncated.
 

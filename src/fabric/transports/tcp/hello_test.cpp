@@ -40,7 +40,7 @@ TEST(hello, survives_the_wire_byte_by_byte) {
 TEST(hello, its_first_bytes_are_these_for_ever) {
     encoded_hello sent({.incarnation = 1, .address = "x"});
     std::string begins(reinterpret_cast<const char*>(sent.bytes().data()), 16);
-    EXPECT_EQ(begins, std::string("\x11\0\0\0\x10\0\1\0Amalgm\n1", 16));
+    EXPECT_EQ(begins, std::string("\x11\0\0\0\x10\0\2\0Amalgm\n1", 16));
 }
 
 TEST(hello, reading_takes_nothing_of_what_follows) {

@@ -42,7 +42,7 @@ void after_the_hello(tcp_raw_peer& at, seeded_random& dice) {
     at.shake_hands();
     switch (dice.below(5)) {
         case 0: {  // A frame kind that no release has.
-            at.send_frame({.kind = static_cast<frame_kind>(7 + dice.below(249))}, noise(dice, 10));
+            at.send_frame({.kind = static_cast<frame_kind>(static_cast<unsigned>(frame_kind::last_of_port) + 1 + dice.below(245))}, noise(dice, 10));
             break;
         }
         case 1: {  // Longer than any message may be.
@@ -61,8 +61,11 @@ void after_the_hello(tcp_raw_peer& at, seeded_random& dice) {
             ::shutdown(at.fd(), SHUT_WR);
             break;
         }
-        default: {  // An invalid put or get.
-            const auto kind = dice.chance(0.5) ? frame_kind::put : frame_kind::get;
+        default: {  // An invalid put, get or atomic operation.
+            constexpr frame_kind kinds[] = {frame_kind::put, frame_kind::get,
+                                            frame_kind::put_notify, frame_kind::fetch_add,
+                                            frame_kind::compare_swap};
+            const frame_kind kind = kinds[dice.below(std::size(kinds))];
             at.send_frame({.kind = kind, .tag = 3}, noise(dice, dice.below(56)));
             break;
         }

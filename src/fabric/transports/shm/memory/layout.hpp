@@ -20,7 +20,7 @@ static_assert(std::endian::native == std::endian::little, "frames are little-end
 /// A word shared by two processes.
 using shm_word = std::atomic<std::uint64_t>;
 
-inline constexpr std::uint32_t shm_version = 5;
+inline constexpr std::uint32_t shm_version = 6;
 inline constexpr std::size_t shm_line_bytes = 64;
 inline constexpr std::size_t shm_page_bytes = 4096;
 inline constexpr std::size_t shm_ring_lines = limits::shm_ring_bytes / shm_line_bytes;
