@@ -12,6 +12,7 @@
 #include <amalgam/core/unique_fd.hpp>
 
 #include "fabric/frames/frame.hpp"
+#include "fabric/memory/atomic_operation.hpp"
 #include "fabric/transports/shm/hello.hpp"
 #include "fabric/transports/shm/memory/block_cache.hpp"
 #include "fabric/transports/shm/memory/registrations.hpp"
@@ -87,6 +88,9 @@ public:
     /// As framed_port's, for regions on the peer's registrations. In link_transfers.cpp.
     std::optional<status> put(gather from, const remote_key&, std::uint64_t offset) noexcept;
     std::optional<status> get(scatter into, const remote_key&, std::uint64_t offset) noexcept;
+    /// As framed_port's direct_atomic(): only in blocks of the peer's that are mapped here.
+    std::optional<status> atomic(const remote_key&, std::uint64_t offset, const atomic_operation&,
+                                 std::uint64_t& old) noexcept;
     /// Unmaps blocks that the peer has freed.
     void drop_freed_blocks() noexcept { blocks_.drop_freed(registrations_); }
 

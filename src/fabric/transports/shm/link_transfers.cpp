@@ -128,4 +128,29 @@ std::optional<status> shm_link::get(scatter into, const remote_key& key,
     return transfer<mutable_bytes>(into, key, offset);
 }
 
+std::optional<status> shm_link::atomic(const remote_key& key, std::uint64_t offset,
+                                       const atomic_operation& what, std::uint64_t& old) noexcept {
+    if (phase_ != phase::up || key.incarnation != incarnation_) return std::nullopt;
+    const touch touching(*this, shm_touched::region(key.region, /*for_writing=*/true));
+    if (pair_.theirs().closed.load(std::memory_order_seq_cst) != 0)
+        return status{errc::disconnected};
+    const shm_found_region found =
+        registrations_.find(key, offset, atomic_operation::bytes, access::read_write);
+    if (found.what == shm_found_region::kind::unknown) return std::nullopt;
+    if (found.what != shm_found_region::kind::open) return status{errc::denied};
+    std::array<mutable_bytes, shm_region_slot::max_segments> mapped;
+    if (!locate(found, access::read_write, mapped)) return std::nullopt;  // The owner does it.
+    const std::span<const mutable_bytes> there(mapped.data(), found.segment_count);
+    segment_cursor at = place_in(there, offset).at;
+    while (there[at.index].empty())
+        ++at.index;
+    std::byte* const number = number_at(there, at);
+    if (number == nullptr) return status{errc::invalid, EINVAL};
+    old = what.apply(number);
+    // The owner may have given up on us meanwhile, and the memory be somebody else's.
+    if (pair_.theirs().closed.load(std::memory_order_seq_cst) != 0)
+        return status{errc::disconnected};
+    return status{};
+}
+
 }  // namespace amalgam::detail

@@ -46,6 +46,7 @@ capabilities facts(const shm_port_settings& settings) noexcept {
     can.rma = settings.cross_memory ? rma_mode::cross_memory : rma_mode::emulated;
     can.shares_blocks = settings.shares_blocks;
     can.listens = settings.listens;
+    can.atomics = settings.shares_blocks ? atomic_mode::native : atomic_mode::emulated;
     return can;
 }
 
@@ -124,7 +125,8 @@ std::string shm_port::explain() const {
             denied_, to_string(denied_why_));
     if (!settings_.shares_blocks) return text;
     text +=
-        " Transfers within allocated blocks are copied by the initiator, which maps the blocks.";
+        " Transfers within allocated blocks are copied by the initiator, which maps the blocks, and "
+        "atomic operations on them are its processor's.";
     if (blocks_denied_ > 0)
         text += fmt::format(
             " With {} of the peers so far they are not, as the kernel denied access to the peer's "
@@ -347,6 +349,12 @@ std::optional<status> shm_port::direct_put(frame_link& link, gather from, const 
 std::optional<status> shm_port::direct_get(frame_link& link, scatter into, const remote_key& key,
                                            std::uint64_t offset) noexcept {
     return static_cast<shm_link&>(link).get(into, key, offset);
+}
+
+std::optional<status> shm_port::direct_atomic(frame_link& link, const remote_key& key,
+                                              std::uint64_t offset, const atomic_operation& what,
+                                              std::uint64_t& old) noexcept {
+    return static_cast<shm_link&>(link).atomic(key, offset, what, old);
 }
 
 result<shared_block> shm_port::allocate(std::size_t bytes) noexcept {

@@ -84,6 +84,9 @@ protected:
                                      std::uint64_t offset) noexcept override;
     std::optional<status> direct_get(frame_link&, scatter, const remote_key&,
                                      std::uint64_t offset) noexcept override;
+    std::optional<status> direct_atomic(frame_link&, const remote_key&, std::uint64_t offset,
+                                        const atomic_operation&,
+                                        std::uint64_t& old) noexcept override;
     void region_opened(const remote_key&, scatter) noexcept override;
     void region_closed(const remote_key&) noexcept override;
 
