@@ -25,13 +25,25 @@
 ///
 /// and is built by `amalgam_transport_plugin(NAME SOURCES …)` of Amalgam's CMake package. Program
 /// and object share the classes of transport.hpp and port.hpp, so both must be built with the same
-/// plugin_interface_version and plugin_abi. A mismatched object is refused before any of its code
+/// plugin_abi, and the object with an interface version from oldest_plugin_interface_version to
+/// plugin_interface_version of the program. A mismatched object is refused before any of its code
 /// runs, with the difference named. It is loaded when a program first opens a URI of its name, and
 /// never unloaded.
+///
+/// A port of an older version works as it did, at the cost of one indirect call more. What it lacks
+/// ends with `unsupported`, and its can() says so:
+///
+/// | version | has, in addition |
+/// |---|---|
+/// | 2 | the oldest that is loaded |
+/// | 3 | post_put_notify(), post_fetch_add(), post_compare_swap(), capabilities::atomics, message_sink::on_put() |
 namespace amalgam {
 
-/// Raised with every change of the classes that both sides share.
-inline constexpr std::uint32_t plugin_interface_version = 2;
+/// Raised with every change of the classes that both sides share. Versions from the oldest on share
+/// the layout of everything the older has: new virtual functions come last, new members of a
+/// structure into its padding.
+inline constexpr std::uint32_t plugin_interface_version = 3;
+inline constexpr std::uint32_t oldest_plugin_interface_version = 2;
 
 /// What a shared object exports. Its layout never changes.
 struct transport_plugin {
@@ -70,9 +82,10 @@ private:
 
 // Not inline, and neither is plugin_abi: when an object is loaded, the other side's definition must
 // not replace this one.
-static constexpr plugin_abi_text describe_plugin_abi() {
+static constexpr plugin_abi_text describe_plugin_abi(
+    std::uint32_t version = plugin_interface_version) {
     plugin_abi_text abi;
-    abi.add("interface", std::size_t{plugin_interface_version});
+    abi.add("interface", std::size_t{version});
 #if defined(_GLIBCXX_USE_CXX11_ABI) && _GLIBCXX_USE_CXX11_ABI
     abi.add("C++ library", "libstdc++ cxx11");
 #elif defined(_GLIBCXX_USE_CXX11_ABI)
@@ -117,23 +130,25 @@ static constexpr plugin_abi_text describe_plugin_abi() {
     abi.add("size of region", sizeof(region));
     abi.add("size of remote_key", sizeof(remote_key));
     abi.add("size of shared_block", sizeof(shared_block));
+    if (version >= 3) abi.add("size of put_notice", sizeof(put_notice));
     return abi;
 }
 static constexpr plugin_abi_text plugin_abi = describe_plugin_abi();
 
 }  // namespace amalgam
 
-#define AMALGAM_TRANSPORT_PLUGIN(...) \
-    AMALGAM_TRANSPORT_PLUGIN_BUILT(::amalgam::describe_plugin_abi(), __VA_ARGS__)
+#define AMALGAM_TRANSPORT_PLUGIN(...)                                     \
+    AMALGAM_TRANSPORT_PLUGIN_BUILT(::amalgam::plugin_interface_version, \
+                                   ::amalgam::describe_plugin_abi(), __VA_ARGS__)
 
-/// For tests: a plug-in that claims to be built as the plugin_abi_text `abi` says. The loader reads
-/// that section before it loads the object.
-#define AMALGAM_TRANSPORT_PLUGIN_BUILT(abi, ...)                                                   \
+/// For tests: a plug-in that claims to be built for that version of the interface, and as the
+/// plugin_abi_text `abi` says. The loader reads that section before it loads the object.
+#define AMALGAM_TRANSPORT_PLUGIN_BUILT(version, abi, ...)                                          \
     __attribute__((section("amalgam_transport_abi"),                                               \
                    used)) static constexpr ::amalgam::plugin_abi_text amalgam_transport_abi = abi; \
     extern "C" __attribute__((visibility("default"))) const ::amalgam::transport_plugin*           \
     amalgam_transport_plugin() noexcept {                                                          \
-        static const ::amalgam::transport_plugin plugin{::amalgam::plugin_interface_version,       \
-                                                        amalgam_transport_abi.text, __VA_ARGS__};  \
+        static const ::amalgam::transport_plugin plugin{version, amalgam_transport_abi.text,       \
+                                                        __VA_ARGS__};                              \
         return &plugin;                                                                            \
     }

@@ -16,6 +16,7 @@
 #include <amalgam/fabric/plugin.hpp>
 
 #include "fabric/memory/kept_signals.hpp"
+#include "fabric/registry/older_port.hpp"
 #include "fabric/registry/plugin_abi.hpp"
 
 namespace amalgam::detail {
@@ -26,10 +27,25 @@ namespace fs = std::filesystem;
 constexpr std::string_view before_name = "amalgam-transport-";
 constexpr std::string_view after_name = ".so";
 
-/// A plug-in's transport, wrapped so that its library leaves the program's signal handlers alone.
+/// How an object of that version of the interface must have been built.
+std::string_view abi_of_version(std::uint32_t version) {
+    // What later versions add must not move what is older.
+    static_assert(sizeof(capabilities) == 48 && sizeof(port) == sizeof(void*));
+    static constexpr plugin_abi_text version_2 = describe_plugin_abi(2);
+    return version == 2 ? version_2.text : plugin_abi.text;
+}
+
+/// The version that an object built so is of: ours, unless it is exactly an older one.
+std::uint32_t version_of(std::string_view abi) {
+    return abi == abi_of_version(2) ? 2 : plugin_interface_version;
+}
+
+/// A plug-in's transport, wrapped so that its library leaves the program's signal handlers alone,
+/// and so that ports of an older interface are as today's.
 class foreign_transport final : public transport {
 public:
-    explicit foreign_transport(std::unique_ptr<transport> inner) : inner_(std::move(inner)) {}
+    foreign_transport(std::unique_ptr<transport> inner, std::uint32_t version)
+        : inner_(std::move(inner)), version_(version) {}
     std::string_view name() const noexcept override { return inner_->name(); }
     transport_info describe() const override {
         const kept_signals kept;
@@ -38,11 +54,14 @@ public:
     result<std::unique_ptr<port>> open(const uri& where,
                                        const port_options& options) const override {
         const kept_signals kept;
-        return inner_->open(where, options);
+        auto opened = inner_->open(where, options);
+        if (!opened || version_ == plugin_interface_version) return opened;
+        return make_older_port(std::move(*opened));
     }
 
 private:
     const std::unique_ptr<transport> inner_;
+    const std::uint32_t version_;
 };
 
 /// Loads one shared object. It stays loaded even if refused, because its code may have run.
@@ -53,7 +72,7 @@ result<std::unique_ptr<transport>> load_file(const std::string& file, std::strin
                             "same Amalgam, compiler and options.",
                             file, plugin_abi_differences(abi, plugin_abi.text))};
     };
-    if (const auto abi = plugin_abi_of(file); abi && *abi != plugin_abi.text)
+    if (const auto abi = plugin_abi_of(file); abi && *abi != abi_of_version(version_of(*abi)))
         return otherwise(*abi);
     const kept_signals kept;
     void* const handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -67,16 +86,18 @@ result<std::unique_ptr<transport>> load_file(const std::string& file, std::strin
                     "see AMALGAM_TRANSPORT_PLUGIN in amalgam/fabric/plugin.hpp.",
                     file)};
     const transport_plugin* plugin = ask();
-    if (plugin->interface_version != plugin_interface_version)
+    const std::uint32_t version = plugin->interface_version;
+    if (version < oldest_plugin_interface_version || version > plugin_interface_version)
         return {errc::mismatch,
                 fmt::format("{} was built for version {} of the plug-in interface, this program "
-                            "for version {}: build both with the same Amalgam.",
-                            file, plugin->interface_version, plugin_interface_version)};
-    if (std::string_view(plugin->abi) != plugin_abi.text) return otherwise(plugin->abi);
+                            "for versions {} to {}: build both with the same Amalgam.",
+                            file, version, oldest_plugin_interface_version,
+                            plugin_interface_version)};
+    if (plugin->abi != abi_of_version(version)) return otherwise(plugin->abi);
     try {
         std::unique_ptr<transport> made(plugin->make());
         if (made != nullptr && made->name() == name)
-            return {std::make_unique<foreign_transport>(std::move(made))};
+            return {std::make_unique<foreign_transport>(std::move(made), version)};
         return {
             errc::mismatch,
             fmt::format("{} provides a transport named \"{}\", which does not match its file name.",

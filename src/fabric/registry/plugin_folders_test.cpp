@@ -85,7 +85,7 @@ TEST(plugin_folders, threads_that_ask_at_once_get_the_same_and_load_it_once) {
             const auto loaded = all.load("for-test-right");
             each = loaded ? *loaded : nullptr;
             EXPECT_FALSE(all.load("for-test-version"));
-            EXPECT_EQ(all.names().size(), 7u);
+            EXPECT_EQ(all.names().size(), 8u);
         });
     }
     for (std::thread& each : threads)
@@ -97,8 +97,8 @@ TEST(plugin_folders, threads_that_ask_at_once_get_the_same_and_load_it_once) {
 
 TEST(plugin_folders, names_are_those_of_the_files) {
     const std::vector<std::string> expected{
-        "for-test-abi",   "for-test-debug",     "for-test-entry",  "for-test-layout",
-        "for-test-right", "for-test-sanitizer", "for-test-version"};
+        "for-test-abi",   "for-test-debug", "for-test-entry",     "for-test-layout",
+        "for-test-older", "for-test-right", "for-test-sanitizer", "for-test-version"};
     EXPECT_EQ(plugin_folders({PLUGIN_FOLDER}).names(), expected);
     EXPECT_TRUE(plugin_folders({"/nowhere"}).names().empty());
 }
@@ -113,7 +113,7 @@ TEST(plugin_folders, they_lie_beside_the_library_that_amalgam_is_in_too) {
 TEST(plugin_folders, wrong_version_is_refused_with_both_numbers) {
     const std::string told = refusal("for-test-version");
     EXPECT_TRUE(contains(told,
-                         "for version 9 of the plug-in interface, this program for version 2: "
+                         "for version 10 of the plug-in interface, this program for versions 2 to 3: "
                          "build both with the same Amalgam."))
         << told;
 }

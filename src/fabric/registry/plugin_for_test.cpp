@@ -64,7 +64,7 @@ constexpr plugin_abi_text other_layout() {
 /// Would end the program if it ran.
 [[maybe_unused]] const bool loaded = (__builtin_trap(), true);
 }  // namespace
-AMALGAM_TRANSPORT_PLUGIN_BUILT(other_layout(), &make)
+AMALGAM_TRANSPORT_PLUGIN_BUILT(plugin_interface_version, other_layout(), &make)
 #else
 [[maybe_unused]] transport* (*const unused)() = &make;
 #endif
