@@ -51,7 +51,9 @@ struct counting_sink final : message_sink {
         ++losses;
         blamed_peer = blamed_peer || why.native == EPROTO;
     }
+    void on_put(const put_notice&) noexcept override { ++notices; }
     int messages = 0;
+    int notices = 0;
     int losses = 0;
     bool blamed_peer = false;
     peer_id from;
@@ -107,6 +109,12 @@ public:
             keep_posting(transfers_[1], [&](completion& op) {
                 return a_->post_get(to_b_, scatter(&into_span_, 1), target->key(), 0, op);
             });
+            keep_posting(notified_and_atomic_[0], [&](completion& op) {
+                return a_->post_put_notify(to_b_, large, target->key(), 0, 1, op);
+            });
+            keep_posting(notified_and_atomic_[1], [&](completion& op) {
+                return a_->post_fetch_add(to_b_, target->key(), 0, 1, nullptr, op);
+            });
             settle();
         } else {
             EXPECT_EQ(target.code(), errc::no_memory);
@@ -120,9 +128,14 @@ public:
     /// can still communicate.
     void check() {
         if (!a_ || !b_) return;
-        for (auto* group : {&posted_sends_, &receives_, &expected_, &transfers_})
+        for (auto* group : {&posted_sends_, &receives_, &expected_, &transfers_, &notified_and_atomic_})
             for (counted& op : *group)
                 EXPECT_EQ(op.runs, op.how == posted::pending ? 1 : 0);
+        EXPECT_LE(sink_b_.notices, 1);
+        const counted& notified = notified_and_atomic_[0];
+        if (notified.runs == 1 && notified.ended.ok()) {
+            EXPECT_EQ(sink_b_.notices, 1);
+        }
         EXPECT_FALSE(sink_a_.blamed_peer || sink_b_.blamed_peer)
             << "the peer is said to have broken the protocol, and it was we who had no memory";
         EXPECT_EQ(a_->open_operations(), 0u);
@@ -213,7 +226,7 @@ private:
     std::array<const_bytes, 8> pieces_{};
     std::size_t next_piece_ = 0;
     counting_sink sink_a_, sink_b_;
-    std::array<counted, 2> posted_sends_, receives_, expected_, transfers_;
+    std::array<counted, 2> posted_sends_, receives_, expected_, transfers_, notified_and_atomic_;
     peer_id to_b_;
     std::unique_ptr<port> a_, b_;
 };

@@ -10,7 +10,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
 #endif
 
@@ -35,6 +36,18 @@ outcome move(transfer call, void* near, void* far, std::size_t bytes) noexcept {
         bytes -= static_cast<std::size_t>(moved);
     }
     return outcome::whole;
+}
+
+/// Faults pages in, and changes nothing. Returns errno; 0 if the system does not know how.
+int fault_in(const_bytes memory, int advice) noexcept {
+    static const bool is_known = ::madvise(nullptr, 0, MADV_POPULATE_READ) == 0;
+    static const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
+    const std::uintptr_t before = at % page_bytes;
+    if (!is_known || ::madvise(reinterpret_cast<void*>(at - before), memory.size() + before,
+                               advice) == 0)
+        return 0;
+    return errno;
 }
 
 }  // namespace
@@ -80,13 +93,16 @@ bool user_memory::copy_in(std::span<const mutable_bytes> to, segment_cursor& at,
 }
 
 bool user_memory::may_update(mutable_bytes memory) const noexcept {
+    return scratch_.empty() || fault_in(memory, MADV_POPULATE_WRITE) == 0;
+}
+
+bool user_memory::may_read(std::span<const const_bytes> memory) const noexcept {
     if (scratch_.empty()) return true;
-    static const bool is_known = ::madvise(nullptr, 0, MADV_POPULATE_WRITE) == 0;
-    static const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-    const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
-    // Faults the page in for writing, and changes nothing.
-    return !is_known || ::madvise(reinterpret_cast<void*>(at - at % page_bytes), page_bytes,
-                                  MADV_POPULATE_WRITE) == 0;
+    for (const const_bytes& one : memory) {
+        const int error = one.empty() ? 0 : fault_in(one, MADV_POPULATE_READ);
+        if (error != 0 && error != EINVAL) return false;
+    }
+    return true;
 }
 
 bool user_memory::fetch_small(std::vector<const_bytes>& pieces, std::size_t first,

@@ -42,6 +42,10 @@ public:
 
     /// Copies `from` to position `at` and advances `at`. False: some of it cannot be written.
     bool copy_in(std::span<const mutable_bytes> to, segment_cursor& at, const_bytes from) noexcept;
+    /// Whether all of it can be read at the moment, without reading it: faults it in. True where
+    /// may_update() is, and for device memory.
+    /// Cost: a system call per segment, and what the kernel needs per page.
+    bool may_read(std::span<const const_bytes> memory) const noexcept;
     /// Whether memory within one page can be read and written in place, by an atomic operation. True
     /// if not guarded, or if the system cannot tell (before Linux 5.14).
     /// Cost: a system call.

@@ -24,9 +24,12 @@ delivery framed_port::deliver(frame_link& link, const frame_header& header,
         case frame_kind::expected:
             return deliver_expected(from, header.tag, payload, nullptr);
         case frame_kind::put:
+            if (target_.on_put(from, header, payload) == delivery::malformed)
+                return delivery::malformed;
+            return settle(from);
         case frame_kind::put_notify: {
             put_notice told;
-            if (target_.on_put(from, header, payload, told) == delivery::malformed)
+            if (target_.on_put_notify(from, header, payload, told) == delivery::malformed)
                 return delivery::malformed;
             return told.from ? tell(from, told) : settle(from);
         }
@@ -333,9 +336,10 @@ framed_port::remedy framed_port::unreadable(completion& op, bool begun) noexcept
         return begun ? remedy::break_off : remedy::leave_out;
     }
     auto& piece = static_cast<lent_piece&>(op);
-    // Zeros in the reply to a get would pass for the region's contents; in the last piece of a
-    // notified put they would be told as written.
-    if (piece.operation == nullptr || (begun && piece.notifies)) return remedy::break_off;
+    // Zeros in the reply to a get would pass for the region's contents; those of a notified put
+    // would be told as written.
+    if (piece.operation == nullptr || rma_initiator::is_told_of(piece, begun))
+        return remedy::break_off;
     peer.sends.remove(op);
     initiator_.unreadable(piece, no_access, begun);
     return begun ? remedy::blank : remedy::leave_out;

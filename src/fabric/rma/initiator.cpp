@@ -25,12 +25,19 @@ posted rma_initiator::put(peer_record& peer, gather from, const remote_key& key,
 posted rma_initiator::put_notify(peer_record& peer, gather from, const remote_key& key,
                                  std::uint64_t offset, std::uint64_t notice, bool moved,
                                  completion& user) noexcept {
+    // Once the notice is queued, memory that proves unreadable costs the connection.
+    const std::size_t bytes = total_bytes(from);
+    if (!moved && rma_notify_bytes + bytes > limits::max_copy_bytes && !memory_.may_read(from)) {
+        completions_.opened();
+        completions_.push(user, no_access, 0);
+        return posted::pending;
+    }
     rma_operation* op = start(peer, key, offset, user);
     if (op == nullptr) return posted::pending;
     op->what = rma_operation::kind::put;
     op->notifies = true;
     op->notice = notice;
-    op->whole = total_bytes(from);
+    op->whole = bytes;
     if (!moved) {
         op->from = from;
         op->total = op->whole;
@@ -44,7 +51,9 @@ posted rma_initiator::atomic(peer_record& peer, const remote_key& key, std::uint
     rma_operation* op = start(peer, key, offset, user);
     if (op == nullptr) return posted::pending;
     op->what = rma_operation::kind::atomic;
-    op->atomic = atomic;
+    op->atomic = atomic.what;
+    op->operand = atomic.operand;
+    op->desired = atomic.desired;
     op->old = old;
     op->total = atomic_operation::bytes;
     return launch(*op);
@@ -70,7 +79,7 @@ rma_operation* rma_initiator::start(peer_record& peer, const remote_key& key, st
     }
     const std::uint64_t id = ids_.take();
     rma_operation& op = *slots_[slot_ids::slot(id)];
-    op = rma_operation{};
+    ::new (&op) rma_operation;  // What only some kinds use stays unset.
     op.id = id;
     op.user = &user;
     op.peer = &peer;
@@ -148,14 +157,13 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
         return posted::full;
     }
     const bool fetched = bytes != 0 && piece->segments[1].data() != theirs;
-    if (notifies) {
+    write_request(piece->head.data(), {op.key, op.offset + op.asked, bytes});
+    if (notifies) [[unlikely]] {
         write_request(piece->head.data(), {op.key, op.offset, op.whole});
         store_le(piece->head.data() + rma_request_bytes, op.notice);
-    } else {
-        write_request(piece->head.data(), {op.key, op.offset + op.asked, bytes});
+        piece->notifies = true;
     }
     piece->operation = &op;
-    piece->notifies = notifies;
 
     mark(*piece, op_kind::piece, &peer);
     const frame_header header =
@@ -174,7 +182,8 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
             how = peer.up() ? posted::done : posted::full;
         }
     }
-    op.notice_left = notifies && how != posted::full;
+    if (notifies) [[unlikely]]
+        op.notice_left = how != posted::full;
     if (how == posted::pending) {
         peer.sends.append(*piece);
         ++op.pieces_lent;
@@ -188,9 +197,9 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
 posted rma_initiator::send_atomic(rma_operation& op) noexcept {
     std::byte request[rma_compare_swap_bytes];
     write_request(request, {op.key, op.offset, atomic_operation::bytes});
-    store_le(request + rma_request_bytes, op.atomic.operand);
-    store_le(request + rma_fetch_add_bytes, op.atomic.desired);
-    const bool adds = op.atomic.what == atomic_operation::kind::fetch_add;
+    store_le(request + rma_request_bytes, op.operand);
+    store_le(request + rma_fetch_add_bytes, op.desired);
+    const bool adds = op.atomic == atomic_operation::kind::fetch_add;
     const const_bytes payload(request, adds ? rma_fetch_add_bytes : rma_compare_swap_bytes);
     const frame_kind kind = adds ? frame_kind::fetch_add : frame_kind::compare_swap;
     return op.peer->link->send(header_of(kind, op.id, payload.size()), {&payload, 1}, nullptr);
@@ -220,7 +229,8 @@ delivery rma_initiator::on_done(peer_record& peer, const frame_header& header,
         } else if (op->is_quiet() && (op->stopped || op->all_asked())) {
             status why = op->why;
             // Canceled when all of it had left: the target was told, so it has succeeded.
-            if (op->notice_left && what.ok() && why == status{errc::canceled}) why = {};
+            if (op->stopped && op->notice_left && what.ok() && why == status{errc::canceled})
+                why = {};
             const std::uint64_t bytes = op->whole;
             completions_.finish(retire(*op), why, bytes);
         }

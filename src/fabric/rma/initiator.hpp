@@ -34,10 +34,12 @@ struct rma_operation {
     remote_key key;
     std::uint64_t offset = 0;
     std::uint64_t total = 0;  ///< Bytes that frames move.
-    std::uint64_t whole = 0;  ///< put: all its bytes, also those moved without frames.
-    std::uint64_t notice = 0;
-    atomic_operation atomic;
-    std::uint64_t* old = nullptr;  ///< atomic: what was there before; null: not wanted.
+    std::uint64_t whole;      ///< put: all its bytes, also those moved without frames.
+    std::uint64_t notice;     ///< put that notifies.
+    /// For atomic operations. `old`: what was there before; null: not wanted.
+    atomic_operation::kind atomic;
+    std::uint64_t operand, desired;
+    std::uint64_t* old;
     std::uint64_t asked = 0;   ///< Bytes covered by frames sent.
     std::uint64_t landed = 0;  ///< get: bytes that arrived.
     segment_cursor at;         ///< put: next byte to send; get: where the next byte lands.
@@ -111,6 +113,11 @@ public:
     /// A piece cannot be read. `left`: its frame is sent anyway, with zeros, and will be answered.
     /// No more pieces are sent, and the operation fails once all sent pieces are answered.
     void unreadable(lent_piece& piece, status why, bool left) noexcept;
+    /// Whether the piece's operation has queued its notice behind it, so that the target would be told
+    /// of bytes that it did not get.
+    static bool is_told_of(const lent_piece& piece, bool begun) noexcept {
+        return piece.operation->notice_left && (begun || !piece.notifies);
+    }
     /// Ends the operation in the next run of the completions.
     void fail(rma_operation&, status why) noexcept;
     /// Ends all operations with this peer with `why`, in the next run of the completions.

@@ -138,6 +138,20 @@ TEST_F(notify_test, unreadable_last_piece_that_has_begun_ends_the_connection) {
     EXPECT_TRUE(op_.ended_with(errc::disconnected));
 }
 
+TEST_F(notify_test, unreadable_piece_before_a_notice_that_is_queued_ends_the_connection) {
+    link_.answer = posted::pending;
+    (void)put(size, 0, op_);
+    ASSERT_EQ(link_.out.size(), 4u);
+    for (bool begun : {true, false})
+        EXPECT_EQ(port_.unreadable(*link_.out[1].on_sent, begun), scripted_port::remedy::break_off);
+    // The last one alone, before it has begun, is only left out.
+    EXPECT_EQ(port_.unreadable(*link_.out[3].on_sent, false), scripted_port::remedy::leave_out);
+    EXPECT_EQ(port_.unreadable(*link_.out[2].on_sent, true), scripted_port::remedy::blank);
+    for (int i = 0; i < 3; ++i)
+        (void)answer(link_.out[0].header.tag, errc::ok);
+    EXPECT_TRUE(op_.ended_with(errc::invalid));
+}
+
 // ---- target
 
 TEST_F(notify_test, notice_is_told_once_its_bytes_are_in_place_and_answered) {

@@ -13,39 +13,57 @@ namespace {
 /// What the start of a put's frame says. `range` of a notified one is all of the put; the frame's
 /// bytes are the last of it.
 struct put_frame {
-    bool sound = false;
     rma_request range;
-    std::size_t head = rma_request_bytes;  ///< Bytes before the data.
-    std::uint64_t bytes = 0;               ///< Of data.
+    std::size_t head;     ///< Bytes before the data.
+    std::uint64_t bytes;  ///< Of data.
 
     std::uint64_t offset() const noexcept { return range.offset + range.bytes - bytes; }
 };
 
-put_frame read_put(const frame_header& header, const_bytes start) noexcept {
-    put_frame read;
-    const bool notifies = header.kind == frame_kind::put_notify;
-    if (notifies) read.head = rma_notify_bytes;
-    if (start.size() < read.head) return read;
-    read.range = read_request(start.data());
-    read.bytes = header.bytes - read.head;
-    read.sound = notifies ? read.bytes <= read.range.bytes : read.bytes == read.range.bytes;
-    return read;
+constexpr std::size_t head_of(frame_kind kind) noexcept {
+    return kind == frame_kind::put_notify ? rma_notify_bytes : rma_request_bytes;
 }
 
-/// What to tell of a put; nobody's if it is not notified.
-put_notice notice_of(const peer_record& peer, const frame_header& header, const put_frame& put,
-                     const_bytes start) noexcept {
-    if (header.kind != frame_kind::put_notify) return {};
+/// Precondition: the head is there.
+put_frame read_put(const frame_header& header, const_bytes start) noexcept {
+    const std::size_t head = head_of(header.kind);
+    return {read_request(start.data()), head, header.bytes - head};
+}
+
+bool is_sound(frame_kind kind, const put_frame& put) noexcept {
+    return kind == frame_kind::put_notify ? put.bytes <= put.range.bytes
+                                          : put.bytes == put.range.bytes;
+}
+
+put_notice notice_of(const peer_record& peer, const put_frame& put, const_bytes start) noexcept {
     return {peer.id, put.range.key.region, put.range.offset, put.range.bytes,
             load_le<std::uint64_t>(start.data() + rma_request_bytes)};
 }
 
 }  // namespace
 
-delivery rma_target::on_put(peer_record& peer, const frame_header& header, const_bytes payload,
-                            put_notice& told) noexcept {
+delivery rma_target::on_put(peer_record& peer, const frame_header& header,
+                            const_bytes payload) noexcept {
+    if (payload.size() < rma_request_bytes) return delivery::malformed;
+    const rma_request request = read_request(payload.data());
+    const const_bytes data = payload.subspan(rma_request_bytes);
+    if (request.bytes != data.size()) return delivery::malformed;
+    status what{errc::denied};
+    region_entry* target =
+        regions_.check(request.key, request.offset, request.bytes, access::write);
+    if (target != nullptr) {
+        segment_cursor at = target->at(request.offset);
+        what = memory_.copy_in(target->segments, at, data) ? status{} : no_access;
+    }
+    answer_put(peer, header.tag, what);
+    return delivery::taken;
+}
+
+delivery rma_target::on_put_notify(peer_record& peer, const frame_header& header,
+                                   const_bytes payload, put_notice& told) noexcept {
+    if (payload.size() < rma_notify_bytes) return delivery::malformed;
     const put_frame put = read_put(header, payload);
-    if (!put.sound) return delivery::malformed;
+    if (!is_sound(header.kind, put)) return delivery::malformed;
     status what{errc::denied};
     region_entry* target =
         regions_.check(put.range.key, put.range.offset, put.range.bytes, access::write);
@@ -54,22 +72,24 @@ delivery rma_target::on_put(peer_record& peer, const frame_header& header, const
         what = memory_.copy_in(target->segments, at, payload.subspan(put.head)) ? status{}
                                                                                 : no_access;
     }
-    told = notice_of(peer, header, put, payload);
-    answer_put(peer, header.tag, what, told);
+    told = notice_of(peer, put, payload);
+    answer_notified(peer, header.tag, what, told);
     return delivery::taken;
 }
 
-/// Answers a piece of a put. Unsets `told` unless the whole put succeeded.
-void rma_target::answer_put(peer_record& peer, std::uint64_t tag, status what,
-                            put_notice& told) noexcept {
+void rma_target::answer_put(peer_record& peer, std::uint64_t tag, status what) noexcept {
     // The pieces of one put follow each other, so one number is all there is to remember.
-    if (told.from && peer.failed_put == tag && what.ok()) what = {errc::denied};
-    if (!what.ok()) {
+    if (!what.ok()) [[unlikely]]
         peer.failed_put = tag;
-        told = {};
-    }
     answer(peer, {.tag = tag, .what = what});
-    if (!peer.up()) told = {};
+}
+
+/// Unsets `told` unless the whole put succeeded.
+void rma_target::answer_notified(peer_record& peer, std::uint64_t tag, status what,
+                                 put_notice& told) noexcept {
+    if (peer.failed_put == tag && what.ok()) what = {errc::denied};
+    answer_put(peer, tag, what);
+    if (!what.ok() || !peer.up()) told = {};
 }
 
 delivery rma_target::on_atomic(peer_record& peer, const frame_header& header,
@@ -124,12 +144,14 @@ delivery rma_target::on_get(peer_record& peer, const frame_header& header,
 
 bool rma_target::begin_put(peer_record& peer, const frame_header& header,
                            const_bytes prefix) noexcept {
+    if (prefix.size() < head_of(header.kind)) return false;
     const put_frame put = read_put(header, prefix);
-    if (!put.sound) return false;
+    if (!is_sound(header.kind, put)) return false;
 
     placement_state& placement = peer.placement;
     placement.what = placement_state::kind::put;
-    placement.told = notice_of(peer, header, put, prefix);
+    placement.told = {};
+    if (header.kind == frame_kind::put_notify) placement.told = notice_of(peer, put, prefix);
     region_entry* target =
         regions_.check(put.range.key, put.range.offset, put.range.bytes, access::write);
     if (target == nullptr) {
@@ -162,7 +184,10 @@ put_notice rma_target::end_put(peer_record& peer) noexcept {
     const status what = placement.region != 0 ? placement.failed : status{errc::denied};
     forget_put(peer);
     put_notice told = placement.told;
-    answer_put(peer, placement.header.tag, what, told);
+    if (told.from)
+        answer_notified(peer, placement.header.tag, what, told);
+    else
+        answer_put(peer, placement.header.tag, what);
     return told;
 }
 

@@ -26,17 +26,18 @@ public:
     /// As rma_initiator::guard_memory().
     void guard_memory() { memory_.guard(); }
 
-    /// Carries out a frame received whole. Of a put that is notified and whole by it, `told` says what
-    /// to tell; else it stays unset.
-    delivery on_put(peer_record&, const frame_header&, const_bytes payload,
-                    put_notice& told) noexcept;
+    /// Carries out a frame received whole.
+    delivery on_put(peer_record&, const frame_header&, const_bytes payload) noexcept;
+    /// `told`: what to tell of a put that is whole by this frame; else it stays unset.
+    delivery on_put_notify(peer_record&, const frame_header&, const_bytes payload,
+                           put_notice& told) noexcept;
     delivery on_atomic(peer_record&, const frame_header&, const_bytes payload) noexcept;
     delivery on_get(peer_record&, const frame_header&, const_bytes payload) noexcept;
 
     /// A put with only its first bytes received: sets up the placement. False: malformed, or the
     /// peer was ended because memory ran out.
     bool begin_put(peer_record&, const frame_header&, const_bytes prefix) noexcept;
-    /// Returns what to tell, as on_put().
+    /// Returns what to tell, as on_put_notify().
     put_notice end_put(peer_record&) noexcept;
     /// Memory of an open placement cannot be written: the reply to its put says so.
     void unwritable(peer_record&) noexcept;
@@ -51,7 +52,8 @@ public:
     void close(std::uint64_t region, const peer_table& peers) noexcept;
 
 private:
-    void answer_put(peer_record&, std::uint64_t tag, status, put_notice& told) noexcept;
+    void answer_put(peer_record&, std::uint64_t tag, status) noexcept;
+    void answer_notified(peer_record&, std::uint64_t tag, status, put_notice& told) noexcept;
     void answer(peer_record&, const rma_answer&) noexcept;
     bool send(peer_record&, const rma_answer&) noexcept;
     bool send_data(peer_record&, const rma_answer&, region_entry&) noexcept;

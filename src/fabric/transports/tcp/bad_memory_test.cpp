@@ -1,5 +1,6 @@
 // Memory that cannot be read or written, such as truncated files and read-only pages: only its
 // operation fails.
+#include <algorithm>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -128,6 +129,70 @@ TEST_F(bad_memory, small_transfers_of_a_truncated_file_fail_alone_on_either_side
     EXPECT_EQ(put(const_bytes(file.bytes()).first(100), all_), errc::invalid);
     EXPECT_EQ(get(file.bytes().first(100), all_), errc::invalid);
     expect_connected();
+}
+
+TEST_F(bad_memory, an_atomic_operation_on_what_cannot_be_written_is_refused_by_its_owner) {
+    truncated_file shrinks(2 * page), fixed(page, PROT_READ);
+    const region first = there_.end->open_region(shrinks.bytes(), access::read_write).value();
+    const region second = there_.end->open_region(fixed.bytes(), access::read_write).value();
+    std::uint64_t old = 7;
+    const auto add = [&](const region& to, std::uint64_t offset) {
+        operation op;
+        (void)here_.end->post_fetch_add(there_id_, to.key(), offset, 1, &old, op);
+        return outcome(op);
+    };
+    EXPECT_EQ(add(first, page), errc::ok);
+    EXPECT_EQ(old, 0u);
+    shrinks.truncate(page);
+    EXPECT_EQ(add(first, page), errc::invalid);
+    EXPECT_EQ(add(first, page - 8), errc::ok);
+    EXPECT_EQ(add(second, 0), errc::invalid);
+    expect_connected();
+}
+
+TEST_F(bad_memory, a_notified_put_that_cannot_be_read_or_written_tells_nothing) {
+    for (std::size_t bytes : {2 * page, 20 * page, 256 * page}) {
+        SCOPED_TRACE(bytes);
+        truncated_file from(256 * page), to(256 * page);
+        const region shown = there_.end->open_region(to.bytes(), access::read_write).value();
+        const auto put_notify = [&](const region& where) {
+            const const_bytes some = from.bytes().first(bytes);
+            operation op;
+            (void)here_.end->post_put_notify(there_id_, {&some, 1}, where.key(), 0, 1, op);
+            return outcome(op);
+        };
+        to.truncate(bytes / 2);
+        EXPECT_EQ(put_notify(shown), errc::invalid);
+        to.truncate(0);
+        EXPECT_EQ(put_notify(shown), errc::invalid);
+        from.truncate(bytes / 2);
+        EXPECT_EQ(put_notify(all_), errc::invalid);
+        from.truncate(0);
+        EXPECT_EQ(put_notify(all_), errc::invalid);
+        expect_connected();
+        EXPECT_TRUE(there_.notices.empty());
+    }
+}
+
+TEST_F(bad_memory, notified_puts_whose_memory_goes_away_halfway_tell_only_of_whole_ones) {
+    truncated_file file(1 << 20);
+    const const_bytes bytes = file.bytes();
+    std::fill(file.bytes().begin(), file.bytes().end(), std::byte{1});
+    // Longer than the socket takes, so one is begun and the others wait.
+    std::vector<operation> ops(16);
+    for (operation& op : ops)
+        ASSERT_NE(here_.end->post_put_notify(there_id_, {&bytes, 1}, all_.key(), 0, 1, op),
+                  posted::full);
+    file.truncate(0);
+    there_.on_notice = [&](const put_notice& told) {
+        EXPECT_EQ(told.bytes, bytes.size());
+        EXPECT_EQ(std::count(memory_.begin(), memory_.begin() + (1 << 20), std::byte{1}), 1 << 20);
+    };
+    move_until({&here_, &there_}, [&] { return !here_.lost.empty() && !there_.lost.empty(); });
+    EXPECT_LT(there_.notices.size(), ops.size());
+    for (operation& op : ops)
+        EXPECT_TRUE(op.over);
+    EXPECT_EQ(here_.end->open_operations(), 0u);
 }
 
 // Replies to gets are copied up to 8,192 bytes, including 8 bytes of offset.

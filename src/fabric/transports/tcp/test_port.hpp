@@ -39,6 +39,10 @@ struct tcp_test_port final : message_sink {
              std::string(reinterpret_cast<const char*>(what.bytes().data()), what.bytes().size())});
         if (on_arrival) on_arrival(what);
     }
+    void on_put(const put_notice& told) noexcept override {
+        notices.push_back(told);
+        if (on_notice) on_notice(told);
+    }
     void on_peer_down(peer_id peer, status why) noexcept override { lost.push_back({peer, why}); }
 
     posted post(peer_id to, std::uint64_t tag, std::string_view text, operation& op) {
@@ -54,9 +58,11 @@ struct tcp_test_port final : message_sink {
 
     std::unique_ptr<port> end;
     std::deque<arrival> arrived;
+    std::vector<put_notice> notices;
     std::vector<std::pair<peer_id, status>> lost;
     std::deque<operation> operations;
     std::function<void(message&)> on_arrival;
+    std::function<void(const put_notice&)> on_notice;
 };
 
 /// Makes progress on these ports until `reached`, sleeping when idle. If that never happens, the
