@@ -49,6 +49,18 @@ const char* reach_of(const capabilities& can) {
                                    : "this process only";
 }
 
+const char* atomics_of(const capabilities& can) {
+    switch (can.atomics) {
+        case atomic_mode::native:
+            return "by this processor on allocated memory, else by the target's progress";
+        case atomic_mode::emulated:
+            return "emulated by messages, processed by the target's progress";
+        case atomic_mode::none:
+            break;
+    }
+    return "unsupported, as are notified puts: the plug-in is older";
+}
+
 /// Really opens the port, and reports what a program would get.
 void explain(const transport_registry& registry, const std::string& where, bool json) {
     const std::unique_ptr<port> opened =
@@ -60,6 +72,9 @@ void explain(const transport_registry& registry, const std::string& where, bool 
             {"explanation", opened->explain()},
             {"address", nullptr},
             {"rma", can.rma == rma_mode::cross_memory ? "cross_memory" : "messages"},
+            {"atomics", can.atomics == atomic_mode::native     ? "native"
+                        : can.atomics == atomic_mode::emulated ? "messages"
+                                                               : "none"},
             {"inline_bytes", can.inline_bytes},
             {"max_message_bytes", can.max_message_bytes},
             {"reaches", reach_of(can)}};
@@ -75,6 +90,7 @@ void explain(const transport_registry& registry, const std::string& where, bool 
                can.rma == rma_mode::cross_memory
                    ? "copied directly between processes by the kernel, one copy"
                    : "emulated by messages, processed by the target's progress");
+    fmt::print("  atomics:   {}\n", atomics_of(can));
     fmt::print("  messages:  copied up to {} bytes, at most {} bytes\n", can.inline_bytes,
                can.max_message_bytes);
     fmt::print("  reaches:   {}\n", reach_of(can));

@@ -158,16 +158,16 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
     }
     const bool fetched = bytes != 0 && piece->segments[1].data() != theirs;
     write_request(piece->head.data(), {op.key, op.offset + op.asked, bytes});
+    piece->operation = &op;
+
+    mark(*piece, op_kind::piece, &peer);
+    frame_header header = header_of(frame_kind::put, op.id, head + bytes);
     if (notifies) [[unlikely]] {
+        header.kind = frame_kind::put_notify;
         write_request(piece->head.data(), {op.key, op.offset, op.whole});
         store_le(piece->head.data() + rma_request_bytes, op.notice);
         piece->notifies = true;
     }
-    piece->operation = &op;
-
-    mark(*piece, op_kind::piece, &peer);
-    const frame_header header =
-        header_of(notifies ? frame_kind::put_notify : frame_kind::put, op.id, head + bytes);
     posted how = peer.link->send(header, piece->segments, piece);
     if (how == posted::pending && fetched) {
         // The link borrows this one after all, as it is not connected yet. The fetched copy is in

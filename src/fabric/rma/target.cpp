@@ -223,6 +223,8 @@ void rma_target::pump(peer_record& peer) noexcept {
 }
 
 bool rma_target::send(peer_record& peer, const rma_answer& reply) noexcept {
+    if (reply.is_fetched) [[unlikely]]
+        return send_fetched(peer, reply);
     status what = reply.what;
     if (reply.region != 0) {
         // Looked up again, as the region may have been closed while the reply waited.
@@ -231,16 +233,18 @@ bool rma_target::send(peer_record& peer, const rma_answer& reply) noexcept {
         what = {errc::denied};
     }
     std::byte raw[rma_status_bytes];
-    static_assert(rma_fetched_bytes == rma_status_bytes);
-    if (reply.is_fetched)
-        store_le(raw, reply.bytes);
-    else
-        write_status(raw, what);
+    write_status(raw, what);
     const const_bytes payload(raw);
-    const frame_header header =
-        header_of(reply.is_fetched ? frame_kind::fetched : frame_kind::rma_done, reply.tag,
-                  rma_status_bytes);
+    const frame_header header = header_of(frame_kind::rma_done, reply.tag, rma_status_bytes);
     return peer.link->send(header, {&payload, 1}, nullptr) == posted::done;
+}
+
+bool rma_target::send_fetched(peer_record& peer, const rma_answer& reply) noexcept {
+    std::byte raw[rma_fetched_bytes];
+    store_le(raw, reply.bytes);
+    const const_bytes payload(raw);
+    return peer.link->send(header_of(frame_kind::fetched, reply.tag, rma_fetched_bytes),
+                           {&payload, 1}, nullptr) == posted::done;
 }
 
 bool rma_target::send_data(peer_record& peer, const rma_answer& reply,

@@ -56,6 +56,7 @@ private:
     void answer_notified(peer_record&, std::uint64_t tag, status, put_notice& told) noexcept;
     void answer(peer_record&, const rma_answer&) noexcept;
     bool send(peer_record&, const rma_answer&) noexcept;
+    bool send_fetched(peer_record&, const rma_answer&) noexcept;
     bool send_data(peer_record&, const rma_answer&, region_entry&) noexcept;
 
     region_table& regions_;
