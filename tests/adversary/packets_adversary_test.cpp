@@ -235,15 +235,16 @@ private:
         (void)socket_.send(their_name_, their_id_, made);
     }
     bytes_of frame() {
-        constexpr frame_kind kinds[] = {frame_kind::unexpected, frame_kind::expected,
-                                        frame_kind::put,        frame_kind::get,
-                                        frame_kind::get_data,   frame_kind::rma_done,
-                                        frame_kind::put_notify, frame_kind::fetch_add,
+        constexpr frame_kind kinds[] = {frame_kind::unexpected,   frame_kind::expected,
+                                        frame_kind::put,          frame_kind::get,
+                                        frame_kind::get_data,     frame_kind::rma_done,
+                                        frame_kind::put_notify,   frame_kind::fetch_add,
                                         frame_kind::compare_swap, frame_kind::fetched};
         const std::size_t which = dice_.below(std::size(kinds) + 1);
-        frame_header header{
-            .kind = which == std::size(kinds) ? frame_kind{static_cast<std::uint8_t>(dice_())} : kinds[which],
-            .tag = dice_.below(4)};
+        frame_header header{.kind = which == std::size(kinds)
+                                        ? frame_kind{static_cast<std::uint8_t>(dice_())}
+                                        : kinds[which],
+                            .tag = dice_.below(4)};
         bytes_of payload = noise(dice_.below(dice_.chance(0.8) ? 200 : 6000));
         if (is_request(header.kind) && dice_.chance(0.8)) {
             bytes_of raw(rma_request_bytes);

@@ -450,8 +450,8 @@ protected:
                 how = server_.end->post_compare_swap(to, key, offset, 0, 1, &one.old, one.done);
                 break;
             case 10:
-                how = server_.end->post_put_notify(to, gather(&one.out, 1), key, offset, 5,
-                                                   one.done);
+                how =
+                    server_.end->post_put_notify(to, gather(&one.out, 1), key, offset, 5, one.done);
                 break;
             case 0:
                 how = server_.end->post_send(to, 2, gather(&one.out, 1), one.done);

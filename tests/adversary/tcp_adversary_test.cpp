@@ -282,12 +282,11 @@ private:
         return key;
     }
     bytes_of frame() {
-        constexpr frame_kind kinds[] = {frame_kind::unexpected, frame_kind::expected,
-                                        frame_kind::put,        frame_kind::put,
-                                        frame_kind::get,        frame_kind::get,
-                                        frame_kind::get_data,   frame_kind::rma_done,
-                                        frame_kind::put_notify, frame_kind::fetch_add,
-                                        frame_kind::compare_swap, frame_kind::fetched};
+        constexpr frame_kind kinds[] = {
+            frame_kind::unexpected, frame_kind::expected,     frame_kind::put,
+            frame_kind::put,        frame_kind::get,          frame_kind::get,
+            frame_kind::get_data,   frame_kind::rma_done,     frame_kind::put_notify,
+            frame_kind::fetch_add,  frame_kind::compare_swap, frame_kind::fetched};
         frame_header header{.kind = kinds[dice_.below(std::size(kinds))], .tag = tag()};
         if (dice_.chance(0.02)) header.kind = frame_kind{static_cast<std::uint8_t>(dice_())};
         bytes_of payload = noise(dice_.below(dice_.chance(0.8) ? 200 : 60'000));
@@ -359,7 +358,8 @@ private:
             header.kind = frame_kind::get_data;
             store_le(payload.data(), dice_.chance(0.9) ? request.offset : number());
             payload.resize(8 + (dice_.chance(0.9) ? request.bytes : dice_.below(100'000)));
-        } else if ((asked.kind == frame_kind::fetch_add || asked.kind == frame_kind::compare_swap) &&
+        } else if ((asked.kind == frame_kind::fetch_add ||
+                    asked.kind == frame_kind::compare_swap) &&
                    dice_.chance(0.8)) {
             header.kind = frame_kind::fetched;
             payload.resize(dice_.chance(0.9) ? rma_fetched_bytes : dice_.below(20));

@@ -32,7 +32,7 @@ struct numbers {
     region shown;
 };
 
-#define SKIP_WITHOUT_ATOMICS(at)                   \
+#define SKIP_WITHOUT_ATOMICS(at)                       \
     if ((at).end().can().atomics == atomic_mode::none) \
     GTEST_SKIP() << "the plug-in is older than atomic operations"
 
@@ -119,9 +119,9 @@ TEST_P(transport_suite, numbers_of_several_peers_and_of_the_owner_add_up) {
         std::vector<operation*> ops;
         for (std::uint64_t n = 0; n < each; ++n) {
             for (std::size_t i = 0; i < peers; ++i)
-                ops.push_back(&start(
-                    all[i].a, request::fetch_add(all[i].b_at_a, sum.key(), 8, 1,
-                                                 olds.subspan(8 * (n * peers + i), 8))));
+                ops.push_back(
+                    &start(all[i].a, request::fetch_add(all[i].b_at_a, sum.key(), 8, 1,
+                                                        olds.subspan(8 * (n * peers + i), 8))));
             sum[1].fetch_add(1000);
         }
         finish(ops);
@@ -276,10 +276,9 @@ TEST_P(transport_suite, number_that_is_not_allowed_is_denied_and_one_that_is_not
             number_in(old) = 1;
             for (bool adds : {true, false}) {
                 operation& op = complete(
-                    over.a,
-                    adds ? request::fetch_add(over.b_at_a, each.key, each.offset, 1, old)
-                         : request::compare_swap(over.b_at_a, each.key, each.offset,
-                                                 0x5a5a'5a5a'5a5a'5a5au, 1, old));
+                    over.a, adds ? request::fetch_add(over.b_at_a, each.key, each.offset, 1, old)
+                                 : request::compare_swap(over.b_at_a, each.key, each.offset,
+                                                         0x5a5a'5a5a'5a5a'5a5au, 1, old));
                 EXPECT_EQ(op.how(), posted::pending);
                 EXPECT_EQ(op.code(), each.how);
                 EXPECT_EQ(number_in(old), 1u);
@@ -287,8 +286,9 @@ TEST_P(transport_suite, number_that_is_not_allowed_is_denied_and_one_that_is_not
             EXPECT_TRUE(is_all(all.at, std::byte{0x5a}));
         }
         // The same memory, where it is whole and aligned.
-        EXPECT_EQ(complete(over.a, request::fetch_add(over.b_at_a, shifted.key(), 4, 1, old)).code(),
-                  errc::ok);
+        EXPECT_EQ(
+            complete(over.a, request::fetch_add(over.b_at_a, shifted.key(), 4, 1, old)).code(),
+            errc::ok);
         EXPECT_EQ(complete(over.a, request::fetch_add(over.b_at_a, split.key(), 8, 1, old)).code(),
                   errc::ok);
         EXPECT_EQ(complete(over.a, request::fetch_add(over.b_at_a, split.key(), 16, 1, old)).code(),

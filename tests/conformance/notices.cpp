@@ -38,9 +38,8 @@ TEST_P(transport_suite, notice_of_a_put_of_every_size_comes_once_after_its_bytes
                 expect_told(what, over.a_at_b, target.key(), 1, bytes, ~bytes);
                 EXPECT_TRUE(is_pattern(far.subspan(1, bytes), 1)) << bytes;
             };
-            operation& op = complete(
-                over.a,
-                request::put_notify(over.b_at_a, {source.first(bytes)}, target.key(), 1, ~bytes));
+            operation& op = complete(over.a, request::put_notify(over.b_at_a, {source.first(bytes)},
+                                                                 target.key(), 1, ~bytes));
             ASSERT_EQ(op.code(), errc::ok) << bytes;
             EXPECT_EQ(op.bytes(), bytes);
             flush(over);
@@ -126,8 +125,8 @@ TEST_P(transport_suite, put_that_fails_tells_nothing) {
                                    {longer, end + 1},
                                    {whole.key(), end + 1},
                                    {whole.key(), ~std::uint64_t{0}}}) {
-            operation& op = complete(over.a, request::put_notify(over.b_at_a, {large.first(bytes)},
-                                                                 key, offset, 1));
+            operation& op = complete(
+                over.a, request::put_notify(over.b_at_a, {large.first(bytes)}, key, offset, 1));
             EXPECT_EQ(op.how(), posted::pending);
             EXPECT_EQ(op.code(), errc::denied);
         }

@@ -39,7 +39,7 @@ constexpr bool is_atomic(op_kind kind) noexcept {
 struct request {
     op_kind kind;
     peer_id peer;
-    std::uint64_t tag = 0;  ///< Also: the notice, what to add, or what is expected.
+    std::uint64_t tag = 0;              ///< Also: the notice, what to add, or what is expected.
     std::vector<const_bytes> from{};    ///< Of sends and puts.
     std::vector<mutable_bytes> into{};  ///< Of receives and gets; 8 bytes for what a number was.
     remote_key key{};

@@ -128,7 +128,8 @@ public:
     /// can still communicate.
     void check() {
         if (!a_ || !b_) return;
-        for (auto* group : {&posted_sends_, &receives_, &expected_, &transfers_, &notified_and_atomic_})
+        for (auto* group :
+             {&posted_sends_, &receives_, &expected_, &transfers_, &notified_and_atomic_})
             for (counted& op : *group)
                 EXPECT_EQ(op.runs, op.how == posted::pending ? 1 : 0);
         EXPECT_LE(sink_b_.notices, 1);

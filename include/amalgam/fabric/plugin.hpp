@@ -36,7 +36,7 @@
 /// | version | has, in addition |
 /// |---|---|
 /// | 2 | the oldest that is loaded |
-/// | 3 | post_put_notify(), post_fetch_add(), post_compare_swap(), capabilities::atomics, message_sink::on_put() |
+/// | 3 | notified puts and atomic operations: port, message_sink::on_put(), capabilities::atomics |
 namespace amalgam {
 
 /// Raised with every change of the classes that both sides share. Versions from the oldest on share
@@ -137,7 +137,7 @@ static constexpr plugin_abi_text plugin_abi = describe_plugin_abi();
 
 }  // namespace amalgam
 
-#define AMALGAM_TRANSPORT_PLUGIN(...)                                     \
+#define AMALGAM_TRANSPORT_PLUGIN(...)                                   \
     AMALGAM_TRANSPORT_PLUGIN_BUILT(::amalgam::plugin_interface_version, \
                                    ::amalgam::describe_plugin_abi(), __VA_ARGS__)
 

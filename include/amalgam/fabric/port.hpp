@@ -113,8 +113,8 @@ public:
     virtual void close(peer_id) noexcept = 0;
 
     /// Sets the receiver of unexpected messages and of notices of puts. Without one (the default)
-    /// they queue in order and none is lost. Peer-down notices queue too, up to max_queued_bytes of them, for peers that
-    /// were looked up or that existed when the last sink was removed.
+    /// they queue in order and none is lost. Peer-down notices queue too, up to max_queued_bytes of
+    /// them, for peers that were looked up or that existed when the last sink was removed.
     virtual void set_sink(message_sink*) noexcept = 0;
 
     /// Sends an unexpected message: the peer need not post a receive.

@@ -10,13 +10,13 @@ namespace amalgam::detail {
 
 /// Type of a frame between two native ports. Travels on the wire: never renumber.
 enum class frame_kind : std::uint8_t {
-    unexpected = 1,  ///< tag: the sender's. payload: the message.
-    expected = 2,    ///< tag: matched with a posted receive. payload: the message.
-    put = 3,         ///< tag: initiator's operation. payload: rma_request, then the bytes.
-    get = 4,         ///< tag: initiator's operation. payload: rma_request.
-    get_data = 5,    ///< tag: the operation. payload: u64 offset as in the request, then bytes.
-    rma_done = 6,    ///< tag: the operation. payload: status of a put, or of a refused request.
-    put_notify = 7,  ///< tag: initiator's operation. payload: request of all, notice, last bytes.
+    unexpected = 1,    ///< tag: the sender's. payload: the message.
+    expected = 2,      ///< tag: matched with a posted receive. payload: the message.
+    put = 3,           ///< tag: initiator's operation. payload: rma_request, then the bytes.
+    get = 4,           ///< tag: initiator's operation. payload: rma_request.
+    get_data = 5,      ///< tag: the operation. payload: u64 offset as in the request, then bytes.
+    rma_done = 6,      ///< tag: the operation. payload: status of a put, or of a refused request.
+    put_notify = 7,    ///< tag: initiator's operation. payload: request of all, notice, last bytes.
     fetch_add = 8,     ///< tag: initiator's operation. payload: request, what to add.
     compare_swap = 9,  ///< tag: initiator's operation. payload: request, expected, desired.
     fetched = 10,      ///< tag: the operation. payload: what the number was.

@@ -41,7 +41,7 @@ struct lent_piece : completion {
     std::vector<const_bytes> segments;             ///< The whole payload.
     rma_operation* operation = nullptr;            ///< For a put; else null.
     bool notifies = false;                         ///< The last piece of a notified put.
-    std::uint64_t region = 0;                       ///< The region that a get reads; else 0.
+    std::uint64_t region = 0;                      ///< The region that a get reads; else 0.
     lent_piece* next_free = nullptr;
 };
 

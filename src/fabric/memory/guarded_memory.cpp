@@ -44,8 +44,8 @@ int fault_in(const_bytes memory, int advice) noexcept {
     static const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
     const std::uintptr_t before = at % page_bytes;
-    if (!is_known || ::madvise(reinterpret_cast<void*>(at - before), memory.size() + before,
-                               advice) == 0)
+    if (!is_known ||
+        ::madvise(reinterpret_cast<void*>(at - before), memory.size() + before, advice) == 0)
         return 0;
     return errno;
 }

@@ -46,9 +46,8 @@ public:
     /// may_update() is, and for device memory.
     /// Cost: a system call per segment, and what the kernel needs per page.
     bool may_read(std::span<const const_bytes> memory) const noexcept;
-    /// Whether memory within one page can be read and written in place, by an atomic operation. True
-    /// if not guarded, or if the system cannot tell (before Linux 5.14).
-    /// Cost: a system call.
+    /// Whether memory within one page can be read and written in place, by an atomic operation.
+    /// True if not guarded, or if the system cannot tell (before Linux 5.14). Cost: a system call.
     bool may_update(mutable_bytes memory) const noexcept;
     /// Reads what a link is about to copy (`pieces`, from `first`) into our own memory; one
     /// remaining piece then refers to it. False: some of it cannot be read.

@@ -248,8 +248,7 @@ std::optional<status> framed_port::direct_put(frame_link&, gather, const remote_
 }
 
 std::optional<status> framed_port::direct_atomic(frame_link&, const remote_key&, std::uint64_t,
-                                                 const atomic_operation&,
-                                                 std::uint64_t&) noexcept {
+                                                 const atomic_operation&, std::uint64_t&) noexcept {
     return std::nullopt;
 }
 

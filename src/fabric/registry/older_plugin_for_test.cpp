@@ -27,7 +27,8 @@ public:
     virtual void set_sink(message_sink*) noexcept = 0;
     virtual posted post_send(peer_id, std::uint64_t tag, gather, completion&) noexcept = 0;
     virtual posted post_send_expected(peer_id, std::uint64_t tag, gather, completion&) noexcept = 0;
-    virtual posted post_receive(peer_id, std::uint64_t tag, mutable_bytes, completion&) noexcept = 0;
+    virtual posted post_receive(peer_id, std::uint64_t tag, mutable_bytes,
+                                completion&) noexcept = 0;
     virtual result<region> open_region(scatter, access) noexcept = 0;
     virtual result<shared_block> allocate(std::size_t bytes) noexcept = 0;
     virtual posted post_put(peer_id, gather, const remote_key&, std::uint64_t offset,
@@ -74,7 +75,7 @@ public:
     }
 
     const capabilities& can() const noexcept override { return can_; }
-    std::string address() const override { 
+    std::string address() const override {
         return with_scheme(inside_->address(), inside_scheme, outside_scheme);
     }
     std::uint64_t incarnation() const noexcept override { return inside_->incarnation(); }
@@ -118,9 +119,7 @@ public:
         return inside_->post_get(from, into, key, offset, op);
     }
     void cancel(completion& op) noexcept override { inside_->cancel(op); }
-    std::size_t progress(std::size_t budget) noexcept override {
-        return inside_->progress(budget);
-    }
+    std::size_t progress(std::size_t budget) noexcept override { return inside_->progress(budget); }
     int wait_handle() const noexcept override { return inside_->wait_handle(); }
     bool prepare_to_sleep() noexcept override { return inside_->prepare_to_sleep(); }
     const clock& time() const noexcept override { return inside_->time(); }

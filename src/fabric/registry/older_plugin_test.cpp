@@ -31,9 +31,8 @@ struct older_plugin : testing::Test {
     std::unique_ptr<port> there = all.open("for-test-older://there").value();
     peer_id peer = here->lookup(there->address()).value();
     std::array<std::uint64_t, 8> numbers{};
-    region target = there->open_region(std::as_writable_bytes(std::span(numbers)),
-                                       access::read_write)
-                        .value();
+    region target =
+        there->open_region(std::as_writable_bytes(std::span(numbers)), access::read_write).value();
     std::array<recorded, 3> ops;
     std::uint64_t old = 77;
 

@@ -74,8 +74,7 @@ public:
         return refuse(on_done);
     }
     posted post_compare_swap(peer_id, const remote_key&, std::uint64_t, std::uint64_t,
-                             std::uint64_t, std::uint64_t*,
-                             completion& on_done) noexcept override {
+                             std::uint64_t, std::uint64_t*, completion& on_done) noexcept override {
         return refuse(on_done);
     }
     void cancel(completion& op) noexcept override {

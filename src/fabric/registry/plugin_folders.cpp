@@ -88,11 +88,11 @@ result<std::unique_ptr<transport>> load_file(const std::string& file, std::strin
     const transport_plugin* plugin = ask();
     const std::uint32_t version = plugin->interface_version;
     if (version < oldest_plugin_interface_version || version > plugin_interface_version)
-        return {errc::mismatch,
-                fmt::format("{} was built for version {} of the plug-in interface, this program "
-                            "for versions {} to {}: build both with the same Amalgam.",
-                            file, version, oldest_plugin_interface_version,
-                            plugin_interface_version)};
+        return {
+            errc::mismatch,
+            fmt::format("{} was built for version {} of the plug-in interface, this program "
+                        "for versions {} to {}: build both with the same Amalgam.",
+                        file, version, oldest_plugin_interface_version, plugin_interface_version)};
     if (plugin->abi != abi_of_version(version)) return otherwise(plugin->abi);
     try {
         std::unique_ptr<transport> made(plugin->make());

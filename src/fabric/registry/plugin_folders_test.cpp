@@ -112,9 +112,10 @@ TEST(plugin_folders, they_lie_beside_the_library_that_amalgam_is_in_too) {
 
 TEST(plugin_folders, wrong_version_is_refused_with_both_numbers) {
     const std::string told = refusal("for-test-version");
-    EXPECT_TRUE(contains(told,
-                         "for version 10 of the plug-in interface, this program for versions 2 to 3: "
-                         "build both with the same Amalgam."))
+    EXPECT_TRUE(
+        contains(told,
+                 "for version 10 of the plug-in interface, this program for versions 2 to 3: "
+                 "build both with the same Amalgam."))
         << told;
 }
 

@@ -30,9 +30,7 @@ protected:
         key_.bytes = 4096;
         key_.rights = access::read_write;
     }
-    posted add(recorded& op) {
-        return port_.post_fetch_add(link_.peer, key_, 16, 5, &old_, op);
-    }
+    posted add(recorded& op) { return port_.post_fetch_add(link_.peer, key_, 16, 5, &old_, op); }
     delivery fetched(std::uint64_t tag, std::uint64_t value) {
         return port_.deliver_bytes(link_, frame_kind::fetched, tag, words({value}));
     }
@@ -96,8 +94,7 @@ TEST_F(atomics_test, answers_that_were_not_asked_for_are_dropped) {
     (void)add(op_);
     const std::uint64_t tag = link_.out[0].header.tag;
     scripted_link& stranger = port_.peer();
-    EXPECT_EQ(port_.deliver_bytes(stranger, frame_kind::fetched, tag, words({5})),
-              delivery::taken);
+    EXPECT_EQ(port_.deliver_bytes(stranger, frame_kind::fetched, tag, words({5})), delivery::taken);
     EXPECT_EQ(fetched(tag + 1, 5), delivery::taken);
     EXPECT_EQ(fetched(0, 5), delivery::taken);
     EXPECT_EQ(op_.runs, 0);
@@ -201,8 +198,8 @@ TEST_F(atomics_test, requests_of_a_wrong_length_are_malformed_and_change_nothing
     EXPECT_EQ(ask(frame_kind::fetch_add, key, 0, {1, 2}), delivery::malformed);
     EXPECT_EQ(ask(frame_kind::compare_swap, key, 0, {0}), delivery::malformed);
     EXPECT_EQ(ask(frame_kind::compare_swap, key, 0, {0, 1, 2}), delivery::malformed);
-    for (std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{16},
-                                ~std::uint64_t{0}})
+    for (std::uint64_t bytes :
+         {std::uint64_t{0}, std::uint64_t{7}, std::uint64_t{16}, ~std::uint64_t{0}})
         EXPECT_EQ(ask(frame_kind::fetch_add, key, 0, {1}, bytes), delivery::malformed);
     EXPECT_EQ(port_.deliver_bytes(link_, frame_kind::fetched, 1, words({})), delivery::malformed);
     EXPECT_EQ(port_.deliver_bytes(link_, frame_kind::fetched, 1, words({1, 2})),

@@ -150,8 +150,7 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
     // If the link will copy the data, read it now, by a copy that cannot fault. A longer frame is
     // borrowed.
     const std::byte* const theirs = bytes == 0 ? nullptr : piece->segments[1].data();
-    if (head + bytes <= limits::max_copy_bytes &&
-        !memory_.fetch_small(piece->segments, 1, bytes)) {
+    if (head + bytes <= limits::max_copy_bytes && !memory_.fetch_small(piece->segments, 1, bytes)) {
         pieces_.give_back(*piece);
         if (stop(op, no_access)) completions_.push(retire(op), no_access, 0);
         return posted::full;
@@ -402,8 +401,8 @@ completion& rma_initiator::retire(rma_operation& op) noexcept {
     return user;
 }
 
-/// Takes back pieces that the link borrows. A piece with a notice that has begun may be kept, as the
-/// rest of its memory must still be read: what tells the target must be right.
+/// Takes back pieces that the link borrows. A piece with a notice that has begun may be kept, as
+/// the rest of its memory must still be read: what tells the target must be right.
 void rma_initiator::take_back(rma_operation& op, keep what) noexcept {
     peer_record& peer = *op.peer;
     completion* next = peer.sends.first();

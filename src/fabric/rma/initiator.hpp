@@ -8,11 +8,11 @@
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/region.hpp>
 
-#include "fabric/memory/atomic_operation.hpp"
 #include "fabric/frames/frame.hpp"
 #include "fabric/frames/rma_frames.hpp"
 #include "fabric/frames/slot_ids.hpp"
 #include "fabric/limits.hpp"
+#include "fabric/memory/atomic_operation.hpp"
 #include "fabric/memory/guarded_memory.hpp"
 #include "fabric/memory/segments.hpp"
 #include "fabric/peers/operations.hpp"
@@ -30,7 +30,7 @@ struct rma_operation {
     kind what = kind::get;
     bool notifies = false;  ///< put: its last piece tells the target.
     gather from;            ///< put.
-    scatter into;  ///< get.
+    scatter into;           ///< get.
     remote_key key;
     std::uint64_t offset = 0;
     std::uint64_t total = 0;  ///< Bytes that frames move.
@@ -61,9 +61,9 @@ struct rma_operation {
     std::size_t piece_bytes(std::uint64_t done) const noexcept;
 };
 
-/// The initiating side of put, get and atomic operations: splits them into frames, keeps up to limits::rma_window of
-/// these in flight per peer, and ends each operation once, by its replies, the peer's end or
-/// cancel().
+/// The initiating side of put, get and atomic operations: splits them into frames, keeps up to
+/// limits::rma_window of these in flight per peer, and ends each operation once, by its replies,
+/// the peer's end or cancel().
 ///
 /// A put that fails or is canceled is stopped first. It ends when the target has answered every
 /// piece that was sent, so that none is written later. A get ends at once: data that still arrives
@@ -85,8 +85,8 @@ public:
                completion& user) noexcept;
     posted get(peer_record&, scatter, const remote_key&, std::uint64_t offset,
                completion& user) noexcept;
-    /// A put that tells the target. `moved`: its bytes are there already, so that only the notice is
-    /// sent; never full then.
+    /// A put that tells the target. `moved`: its bytes are there already, so that only the notice
+    /// is sent; never full then.
     posted put_notify(peer_record&, gather, const remote_key&, std::uint64_t offset,
                       std::uint64_t notice, bool moved, completion& user) noexcept;
     posted atomic(peer_record&, const remote_key&, std::uint64_t offset, const atomic_operation&,
@@ -105,16 +105,17 @@ public:
     /// Handles the peer's answer to an atomic operation. Runs the completion it ends.
     delivery on_fetched(peer_record&, const frame_header&, const_bytes payload) noexcept;
 
-    /// Ends the operation with `canceled`: puts of which something was sent when all of that has been
-    /// answered; everything else at once. A notified put that had left ends as the target says.
+    /// Ends the operation with `canceled`: puts of which something was sent when all of that has
+    /// been answered; everything else at once. A notified put that had left ends as the target
+    /// says.
     void cancel(completion& user) noexcept;
     /// The link no longer uses the piece.
     void sent(lent_piece& piece) noexcept;
     /// A piece cannot be read. `left`: its frame is sent anyway, with zeros, and will be answered.
     /// No more pieces are sent, and the operation fails once all sent pieces are answered.
     void unreadable(lent_piece& piece, status why, bool left) noexcept;
-    /// Whether the piece's operation has queued its notice behind it, so that the target would be told
-    /// of bytes that it did not get.
+    /// Whether the piece's operation has queued its notice behind it, so that the target would be
+    /// told of bytes that it did not get.
     static bool is_told_of(const lent_piece& piece, bool begun) noexcept {
         return piece.operation->notice_left && (begun || !piece.notifies);
     }

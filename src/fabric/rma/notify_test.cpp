@@ -156,9 +156,9 @@ TEST_F(notify_test, unreadable_piece_before_a_notice_that_is_queued_ends_the_con
 
 TEST_F(notify_test, notice_is_told_once_its_bytes_are_in_place_and_answered) {
     heard_.then = [&] { EXPECT_EQ(owned_[50], memory_[0]); };
-    EXPECT_EQ(ask(9, frame_kind::put_notify, region_.key(), 50, 1000,
-                  const_bytes(memory_).first(1000)),
-              delivery::taken);
+    EXPECT_EQ(
+        ask(9, frame_kind::put_notify, region_.key(), 50, 1000, const_bytes(memory_).first(1000)),
+        delivery::taken);
     ASSERT_EQ(heard_.all.size(), 1u);
     EXPECT_EQ(heard_.all[0].from, link_.peer);
     EXPECT_EQ(heard_.all[0].region, region_.key().region);

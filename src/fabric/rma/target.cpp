@@ -3,8 +3,8 @@
 #include <cerrno>
 #include <new>
 
-#include "fabric/memory/atomic_operation.hpp"
 #include "fabric/limits.hpp"
+#include "fabric/memory/atomic_operation.hpp"
 
 namespace amalgam::detail {
 
@@ -69,8 +69,8 @@ delivery rma_target::on_put_notify(peer_record& peer, const frame_header& header
         regions_.check(put.range.key, put.range.offset, put.range.bytes, access::write);
     if (target != nullptr) {
         segment_cursor at = target->at(put.offset());
-        what = memory_.copy_in(target->segments, at, payload.subspan(put.head)) ? status{}
-                                                                                : no_access;
+        what =
+            memory_.copy_in(target->segments, at, payload.subspan(put.head)) ? status{} : no_access;
     }
     told = notice_of(peer, put, payload);
     answer_notified(peer, header.tag, what, told);

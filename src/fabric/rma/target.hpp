@@ -11,7 +11,8 @@
 
 namespace amalgam::detail {
 
-/// The target side of put, get and atomic operations: checks every frame's key, then reads or writes memory.
+/// The target side of put, get and atomic operations: checks every frame's key, then reads or
+/// writes memory.
 ///
 /// A reply that finds its link full waits in the peer's record. Beyond `answer_limit` of them the
 /// link is paused; a peer that respects limits::rma_window never gets there.

@@ -125,7 +125,8 @@ std::string shm_port::explain() const {
             denied_, to_string(denied_why_));
     if (!settings_.shares_blocks) return text;
     text +=
-        " Transfers within allocated blocks are copied by the initiator, which maps the blocks, and "
+        " Transfers within allocated blocks are copied by the initiator, which maps the blocks, "
+        "and "
         "atomic operations on them are its processor's.";
     if (blocks_denied_ > 0)
         text += fmt::format(

@@ -42,7 +42,10 @@ void after_the_hello(tcp_raw_peer& at, seeded_random& dice) {
     at.shake_hands();
     switch (dice.below(5)) {
         case 0: {  // A frame kind that no release has.
-            at.send_frame({.kind = static_cast<frame_kind>(static_cast<unsigned>(frame_kind::last_of_port) + 1 + dice.below(245))}, noise(dice, 10));
+            at.send_frame(
+                {.kind = static_cast<frame_kind>(static_cast<unsigned>(frame_kind::last_of_port) +
+                                                 1 + dice.below(245))},
+                noise(dice, 10));
             break;
         }
         case 1: {  // Longer than any message may be.
