@@ -28,8 +28,10 @@ public:
     std::string address() const override { return inner_->address(); }
     std::uint64_t incarnation() const noexcept override { return inner_->incarnation(); }
     std::string explain() const override {
-        return inner_->explain() +
-               " Its plug-in is older than notified puts and atomic operations; they end with "
+        std::string told = inner_->explain();
+        told += told.ends_with('.') ? " " : ". ";
+        return told +
+               "Its plug-in is older than notified puts and atomic operations; they end with "
                "\"unsupported\".";
     }
     result<peer_id> lookup(std::string_view address) noexcept override {
