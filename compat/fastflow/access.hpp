@@ -5,6 +5,8 @@
 
 #include <ff/combine.hpp>
 
+#include "inlet.hpp"
+
 namespace ff::detail {
 
 /// What the implementation does with the private parts of the public classes.
@@ -49,8 +51,23 @@ struct access {
     static auto& thread(ff_loadbalancer& lb) { return lb.thread_; }
     static auto& order(ff_loadbalancer& lb) { return lb.order_; }
     static auto& turns_ended(ff_loadbalancer& lb) { return lb.turns_ended_; }
+    /// The usual case of sending to any: the next worker has room, and no class of the program
+    /// chooses. False: it is not.
+    static bool schedule_usual(ff_loadbalancer& lb, void* item) {
+        if (!lb.usual_) return false;
+        const size_t next = lb.next_ + 1 < lb.running_ ? lb.next_ + 1 : 0;
+        channel& queue = *lb.outs_[next];
+        if (queue.simple() && (lb.order_ == nullptr || !is_mark(item))) {
+            lb.next_ = next;
+            if (lb.order_ != nullptr) lb.order_->tell(next);
+            return queue.push_simple(item);
+        }
+        if (lb.order_ != nullptr || !queue.try_push(item)) return false;
+        lb.next_ = next;
+        return true;
+    }
     static bool schedule(ff_loadbalancer& lb, void* item, unsigned long retry) {
-        return lb.schedule_task(item, retry);
+        return schedule_usual(lb, item) || lb.schedule_task(item, retry);
     }
     static void end(ff_loadbalancer& lb, void* mark) { lb.end(mark); }
 

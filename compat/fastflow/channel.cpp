@@ -53,9 +53,12 @@ void bell::sleep(bool (*ready)(void*), void* what, bool briefly) {
     }
 }
 
-void bell::wake() {
+bool bell::wake(const void* by) {
+    const void* const only = only_.load(std::memory_order_relaxed);
+    if (only != nullptr && by != nullptr && by != only) return true;
     if (amalgam::waiter* sleeper = sleeper_.exchange(nullptr, std::memory_order_seq_cst))
         sleeper->unpark();
+    return true;
 }
 
 channel::channel(std::size_t entries, bool fixed)
@@ -74,7 +77,7 @@ channel::~channel() {
 }
 
 void channel::check_simple() {
-    simple_.store(limit_.load(std::memory_order_relaxed) == unlimited &&
+    simple_.store(light_ && limit_.load(std::memory_order_relaxed) == unlimited &&
                       state_.load(std::memory_order_relaxed) == state::open,
                   std::memory_order_relaxed);
 }
@@ -85,7 +88,29 @@ void channel::reopen() {
 }
 
 /// The last slot of a block is filled when the next block is there.
-void channel::add_block() {
+bool channel::push_last(void* item) {
+    const std::size_t at = pushed_.load(std::memory_order_relaxed);
+    block* const full = add_block();
+    pushed_.store(at + 1, std::memory_order_relaxed);
+    full->slots[block_size - 1].store(item, std::memory_order_release);
+    return consumer_->ring(this);
+}
+
+/// To any queue that is read here.
+void channel::put(void* item) {
+    const std::size_t at = pushed_.load(std::memory_order_relaxed);
+    std::atomic<void*>& slot = tail_->slots[at % block_size];
+    if (at % block_size == block_size - 1) add_block();
+    pushed_.store(at + 1, std::memory_order_relaxed);
+    if (light_)
+        slot.store(item, std::memory_order_release);
+    else
+        slot.store(item, std::memory_order_seq_cst);
+    consumer_->ring(this);
+}
+
+/// Returns the former one.
+channel::block* channel::add_block() {
     std::atomic<block*>& spare = spare_[next_used_];
     block* next = spare.load(std::memory_order_acquire);
     if (next != nullptr) {
@@ -94,15 +119,15 @@ void channel::add_block() {
     } else {
         next = new block{};
     }
-    tail_->next = next;
+    block* const former = tail_;
+    former->next = next;
     tail_ = next;
-    tail_at_ = 0;
+    return former;
 }
 
 void channel::leave_block() {
     block* const old = head_;
     head_ = old->next;
-    head_at_ = 0;
     std::atomic<block*>& spare = spare_[next_spare_];
     if (spare.load(std::memory_order_acquire) != nullptr) {
         delete old;
@@ -176,14 +201,12 @@ void channel::wait_item() {
     consumer_->sleep_until([this] { return !empty(); });
 }
 
-void channel::popped_of_limited(void** item) {
-    if (far_ != nullptr) {
-        *item = far_->receive(*item);
-        return;
-    }
+void* channel::popped_of_limited(void* item) {
+    if (far_ != nullptr) return far_->receive(item);
     if (!light_)  // As in put().
         popped_.store(popped_.load(std::memory_order_relaxed), std::memory_order_seq_cst);
     producer_->ring();
+    return item;
 }
 
 void channel::close() {

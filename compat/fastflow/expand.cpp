@@ -222,10 +222,8 @@ private:
                         "expected a plain node");
                 worker->ordered_worker = true;
             }
-            auto order = std::make_shared<channel>();
-            order->wakes(&made.in.news, nullptr);
-            access::order(*emitter.lb) = order;
-            made.in.turns.queue = order;
+            made.in.turns = std::make_shared<turn_order>(workers.size());
+            access::order(*emitter.lb) = made.in.turns;
         }
         if (access::collector_back(farm)) link(made, emitter, true, {});
         return made;

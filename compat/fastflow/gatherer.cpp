@@ -41,30 +41,29 @@ ssize_t ff_gatherer::selectworker() {
 ssize_t ff_gatherer::gather_in_turn(void** task) {
     detail::runner& thread = *thread_;
     detail::inlet& in = thread.in;
-    const auto turn_is_here = [&] { return !in.turns.ended && !in.turns.queue->empty(); };
+    detail::turn_order& turns = *in.turns;
     const auto any = [](const detail::inlet::input&) { return true; };
     while (!thread.abandoned_) {
-        void* turn = nullptr;
-        if (turn_is_here() && in.turns.queue->try_pop(&turn)) {
-            if (detail::is_end(turn)) {
-                in.turns.ended = true;
+        if (turns.here()) {
+            const size_t at = turns.worker();
+            if (at >= in.inputs.size() || in.inputs[at].ended) {
+                turns.take();
                 continue;
             }
-            const size_t at = reinterpret_cast<size_t>(turn) - 1;
-            if (at >= in.inputs.size() || in.inputs[at].ended) continue;
-            auto& queue = *in.inputs[at].queue;
-            in.news.sleep_until([&] { return !queue.empty() || thread.abandoned_; });
-            if (queue.try_pop(task)) return static_cast<ssize_t>(at);
+            const auto& queue = in.inputs[at].queue;
+            if (queue->try_pop(task)) {
+                turns.take();
+                return static_cast<ssize_t>(at);
+            }
+            in.news.sleep_until([&] { return !queue->empty() || thread.abandoned_; }, queue.get());
             continue;
         }
         size_t from = detail::inlet::none;
-        in.news.sleep_until([&] {
-            return (from = in.next(any)) != detail::inlet::none || turn_is_here() ||
-                   thread.abandoned_;
-        });
+        in.news.sleep_until(
+            [&] { return (from = in.next(any)) != detail::inlet::none || thread.abandoned_; });
         // A turn is told before its item. So what was here before we saw that there is no turn has
         // none: a mark, or a further item of a worker that sent several for one.
-        if (from == detail::inlet::none || turn_is_here()) continue;
+        if (from == detail::inlet::none || turns.here()) continue;
         if (in.inputs[from].queue->try_pop(task)) return static_cast<ssize_t>(from);
     }
     return -1;
@@ -80,29 +79,13 @@ size_t ff_gatherer::select() {
 }
 
 void ff_gatherer::begin_stream() {
-    usual_ = typeid(*this) == typeid(ff_gatherer) && thread_->in.turns.queue == nullptr;
-}
-
-/// Of what is there. Below 0: nothing.
-ssize_t ff_gatherer::gather_usual(void** task) {
-    auto& inputs = thread_->in.inputs;
-    const size_t all = running_ != 0 && running_ < inputs.size() ? running_ : inputs.size();
-    for (size_t tried = 0; tried != all; ++tried) {
-        if (static_cast<size_t>(++next_) >= all) next_ = 0;
-        detail::inlet::input& each = inputs[static_cast<size_t>(next_)];
-        if (!each.ended && each.queue->try_pop(task)) return next_;
-    }
-    return -1;
+    usual_ = typeid(*this) == typeid(ff_gatherer);
 }
 
 ssize_t ff_gatherer::gather_task(void** task) {
     detail::runner& thread = *thread_;
     auto& inputs = thread.in.inputs;
-    if (usual_) {
-        const ssize_t from = gather_usual(task);
-        if (from >= 0) return from;
-    }
-    if (thread.in.turns.queue != nullptr) return gather_in_turn(task);
+    if (thread.in.turns != nullptr) return gather_in_turn(task);
     for (;;) {
         size_t from = select();
         if (inputs[from].queue->try_pop(task)) return static_cast<ssize_t>(from);

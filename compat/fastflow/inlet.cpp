@@ -42,27 +42,22 @@ void inlet::reopen() {
         if (!each.outside) each.queue->discard();
         each.queue->reopen();
     }
-    if (turns.queue == nullptr) return;
-    turns.stale = false;
-    turns.queue->discard();
-    turns.queue->reopen();
+    if (turns != nullptr) turns->reopen();
 }
 void inlet::close() {
     for (input& each : inputs) {
         each.queue->close();
         each.queue->discard();
     }
-    if (turns.queue == nullptr) return;
-    turns.queue->close();
-    turns.queue->discard();
+    if (turns != nullptr) turns->close();
 }
 bool inlet::stale() const {
     for (const input& each : inputs)
         if (each.stale) return true;
-    return turns.stale;
+    return turns != nullptr && turns->stale();
 }
 bool inlet::drop_stale() {
-    bool all = turns.drop_stale();
+    bool all = turns == nullptr || turns->drop_stale();
     for (input& each : inputs)
         all = each.drop_stale() && all;
     return all;
@@ -70,12 +65,12 @@ bool inlet::drop_stale() {
 void inlet::mark_stale() {
     for (input& each : inputs)
         each.until = each.queue->sent();
-    if (turns.queue != nullptr) turns.until = turns.queue->sent();
+    if (turns != nullptr) turns->mark();
 }
 void inlet::begin_stream() {
     for (input& each : inputs)
         each.end_stale();
-    turns.end_stale();
+    if (turns != nullptr) turns->begin_stream();
 }
 
 }  // namespace ff::detail

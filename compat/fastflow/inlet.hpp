@@ -6,6 +6,8 @@
 #include <ff/buffer.hpp>
 #include <ff/config.hpp>
 
+#include "turn_order.hpp"
+
 namespace ff::detail {
 
 /// Most items are none: looked at first.
@@ -77,8 +79,8 @@ struct inlet {
     /// Drops what is there of the last stream; the next one begins.
     void begin_stream();
 
-    std::vector<input> inputs;  // feedback first
-    input turns;                // of an ordered farm's collector: which worker got each item
+    std::vector<input> inputs;          // feedback first
+    std::shared_ptr<turn_order> turns;  // of an ordered farm's collector
     std::size_t last = none;
     bool met_ends = false;  // svc() has, in all_gather()
     bell news;

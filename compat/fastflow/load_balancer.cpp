@@ -25,7 +25,7 @@ bool ff_loadbalancer::put(size_t at, void* task, unsigned long retry) {
         }
     }
     // Before the item: who finds its result finds its turn.
-    if (order_ != nullptr && task < FF_TAG_MIN) order_->push(reinterpret_cast<void*>(at + 1));
+    if (order_ != nullptr && task < FF_TAG_MIN) order_->tell(at);
     queue.try_push(task);
     return true;
 }
@@ -40,18 +40,12 @@ bool ff_loadbalancer::select() {
 }
 
 void ff_loadbalancer::begin_stream() {
-    usual_ = typeid(*this) == typeid(ff_loadbalancer) && order_ == nullptr;
+    usual_ = typeid(*this) == typeid(ff_loadbalancer) && !outs_.empty();
 }
 
 bool ff_loadbalancer::schedule_task(void* task, unsigned long retry, unsigned long) {
     if (running_ == 0) return true;  // Nobody takes it.
-    if (usual_) {
-        const size_t next = next_ + 1 < running_ ? next_ + 1 : 0;
-        if (outs_[next]->try_push(task)) {
-            next_ = next;
-            return true;
-        }
-    }
+    if (detail::access::schedule_usual(*this, task)) return true;
     for (unsigned long round = 0; round < retry; ++round) {
         later_.clear();
         for (size_t attempt = nattempts(); attempt != 0; --attempt) {
@@ -95,7 +89,7 @@ void ff_loadbalancer::broadcast_task(void* task) {
     if (task == nullptr) return;
     if (order_ != nullptr && detail::is_end(task) && !turns_ended_) {
         turns_ended_ = true;
-        order_->push(FF_EOS);
+        order_->end();
     }
     // First whoever has room: nobody waits for the slowest.
     later_.clear();

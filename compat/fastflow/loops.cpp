@@ -13,17 +13,6 @@ bool is_nothing(const void* item) {
 
 }  // namespace
 
-void* runner::call(void* item) {
-    items.store(items.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    void* const result = node->svc(item);
-    if (!is_mark(result)) return result;
-    if (result == FF_FLUSH) flush();
-    // A combination that ended has told those after it already.
-    if (result == FF_GO_OUT && node->isComp() && access::ended(static_cast<ff_comb&>(*node)))
-        return FF_EOS;
-    return result;
-}
-
 ff_minode* runner::inlet_node() const {
     if (node == nullptr) return nullptr;
     ff_node* first = node->isComp() ? static_cast<ff_comb*>(node)->getFirst() : node;
@@ -36,20 +25,6 @@ void runner::set_channel(ssize_t channel, bool forward) {
 
 void runner::notify(ssize_t id) {
     if (node != nullptr) node->eosnotify(id);
-}
-
-/// svc() of what has come to a node with one input, until something special does, or is returned.
-/// True: `result` is that. Else `item` is a mark, or null: nothing is there.
-bool runner::usual_items(channel& queue, void*& item, void*& result) {
-    while (!abandoned_ && active() && queue.try_pop(&item)) {
-        if (is_mark(item)) return false;
-        result = call(item);
-        if (result == FF_GO_ON) continue;
-        if (result == nullptr || is_mark(result)) return true;
-        emit(result);
-    }
-    item = nullptr;
-    return false;
 }
 
 /// Waits for an item, unless the node's input is off. Returns its input, or none.
@@ -66,13 +41,12 @@ std::size_t runner::wait_plain(void** item) {
 void* runner::plain_loop() {
     bool skip = skip_first;
     const bool comb = node->isComp();
-    channel* const only =
-        in.inputs.size() == 1 && !ordered_worker ? in.inputs.front().queue.get() : nullptr;
+    channel* const only = in.inputs.size() == 1 ? in.inputs.front().queue.get() : nullptr;
     for (;;) {
         void* item = nullptr;
         void* result = nullptr;
-        const std::size_t sent = ordered_worker ? out->sent() : 0;
-        if (only == nullptr || skip || !usual_items(*only, item, result)) {
+        std::size_t sent = 0;
+        if (only == nullptr || skip || !usual_plain(*only, item, result, sent)) {
             if (!in.inputs.empty() && !skip) {
                 const std::size_t from = item != nullptr ? 0 : wait_plain(&item);
                 if (from == inlet::none && abandoned_) return FF_EOS;
@@ -92,6 +66,7 @@ void* runner::plain_loop() {
             }
             if (abandoned_) return FF_EOS;
             skip = false;
+            if (ordered_worker) sent = out->sent();
             result = call(item);
         }
         if (result != nullptr && !is_mark(result)) {
@@ -160,12 +135,15 @@ void* runner::spread_loop() {
         emit_end(FF_EOS);
         return FF_EOS;
     }
+    const bool one_input = left == 1 && in.count(false) == 1;
     for (;;) {
         void* item = nullptr;
-        if (!in.inputs.empty() && !skip) {
-            ssize_t channel = -2;
+        void* result = nullptr;
+        const bool usual = one_input && !skip && usual_spread(item, result);
+        if (!usual && !in.inputs.empty() && !skip) {
+            ssize_t channel = -1;
             bool forward = true;
-            item = wait_one(channel, forward);
+            if (item == nullptr) item = wait_one(channel, forward);
             access::channel_id(*lb) = channel;
             if (item == FF_GO_OUT) return item;
             if (item == FF_EOSW || item == FF_BLK || item == FF_NBLK) continue;
@@ -182,7 +160,7 @@ void* runner::spread_loop() {
             return FF_EOS;
         }
         skip = false;
-        void* const result = node != nullptr ? call(item) : item;
+        if (!usual) result = node != nullptr ? call(item) : item;
         if (result != nullptr && !is_mark(result)) {
             emit(result);
             continue;
@@ -219,33 +197,36 @@ void* runner::gather_loop() {
     std::size_t ended = 0;
     while (ended < all || all == 0) {
         void* item = nullptr;
-        if (!skip && all != 0) {
-            const bool open = active();
-            const ssize_t from = open ? gt->gather_task(&item) : take_feedback(&item);
-            if (from < 0 && abandoned_) return FF_EOS;
-            if (open || from >= 0) {
-                if (from < 0 || static_cast<std::size_t>(from) >= in.inputs.size())
-                    throw std::out_of_range("input " + std::to_string(from) +
-                                            " does not exist, expected one below " +
-                                            std::to_string(in.inputs.size()));
-                inlet::input& source = in.inputs[static_cast<std::size_t>(from)];
-                if (is_mark(item) && is_nothing(item)) continue;
-                gt->channel_ = source.id;
-                gt->from_input_ = !source.feedback;
-                set_channel(source.id, !source.feedback);
-                if (is_end(item)) {
-                    source.ended = true;
-                    last_end = item;
-                    ++ended;
-                    if (!notify_once) notify(source.id);
-                    in.check_silent();
-                    continue;
+        void* result = nullptr;
+        ssize_t from = -1;
+        const bool reads = !skip && all != 0;
+        if (!reads || !gt->usual_ || !usual_gather(item, from, result)) {
+            if (reads) {
+                const bool open = active();
+                if (from < 0) from = open ? gt->gather_task(&item) : take_feedback(&item);
+                if (from < 0 && abandoned_) return FF_EOS;
+                if (open || from >= 0) {
+                    if (from < 0 || static_cast<std::size_t>(from) >= in.inputs.size())
+                        throw std::out_of_range("input " + std::to_string(from) +
+                                                " does not exist, expected one below " +
+                                                std::to_string(in.inputs.size()));
+                    inlet::input& source = in.inputs[static_cast<std::size_t>(from)];
+                    if (is_mark(item) && is_nothing(item)) continue;
+                    read_from(source);
+                    if (is_end(item)) {
+                        source.ended = true;
+                        last_end = item;
+                        ++ended;
+                        if (!notify_once) notify(source.id);
+                        in.check_silent();
+                        continue;
+                    }
                 }
             }
+            if (abandoned_) return FF_EOS;
+            skip = false;
+            result = node != nullptr ? call(item) : item;
         }
-        if (abandoned_) return FF_EOS;
-        skip = false;
-        void* const result = node != nullptr ? call(item) : item;
         if (in.met_ends) {
             in.met_ends = false;
             ended = in.inputs.size() - in.left();

@@ -19,6 +19,14 @@ ff_node::ff_node(const ff_node& other)
 ff_node::~ff_node() = default;
 
 bool ff_node::ff_send_out(void* task, int id, unsigned long retry, unsigned long ticks) {
+    if (task != nullptr && callback_ == nullptr && direct_ != nullptr && retry != 0 &&
+        direct_->simple())
+        return direct_->push_simple(task);
+    return send_out(task, id, retry, ticks);
+}
+
+/// When it may wait, or nothing is there to send to.
+bool ff_node::send_out(void* task, int id, unsigned long retry, unsigned long ticks) {
     if (task == nullptr) return false;
     if (callback_ != nullptr) return callback_(task, id, retry, ticks, callback_argument_);
     if (direct_ == nullptr) return false;

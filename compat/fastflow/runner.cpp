@@ -110,8 +110,7 @@ void* runner::round() {
         end_early(in.inputs.size());
         if (!end_sent_) emit_end(FF_EOS);
     }
-    // Turns of workers that ended early.
-    in.turns.stale = in.turns.queue != nullptr && !in.turns.ended;
+    if (in.turns != nullptr) in.turns->leave();
     gettimeofday(&stopped, nullptr);
     return result;
 }

@@ -97,11 +97,20 @@ private:
     void* stream();
     void end_early(std::size_t inputs);
     void* plain_loop();
-    bool usual_items(channel& queue, void*& item, void*& result);
+    bool usual_plain(channel& queue, void*& item, void*& result, std::size_t& sent);
+    template <bool Ordered>
+    bool usual_items(channel& queue, void*& item, void*& result, std::size_t& sent);
+    bool usual_spread(void*& item, void*& result);
+    template <typename Next>
+    bool usual_inputs(Next next, void*& item, ssize_t& from, void*& result);
+    bool usual_gather(void*& item, ssize_t& from, void*& result);
+    void read_from(const inlet::input& source);
     std::size_t wait_plain(void** item);
     void* spread_loop();
     void* gather_loop();
     void* call(void* item);
+    void* svc(void* item);
+    void* returned(void* result);
     void* wait_one(ssize_t& channel, bool& forward);
     ssize_t take_feedback(void** item);
     void absorb_ends();

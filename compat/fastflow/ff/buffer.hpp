@@ -20,20 +20,24 @@ namespace detail {
 /// Cost:    ring() without a sleeper is one load, of a cache line that nothing else writes to.
 class alignas(64) bell {
 public:
-    /// Sleeps until `ready` is true. It is asked again after each ring.
+    /// Sleeps until `ready` is true. It is asked again after each ring; with `only`, after each
+    /// ring by that, or by nobody in particular.
     template <typename Ready>
-    void sleep_until(Ready ready) {
+    void sleep_until(Ready ready, const void* only = nullptr) {
         if (spin(ready)) return;
+        only_.store(only, std::memory_order_relaxed);
         sleep(&call<Ready>, &ready, false);
     }
     /// The same, but gives up after a moment, for nodes that look for work themselves.
     template <typename Ready>
     void nap_until(Ready ready) {
+        only_.store(nullptr, std::memory_order_relaxed);
         sleep(&call<Ready>, &ready, true);
     }
-    void ring() {
+    /// True, so that it can be the last call of a push.
+    bool ring(const void* by = nullptr) {
         std::atomic_signal_fence(std::memory_order_seq_cst);
-        if (sleeper_.load(std::memory_order_seq_cst) != nullptr) wake();
+        return sleeper_.load(std::memory_order_seq_cst) == nullptr || wake(by);
     }
     /// What was stored before a ring needs no order with it: who falls asleep pays for that.
     static bool light();
@@ -54,9 +58,10 @@ private:
     static constexpr int looks = 64;
     static void relax();
     void sleep(bool (*ready)(void*), void* what, bool briefly);
-    void wake();
+    bool wake(const void* by);
 
     std::atomic<amalgam::waiter*> sleeper_{nullptr};
+    std::atomic<const void*> only_{nullptr};  // set before it sleeps: whose rings it waits for
 };
 
 /// The other end of a queue whose nodes are in different processes.
@@ -96,33 +101,45 @@ public:
     channel& operator=(const channel&) = delete;
 
     /// False: full. After close() items are dropped: nobody would take them.
-    bool try_push(void* item) {
-        if (!simple_.load(std::memory_order_relaxed)) return try_push_checked(item);
-        put(item);
-        return true;
-    }
+    bool try_push(void* item) { return simple() ? push_simple(item) : try_push_checked(item); }
     /// Sleeps while it is full.
     void push(void* item) {
-        if (simple_.load(std::memory_order_relaxed))
-            put(item);
+        if (simple())
+            push_simple(item);
         else
             push_checked(item);
+    }
+    /// It has no limit, and its consumer is here and takes part.
+    bool simple() const { return simple_.load(std::memory_order_relaxed); }
+    /// True. Of a queue that was simple() just now.
+    ///
+    /// What is seldom is a call at the end, so that the rest needs no stack.
+    bool push_simple(void* item) {
+        const std::size_t at = pushed_.load(std::memory_order_relaxed);
+        if (at % block_size == block_size - 1) return push_last(item);
+        pushed_.store(at + 1, std::memory_order_relaxed);
+        tail_->slots[at % block_size].store(item, std::memory_order_release);
+        return consumer_->ring(this);
     }
     void wait_room();
     /// The consumer sleeps until there is an item.
     void wait_item();
     bool try_pop(void** item) {
-        std::atomic<void*>& slot = head_->slots[head_at_];
+        const std::size_t at = popped_.load(std::memory_order_relaxed);
+        std::atomic<void*>& slot = head_->slots[at % block_size];
         void* const found = slot.load(std::memory_order_acquire);
         if (found == nullptr) return false;
         slot.store(nullptr, std::memory_order_relaxed);
-        if (++head_at_ == block_size) leave_block();
-        popped_.store(popped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-        *item = found;
-        if (limit_.load(std::memory_order_relaxed) != unlimited) popped_of_limited(item);
+        popped_.store(at + 1, std::memory_order_relaxed);
+        if (at % block_size == block_size - 1) leave_block();
+        const bool plain = limit_.load(std::memory_order_relaxed) == unlimited;
+        *item = plain ? found : popped_of_limited(found);
         return true;
     }
-    bool empty() const { return head_->slots[head_at_].load(std::memory_order_seq_cst) == nullptr; }
+    bool empty() const {
+        const std::size_t at = popped_.load(std::memory_order_relaxed) % block_size;
+        return head_->slots[at].load(std::memory_order_seq_cst) == nullptr;
+    }
     bool full() const {
         return limit_.load(std::memory_order_relaxed) != unlimited &&
                pushed_.load(std::memory_order_relaxed) - popped_.load(std::memory_order_seq_cst) >=
@@ -184,41 +201,31 @@ private:
         block* next;
     };
 
-    void put(void* item) {
-        std::atomic<void*>& slot = tail_->slots[tail_at_];
-        if (++tail_at_ == block_size) add_block();
-        pushed_.store(pushed_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-        if (light_)
-            slot.store(item, std::memory_order_release);
-        else
-            slot.store(item, std::memory_order_seq_cst);
-        consumer_->ring();
-    }
+    bool push_last(void* item);
+    void put(void* item);
     bool try_push_checked(void* item);
     void push_checked(void* item);
     void put_elsewhere(void* item);
-    void popped_of_limited(void** item);
-    void add_block();
+    void* popped_of_limited(void* item);
+    block* add_block();
     void leave_block();
     void check_simple();
 
     // The producer's.
     alignas(64) block* tail_;
-    std::size_t tail_at_ = 0;
-    const bool light_ = bell::light();
-    std::atomic<std::size_t> pushed_{0};
+    std::atomic<std::size_t> pushed_{0};  // Also says which slot of the block is next.
     bell* consumer_ = &own_consumer_;
     std::size_t next_used_ = 0;
     // The consumer's.
     alignas(64) block* head_;
-    std::size_t head_at_ = 0;
+    std::atomic<std::size_t> popped_{0};  // Of a queue that is read here, as above.
     std::size_t next_spare_ = 0;
-    std::atomic<std::size_t> popped_{0};
     bell* producer_ = &own_producer_;
     // Of both.
     alignas(64) std::atomic<std::size_t> limit_;
     std::atomic<state> state_{state::open};
-    std::atomic<bool> simple_{false};  // open, without a limit, and both ends are here
+    std::atomic<bool> simple_{false};  // open, without a limit, both ends are here, and light_
+    const bool light_ = bell::light();
     bool sends_ = false;
     std::size_t entries_;
     far_end* far_ = nullptr;

@@ -52,7 +52,6 @@ private:
     friend class detail::runner;
 
     void begin_stream();
-    ssize_t gather_usual(void** task);
     ssize_t gather_in_turn(void** task);
     size_t select();
 

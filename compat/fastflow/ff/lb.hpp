@@ -7,6 +7,9 @@
 #include <ff/node.hpp>
 
 namespace ff {
+namespace detail {
+class turn_order;
+}
 
 /// The outputs of a farm's emitter or of a node with several outputs, and who gets an item.
 ///
@@ -111,8 +114,8 @@ private:
     ff_node* filter_ = nullptr;
     ff_node* manager_ = nullptr;
     std::shared_ptr<detail::runner> thread_;
-    std::shared_ptr<FFBUFFER> order_;  // of an ordered farm: which worker got each item, then EOS
-    bool turns_ended_ = false;         // in this stream
+    std::shared_ptr<detail::turn_order> order_;  // of an ordered farm
+    bool turns_ended_ = false;                   // in this stream
     std::vector<size_t> later_;
 };
 

@@ -224,6 +224,7 @@ protected:
 
 private:
     friend struct detail::access;
+    bool send_out(void* task, int id, unsigned long retry, unsigned long ticks);
 
     ssize_t id_ = -1;
     int cpu_ = -1;

@@ -40,6 +40,27 @@ TEST(fastflow_farm, made_of_a_function) {
     EXPECT_EQ(last.sum(), sum_of_all + count);
 }
 
+TEST(fastflow_farm, ordered_keeps_the_order_of_an_emitter_that_chooses_workers) {
+    struct choosing : ff_monode_t<long> {
+        long* svc(long*) override {
+            for (long i = 1; i <= count; ++i) {
+                if (i % 7 < 4)
+                    ff_send_out(new long(i));
+                else
+                    ff_send_out_to(new long(i), static_cast<int>(i % 5 % 3));
+            }
+            return EOS;
+        }
+    };
+    choosing first;
+    ff_OFarm<long> farm(some<twice>(3));
+    sink last;
+    farm.add_emitter(first);
+    farm.add_collector(last);
+    ASSERT_EQ(farm.run_and_wait_end(), 0);
+    EXPECT_EQ(last.got, in_order(2));
+}
+
 TEST(fastflow_farm, ordered_keeps_order_and_lets_items_go) {
     struct odd_only : ff_node_t<long> {
         long* svc(long* item) override {
