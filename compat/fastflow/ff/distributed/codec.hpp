@@ -4,6 +4,7 @@
 #include <ostream>
 #include <stdexcept>
 #include <type_traits>
+#include <utility>
 
 #include <ff/distributed/archive.hpp>
 #include <ff/distributed/free_functions.hpp>
@@ -127,34 +128,92 @@ void archive_write(void* item, output_archive& to) {
     to(*static_cast<const T*>(item));
 }
 
-template <typename T, typename Node>
-T* new_item(Node* self, char* bytes, size_t count) {
-    void* const made = self->alloctaskF ? self->alloctaskF(bytes, count) : nullptr;
-    if (made == nullptr)
-        throw std::runtime_error("its alloctaskF gave no item, expected memory for one");
-    return static_cast<T*>(made);
+/// How items of the type go, if no node has another function for that.
+template <typename T>
+void free_item(void* item) {
+    if constexpr (has_own_free<T>::value)
+        T::freeTask(static_cast<T*>(item));
+    else if constexpr (has_free_freetask<T>::value)
+        free_function_freetask<T>(item);
+    else if constexpr (std::is_destructible_v<T>)
+        delete static_cast<T*>(item);
 }
+template <typename T>
+void* alloc_item(char* bytes, size_t count) {
+    if constexpr (has_own_alloc<T>::value)
+        return T::alloc(bytes, count);
+    else if constexpr (has_free_alloctask<T>::value)
+        return free_function_alloctask<T>(bytes, count);
+    else
+        return new T;
+}
+
+/// An item that is being read. If that throws, it goes, unless the program has given the node an
+/// alloctaskF of its own: it alone knows how such items go.
+template <typename T>
+class item_read {
+public:
+    template <typename Node>
+    item_read(Node* self, char* bytes, size_t count)
+        : item_(self->alloctaskF ? static_cast<T*>(self->alloctaskF(bytes, count)) : nullptr) {
+        if (item_ == nullptr)
+            throw std::runtime_error("its alloctaskF gave no item, expected memory for one");
+        using alloc = void* (*)(char*, size_t);
+        const alloc* const usual = self->alloctaskF.template target<alloc>();
+        ours_ = usual != nullptr && *usual == &alloc_item<T>;
+    }
+    item_read(const item_read&) = delete;
+    item_read& operator=(const item_read&) = delete;
+    ~item_read() {
+        if (item_ != nullptr && ours_) free_item<T>(item_);
+    }
+    T& operator*() const { return *item_; }
+    T* operator->() const { return item_; }
+    T* whole() { return std::exchange(item_, nullptr); }
+
+private:
+    T* item_;
+    bool ours_ = false;
+};
 template <typename T, typename Node>
 void* own_deserialize(message2_t* from, bool& copied, Node* self) {
-    T* const item = new_item<T>(self, from->data, from->size);
+    item_read<T> item(self, from->data, from->size);
     copied = item->deserialize(from->data, from->size);
-    return item;
+    return item.whole();
+}
+template <typename T, typename Node>
+void* free_function_deserialize(message2_t* from, bool& copied, Node* self) {
+    const byte_range bytes(from->data, from->size);
+    if constexpr (has_free_read<T>) {
+        item_read<T> item(self, from->data, from->size);
+        copied = deserialize(bytes, &*item);
+        return item.whole();
+    } else {
+        T* item = nullptr;
+        if constexpr (std::is_void_v<typename free_deserialize_new<T>::type>) {
+            deserialize(bytes, item);
+            copied = false;
+        } else {
+            copied = deserialize(bytes, item);
+        }
+        return item;
+    }
 }
 template <typename T, typename Cereal, typename Node>
 void* cereal_deserialize(message2_t* from, bool&, Node* self) {
     fixed_buffer bytes(from->data, from->size);
     std::istream stream(&bytes);
     Cereal archive(stream);
-    T* const item = new_item<T>(self, nullptr, 0);
+    item_read<T> item(self, nullptr, 0);
     archive(*item);
-    return item;
+    return item.whole();
 }
 template <typename T, typename Node>
 void* archive_deserialize(message2_t* from, bool&, Node* self) {
     input_archive archive(from->data, from->size);
-    T* const item = new_item<T>(self, nullptr, 0);
+    item_read<T> item(self, nullptr, 0);
     archive(*item);
-    return item;
+    return item.whole();
 }
 
 /// `Written` and `Read`: cereal's archives, as parameters, since they may be incomplete here.
@@ -173,21 +232,12 @@ void use_codec(Node& node) {
         node.serializeF.writes(&archive_write<Out>);
     }
 
-    if constexpr (has_own_free<Out>::value)
-        node.freetaskF = [](void* item) { Out::freeTask(static_cast<Out*>(item)); };
-    else if constexpr (has_free_freetask<Out>::value)
-        node.freetaskF = &free_function_freetask<Out>;
-    else if constexpr (std::is_destructible_v<Out>)
-        node.freetaskF = [](void* item) { delete static_cast<Out*>(item); };
-
-    if constexpr (has_own_alloc<In>::value)
-        node.alloctaskF = [](char* bytes, size_t count) -> void* {
-            return In::alloc(bytes, count);
-        };
-    else if constexpr (has_free_alloctask<In>::value)
-        node.alloctaskF = &free_function_alloctask<In>;
-    else if constexpr (std::is_default_constructible_v<In>)
-        node.alloctaskF = [](char*, size_t) -> void* { return new In; };
+    if constexpr (has_own_free<Out>::value || has_free_freetask<Out>::value ||
+                  std::is_destructible_v<Out>)
+        node.freetaskF = &free_item<Out>;
+    if constexpr (has_own_alloc<In>::value || has_free_alloctask<In>::value ||
+                  std::is_default_constructible_v<In>)
+        node.alloctaskF = &alloc_item<In>;
 
     if constexpr (has_own_deserialize<In>::value)
         node.deserializeF = &own_deserialize<In, Node>;

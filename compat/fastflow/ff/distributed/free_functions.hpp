@@ -101,20 +101,5 @@ void* free_function_alloctask(char* bytes, size_t count) {
     deserializealloctask(range, item);
     return item;
 }
-template <typename T, typename Node>
-void* free_function_deserialize(message2_t* from, bool& copied, Node* self) {
-    const byte_range bytes(from->data, from->size);
-    T* item = nullptr;
-    if constexpr (has_free_read<T>) {
-        item = static_cast<T*>(self->alloctaskF(from->data, from->size));
-        if (item != nullptr) copied = deserialize(bytes, item);
-    } else if constexpr (std::is_void_v<typename free_deserialize_new<T>::type>) {
-        deserialize(bytes, item);
-        copied = false;
-    } else {
-        copied = deserialize(bytes, item);
-    }
-    return item;
-}
 
 }  // namespace ff::detail
