@@ -216,7 +216,6 @@ bool far_edge::knows(std::uint32_t mark) const {
 
 /// When it sent the last one by their order, its sender had room with all that is here besides.
 bool far_edge::within_credit(std::uint64_t batch, const frame& head) {
-    if (head.mark == mark_of(FF_FLUSH)) return true;  // Is not kept.
     const std::uint64_t bytes = head.size + wire::item_overhead;
     const std::uint64_t items_here = came_items_ - credited_items_.load(std::memory_order_acquire);
     const std::uint64_t bytes_here = came_bytes_ - credited_bytes_.load(std::memory_order_acquire);
@@ -266,7 +265,11 @@ void far_edge::came(const frame& head, const std::byte* bytes) {
 void far_edge::came_mark(std::uint32_t mark) {
     void* const item = item_of(mark);
     if (is_end(item)) end_came_ = true;
-    if (item == FF_FLUSH) return give_credit(1, wire::item_overhead);
+    if (item == FF_FLUSH) {  // Nobody here takes it: it is not here any more.
+        --came_items_;
+        came_bytes_ -= wire::item_overhead;
+        return give_credit(1, wire::item_overhead);
+    }
     queue->try_push(item);
     if (feedback_) took(wire::item_overhead);
 }

@@ -35,6 +35,7 @@ constexpr std::uint64_t window = DEFAULT_MESSAGE_OTF;
 constexpr std::uint64_t any_window = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t megabyte = std::size_t{1} << 20;
 constexpr std::uint32_t item = 0;
+constexpr std::uint32_t flush = 5;
 constexpr std::uint32_t end_of_stream = 10;
 
 struct large {
@@ -255,6 +256,20 @@ TEST_F(fastflow_liars, batches_before_their_turn_take_room_too) {
     join(any_window);
     EXPECT_NE(said_of(frames().add(item, megabyte, 34), 1).find("room for"), std::string::npos);
     expect_end(2, 1);
+}
+TEST_F(fastflow_liars, marks_that_are_not_kept_take_room_before_their_turn) {
+    join(window);
+    EXPECT_NE(said_of(frames().add(flush, 0, window + 1), 1).find("more than there was room for"),
+              std::string::npos);
+    expect_end(2, 1);
+}
+TEST_F(fastflow_liars, marks_that_are_not_kept_take_no_room_after_their_turn) {
+    join(window);
+    for (std::uint64_t batch = 0; batch != 5; ++batch)
+        send(batch, frames().add(flush, 0, window));
+    EXPECT_EQ(said_of(frames().add(end_of_stream, 0), 5), "");
+    EXPECT_TRUE(taken_);
+    expect_end(2, 0);
 }
 TEST_F(fastflow_liars, a_mark_that_would_be_taken_for_an_item_ends_the_run) {
     join(window);
