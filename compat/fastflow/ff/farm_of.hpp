@@ -40,4 +40,29 @@ private:
     }
 };
 
+/// FastFlow 2's ordered farm: a farm whose results leave in the order in which items came. It
+/// always has a collector, which passes on what comes unless setCollectorF() gives another.
+///
+/// Owner, threads, failure: as ff_farm; the program owns emitter and collector.
+class ff_ofarm : public ff_farm {
+public:
+    explicit ff_ofarm(bool input_channel = false, int in_entries = DEFAULT_BUFFER_CAPACITY,
+                      int out_entries = DEFAULT_BUFFER_CAPACITY, bool cleanup_workers = false,
+                      int max_num_workers = DEF_MAX_NUM_WORKERS, bool fixed = FF_FIXED_SIZE)
+        : ff_farm(input_channel, in_entries, out_entries, cleanup_workers,
+                  static_cast<size_t>(max_num_workers), fixed) {
+        set_ordered();
+        add_collector(nullptr);
+    }
+    /// The last one that was given counts. A null pointer: none of the program's.
+    void setEmitterF(ff_node* emitter) { change_emitter(emitter); }
+    void setCollectorF(ff_node* collector) {
+        remove_collector();
+        add_collector(collector);
+    }
+};
+// Of its load balancer and gatherer.
+using ofarm_lb = ff_loadbalancer;
+using ofarm_gt = ff_gatherer;
+
 }  // namespace ff

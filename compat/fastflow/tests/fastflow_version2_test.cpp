@@ -71,6 +71,50 @@ TEST(fastflow_farm_of, without_arguments_is_the_usual_farm) {
     EXPECT_EQ(newer.getNWorkers(), 2u);
 }
 
+TEST(fastflow_ofarm, keeps_order_between_its_own_emitter_and_collector) {
+    source first;
+    struct stream : ff_node_t<long> {
+        long* svc(long* item) override {
+            ff_send_out(item);
+            return GO_ON;
+        }
+    } emitter;
+    twice a;
+    twice b;
+    twice c;
+    sink collector;
+    ff_ofarm farm;
+    farm.setEmitterF(&first);
+    farm.setEmitterF(&emitter);
+    farm.add_workers({&a, &b, &c});
+    farm.setCollectorF(&collector);
+    EXPECT_EQ(farm.getEmitter(), &emitter);
+    EXPECT_EQ(farm.getCollector(), &collector);
+    ff_pipeline pipe;
+    pipe.add_stage(&first);
+    pipe.add_stage(&farm);
+    ASSERT_EQ(pipe.run_and_wait_end(), 0);
+    EXPECT_EQ(collector.got, in_order(2));
+}
+
+TEST(fastflow_ofarm, without_a_collector_passes_results_on_in_order) {
+    twice a;
+    twice b;
+    ff_ofarm farm(true);
+    farm.add_workers({&a, &b});
+    ASSERT_EQ(farm.run(), 0);
+    for (long i = 1; i <= count; ++i)
+        ASSERT_TRUE(farm.offload(new long(i)));
+    farm.offload(FF_EOS);
+    std::vector<long> got;
+    for (void* result = nullptr; farm.load_result(&result);) {
+        const std::unique_ptr<long> item(static_cast<long*>(result));
+        got.push_back(*item);
+    }
+    EXPECT_EQ(farm.wait(), 0);
+    EXPECT_EQ(got, in_order(2));
+}
+
 TEST(fastflow_load_balancer, callback_that_returns_no_item_fails_the_run) {
     struct sends_one : ff_node_t<long> {
         long* svc(long*) override { return ff_send_out(&item), EOS; }
