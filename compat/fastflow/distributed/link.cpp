@@ -48,6 +48,16 @@ void check(const message2_t& bytes) {
                              ", expected the item's bytes and their number");
 }
 
+/// Reads some of the bytes, which are the program's. If they cannot be read, this group ends here,
+/// as it does with fewer bytes, which are copied. A transport may drop such a message and go on,
+/// and the other group would wait for ever.
+void touch(const message2_t& bytes) {
+    constexpr std::size_t page = 4096;
+    for (std::size_t at = 0; at < bytes.size; at += page)
+        static_cast<void>(*static_cast<const volatile char*>(bytes.data + at));
+    static_cast<void>(*static_cast<const volatile char*>(bytes.data + bytes.size - 1));
+}
+
 }  // namespace
 
 far_edge::far_edge(run_base& run, std::uint32_t of_number, const edge& between, far_group& group,
@@ -153,6 +163,7 @@ void far_edge::send_item(void* item) {
     check(*bytes);
     reserve_item(count);
     if (bytes->cleanup && count >= large) {
+        touch(*bytes);
         there.append_large(number, bytes, bytes->data, count);
     } else {
         append_item(bytes->data, count);

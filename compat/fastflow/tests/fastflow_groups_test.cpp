@@ -9,34 +9,17 @@
 #include <utility>
 #include <vector>
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <amalgam/core/unique_fd.hpp>
 
 #include "conformance/child_process.hpp"
+#include "fastflow_free_port.hpp"
 #include "temp_folder.hpp"
 
 // Runs fastflow_groups_program, each group a process.
 namespace {
 
 using amalgam::conformance::child_process;
-
-/// Where nobody listens now.
-std::string free_port() {
-    const amalgam::unique_fd socket(::socket(AF_INET, SOCK_STREAM, 0));
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof at;
-    if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&at), size) != 0 ||
-        ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&at), &size) != 0)
-        throw std::runtime_error("no port is free");
-    return std::to_string(ntohs(at.sin_port));
-}
+using ff::testing_groups::free_port;
 
 struct ended {
     int code;

@@ -128,7 +128,8 @@ public:
         message.send();
     }
     /// post() without copying the last argument, a span of bytes: it must stay unchanged until
-    /// sent. `owner` is held until then and keeps it alive. Small spans are copied anyway.
+    /// sent. `owner` is held until then and keeps it alive. Small spans are copied anyway. A span
+    /// that cannot be read then is a message lost later.
     template <typename Owner>
     requires(detail::ends_with_bytes<A...>) void post_held(
         const std::shared_ptr<Owner>& owner, detail::argument_t<A>... arguments) const {
