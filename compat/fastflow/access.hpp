@@ -88,22 +88,10 @@ struct access {
     // Of the blocks, what expanding them needs.
     static bool wrapped(const ff_pipeline& pipe) { return pipe.wrapped_; }
     static bool wrapped(const ff_a2a& all) { return all.wrapped_; }
-    template <typename Block>
-    static int in_entries(const Block& block) {
-        return block.in_entries_;
-    }
-    template <typename Block>
-    static int out_entries(const Block& block) {
-        return block.out_entries_;
-    }
-    template <typename Block>
-    static bool fixed_in(const Block& block) {
-        return block.fixed_in_;
-    }
-    template <typename Block>
-    static bool fixed_out(const Block& block) {
-        return block.fixed_out_;
-    }
+    static int in_entries(const block& one) { return one.in_entries_; }
+    static int out_entries(const block& one) { return one.out_entries_; }
+    static bool fixed_in(const block& one) { return one.fixed_in_; }
+    static bool fixed_out(const block& one) { return one.fixed_out_; }
     static bool workers_back(const ff_farm& farm) { return farm.workers_back_; }
     static bool collector_back(const ff_farm& farm) { return farm.collector_back_; }
     static ff_node* collector(const ff_farm& farm) {

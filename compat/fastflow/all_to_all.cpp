@@ -5,18 +5,14 @@
 namespace ff {
 
 ff_a2a::ff_a2a(bool, int in_entries, int out_entries, bool fixed)
-    : fixed_in_(fixed), fixed_out_(fixed), in_entries_(in_entries), out_entries_(out_entries) {}
+    : block(in_entries, out_entries, fixed) {}
 
 ff_a2a::ff_a2a(const ff_a2a& other)
-    : ff_node(other),
+    : block(other),
       first_(other.first_),
       second_(other.second_),
       ondemand_(other.ondemand_),
-      wrapped_(other.wrapped_),
-      fixed_in_(other.fixed_in_),
-      fixed_out_(other.fixed_out_),
-      in_entries_(other.in_entries_),
-      out_entries_(other.out_entries_) {
+      wrapped_(other.wrapped_) {
     owned_.swap(const_cast<ff_a2a&>(other).owned_);
 }
 
@@ -62,14 +58,6 @@ bool ff_a2a::change_node(ff_node* old, ff_node* with, bool cleanup, bool forget)
     return false;
 }
 
-void ff_a2a::setInputQueueLength(int entries, bool fixed) {
-    in_entries_ = entries;
-    fixed_in_ = fixed;
-}
-void ff_a2a::setOutputQueueLength(int entries, bool fixed) {
-    out_entries_ = entries;
-    fixed_out_ = fixed;
-}
 int ff_a2a::cardinality() const {
     int threads = 0;
     for (const svector<ff_node*>* set : {&first_, &second_})

@@ -6,12 +6,8 @@ namespace ff {
 
 ff_farm::ff_farm(bool input_channel, int in_entries, int out_entries, bool cleanup_workers,
                  size_t max_num_workers, bool fixed)
-    : accelerator(input_channel),
+    : accelerator(input_channel, in_entries, out_entries, fixed),
       cleanup_workers_(cleanup_workers),
-      fixed_in_(fixed),
-      fixed_out_(fixed),
-      in_entries_(in_entries),
-      out_entries_(out_entries),
       max_workers_(max_num_workers),
       own_lb_(std::make_shared<ff_loadbalancer>(max_num_workers)),
       own_gt_(std::make_shared<ff_gatherer>(static_cast<int>(max_num_workers))),
@@ -39,10 +35,6 @@ ff_farm::ff_farm(const ff_farm& other)
       cleanup_emitter_(other.cleanup_emitter_),
       cleanup_collector_(other.cleanup_collector_),
       ondemand_(other.ondemand_),
-      fixed_in_(other.fixed_in_),
-      fixed_out_(other.fixed_out_),
-      in_entries_(other.in_entries_),
-      out_entries_(other.out_entries_),
       max_workers_(other.max_workers_),
       own_lb_(other.own_lb_),
       own_gt_(other.own_gt_),
@@ -185,14 +177,6 @@ int ff_farm::wrap_around() {
     return 0;
 }
 
-void ff_farm::setInputQueueLength(int entries, bool fixed) {
-    in_entries_ = entries;
-    fixed_in_ = fixed;
-}
-void ff_farm::setOutputQueueLength(int entries, bool fixed) {
-    out_entries_ = entries;
-    fixed_out_ = fixed;
-}
 bool ff_farm::isPrepared() const {
     return detail::access::network_of(const_cast<ff_farm&>(*this)) != nullptr;
 }

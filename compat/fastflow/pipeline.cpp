@@ -13,21 +13,13 @@ void forget(svector<T*>& owned, const ff_node* node) {
 }  // namespace
 
 ff_pipeline::ff_pipeline(bool input_channel, int in_entries, int out_entries, bool fixed)
-    : accelerator(input_channel),
-      fixed_in_(fixed),
-      fixed_out_(fixed),
-      in_entries_(in_entries),
-      out_entries_(out_entries) {}
+    : accelerator(input_channel, in_entries, out_entries, fixed) {}
 
 ff_pipeline::ff_pipeline(const ff_pipeline& other)
     : accelerator(other),
       stages_(other.stages_),
       cleanup_(other.cleanup_),
-      wrapped_(other.wrapped_),
-      fixed_in_(other.fixed_in_),
-      fixed_out_(other.fixed_out_),
-      in_entries_(other.in_entries_),
-      out_entries_(other.out_entries_) {
+      wrapped_(other.wrapped_) {
     auto& from = const_cast<ff_pipeline&>(other);
     owned_.swap(from.owned_);
     from.cleanup_ = false;
@@ -130,14 +122,6 @@ void ff_pipeline::flatten() {
         if (std::find(owned_.begin(), owned_.end(), each) == owned_.end()) owned_.push_back(each);
 }
 
-void ff_pipeline::setXNodeInputQueueLength(int entries, bool fixed) {
-    in_entries_ = entries;
-    fixed_in_ = fixed;
-}
-void ff_pipeline::setXNodeOutputQueueLength(int entries, bool fixed) {
-    out_entries_ = entries;
-    fixed_out_ = fixed;
-}
 bool ff_pipeline::isMultiInput() const {
     return !stages_.empty() && stages_.front()->isMultiInput();
 }

@@ -103,6 +103,12 @@ private:
     std::uint64_t seen_ = 0;  ///< By flush_old().
 };
 
+/// A mark of FastFlow's as it travels. 0: it is an item.
+std::uint32_t mark_of(const void* item);
+void* item_of(std::uint32_t mark);
+/// Of the exception that is being handled.
+std::string sentence_of_current();
+
 /// A queue whose other end is in another group.
 class far_edge final : public far_end {
 public:

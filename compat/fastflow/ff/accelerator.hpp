@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ff/node.hpp>
+#include <ff/block.hpp>
 
 namespace ff::detail {
 
@@ -9,7 +9,7 @@ namespace ff::detail {
 ///
 /// Owner, failure: as ff_node.
 /// Threads: one offloads, one loads results.
-class accelerator : public ff_node {
+class accelerator : public block {
 public:
     /// Gives an item, or FF_EOS, to the first node. Waits for room, or tries `retry` times.
     bool offload(void* task, unsigned long retry = static_cast<unsigned long>(-1),
@@ -31,18 +31,11 @@ public:
         return load_from(reinterpret_cast<void**>(&task), 1, false);
     }
 
-    using ff_node::freeze;
-    using ff_node::run;
-    using ff_node::run_and_wait_end;
-    using ff_node::run_then_freeze;
-    using ff_node::stop;
-    using ff_node::thaw;
-    using ff_node::wait;
-    using ff_node::wait_freezing;
-
 protected:
-    explicit accelerator(bool input_channel) { has_input_channel_ = input_channel; }
-    void* svc(void*) override { return nullptr; }
+    accelerator(bool input_channel, int in_entries, int out_entries, bool fixed)
+        : block(in_entries, out_entries, fixed) {
+        has_input_channel_ = input_channel;
+    }
 
 private:
     bool load_from(void** task, unsigned long retry, bool wait);

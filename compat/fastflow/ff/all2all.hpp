@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include <ff/block.hpp>
 #include <ff/multinode.hpp>
 #include <ff/node.hpp>
 
@@ -12,7 +13,7 @@ namespace ff {
 ///
 /// Owner:   the program owns the nodes, but for those that it passes with `cleanup`.
 /// Threads, failure: as ff_node.
-class ff_a2a : public ff_node {
+class ff_a2a : public detail::block {
 public:
     explicit ff_a2a(bool = false, int in_entries = DEFAULT_BUFFER_CAPACITY,
                     int out_entries = DEFAULT_BUFFER_CAPACITY, bool fixed = FF_FIXED_SIZE);
@@ -57,9 +58,8 @@ public:
         return 0;
     }
     bool isset_wraparound() const { return wrapped_; }
-    void setFixedSize(bool fixed) { fixed_in_ = fixed_out_ = fixed; }
-    void setInputQueueLength(int entries, bool fixed = true);
-    void setOutputQueueLength(int entries, bool fixed = true);
+    void setInputQueueLength(int entries, bool fixed = true) { size_inputs(entries, fixed); }
+    void setOutputQueueLength(int entries, bool fixed = true) { size_outputs(entries, fixed); }
 
     bool isAll2All() const override { return true; }
     bool isMultiInput() const override { return true; }
@@ -69,18 +69,6 @@ public:
     int numThreads() const { return cardinality(); }
     void get_out_nodes(svector<ff_node*>& nodes) override;
     void get_in_nodes(svector<ff_node*>& nodes) override;
-
-    using ff_node::freeze;
-    using ff_node::run;
-    using ff_node::run_and_wait_end;
-    using ff_node::run_then_freeze;
-    using ff_node::stop;
-    using ff_node::thaw;
-    using ff_node::wait;
-    using ff_node::wait_freezing;
-
-protected:
-    void* svc(void*) override { return nullptr; }
 
 private:
     friend struct detail::access;
@@ -92,10 +80,6 @@ private:
     svector<ff_node*> owned_;
     int ondemand_ = 0;
     bool wrapped_ = false;
-    bool fixed_in_;
-    bool fixed_out_;
-    int in_entries_;
-    int out_entries_;
 };
 
 }  // namespace ff

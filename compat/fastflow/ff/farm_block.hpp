@@ -77,9 +77,8 @@ public:
     bool isset_cleanup_workers() const { return cleanup_workers_; }
     bool isset_cleanup_emitter() const { return cleanup_emitter_; }
     bool isset_cleanup_collector() const { return cleanup_collector_; }
-    void setFixedSize(bool fixed) { fixed_in_ = fixed_out_ = fixed; }
-    void setInputQueueLength(int entries, bool fixed = true);
-    void setOutputQueueLength(int entries, bool fixed = true);
+    void setInputQueueLength(int entries, bool fixed = true) { size_inputs(entries, fixed); }
+    void setOutputQueueLength(int entries, bool fixed = true) { size_outputs(entries, fixed); }
 
     bool isFarm() const override { return true; }
     bool isOFarm() const override { return ordered_; }
@@ -118,10 +117,6 @@ private:
     bool cleanup_emitter_ = false;
     bool cleanup_collector_ = false;
     int ondemand_ = 0;
-    bool fixed_in_;
-    bool fixed_out_;
-    int in_entries_;
-    int out_entries_;
     size_t max_workers_;
     std::shared_ptr<ff_loadbalancer> own_lb_;
     std::shared_ptr<ff_gatherer> own_gt_;

@@ -9,8 +9,10 @@
 #include <ff/barrier.hpp>
 #include <ff/buffer.hpp>
 #include <ff/config.hpp>
+#include <ff/distributed/group.hpp>
 #include <ff/distributed/message.hpp>
 #include <ff/mapper.hpp>
+#include <ff/opt_level.hpp>
 #include <ff/svector.hpp>
 #include <ff/thread.hpp>
 #include <ff/utils.hpp>
@@ -28,8 +30,6 @@
 
 namespace ff {
 
-struct GroupInterface;
-
 class ff_node;
 class ff_loadbalancer;
 class ff_gatherer;
@@ -39,26 +39,6 @@ struct access;
 class runner;
 class network;
 }  // namespace detail
-
-/// What optimize_static() is asked for.
-struct OptLevel {
-    ssize_t max_nb_threads = MAX_NUM_THREADS;
-    ssize_t max_mapped_threads = MAX_NUM_THREADS;
-    int verbose_level = 0;
-    bool no_initial_barrier = false;
-    bool no_default_mapping = false;
-    bool blocking_mode = false;
-    bool merge_with_emitter = false;
-    bool remove_collector = false;
-    bool merge_farms = false;
-    bool introduce_a2a = false;
-};
-struct OptLevel1 : OptLevel {
-    OptLevel1() { blocking_mode = no_initial_barrier = remove_collector = true; }
-};
-struct OptLevel2 : OptLevel1 {
-    OptLevel2() { merge_with_emitter = merge_farms = true; }
-};
 
 /// A building block: a node with a svc() of its own, or a pipeline, farm, all-to-all or combination
 /// of others.
@@ -236,24 +216,6 @@ private:
     std::vector<std::shared_ptr<detail::runner>> threads_;  // of the whole block
     std::shared_ptr<detail::network> network_;              // of the outermost block
 };
-
-/// A group of a distributed program, to which `<<` adds nodes and blocks. The first that is added
-/// takes the place of the block that the group was created from.
-///
-/// Failure: a sentence on stderr, and run_and_wait_end() returns -1: a node that has a group
-///          already.
-struct GroupInterface {
-    explicit GroupInterface(std::string group, ff_node* from = nullptr);
-    GroupInterface& operator<<(ff_node* node);
-    GroupInterface& operator<<(ff_node& node) { return *this << &node; }
-    GroupInterface& operator<<=(ff_node* node) { return *this << node; }
-    GroupInterface& operator<<=(ff_node& node) { return *this << &node; }
-
-    std::string name;
-    ff_node* base;
-};
-/// A group of nodes that are added to it.
-GroupInterface createGroup(const std::string& name, const std::string& host = "");
 
 /// A node whose items have types.
 template <typename In, typename Out = In>

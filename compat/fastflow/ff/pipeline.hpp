@@ -61,9 +61,8 @@ public:
     void cleanup_nodes(bool on = true) { cleanup_ = on; }
     bool isset_cleanup_nodes() const { return cleanup_; }
     /// The sizes of queues between stages. They grow unless `fixed`.
-    void setFixedSize(bool fixed) { fixed_in_ = fixed_out_ = fixed; }
-    void setXNodeInputQueueLength(int entries, bool fixed = true);
-    void setXNodeOutputQueueLength(int entries, bool fixed = true);
+    void setXNodeInputQueueLength(int entries, bool fixed = true) { size_inputs(entries, fixed); }
+    void setXNodeOutputQueueLength(int entries, bool fixed = true) { size_outputs(entries, fixed); }
 
     bool isPipe() const override { return true; }
     bool isMultiInput() const override;
@@ -90,10 +89,6 @@ private:
     svector<ff_node*> owned_;
     bool cleanup_ = false;
     bool wrapped_ = false;
-    bool fixed_in_;
-    bool fixed_out_;
-    int in_entries_;
-    int out_entries_;
 };
 
 /// A pipeline from its stages: nodes by reference, pointer, unique_ptr or value. Of one pipeline
