@@ -7,6 +7,7 @@
 #include <amalgam/fabric/completion.hpp>
 #include <amalgam/fabric/loop.hpp>
 #include <amalgam/fabric/message.hpp>
+#include <amalgam/fabric/one_sided.hpp>
 #include <amalgam/fabric/packets.hpp>
 #include <amalgam/fabric/plugin.hpp>
 #include <amalgam/fabric/port.hpp>

@@ -47,6 +47,9 @@ inline constexpr std::size_t shm_piece_bytes = shm_ring_bytes / 16;
 /// Connections that have not said hello; further ones wait in the kernel's backlog.
 inline constexpr std::size_t shm_max_pending = 256;
 
+/// From this size, a put or get that the kernel carries out pays for its system call.
+inline constexpr std::size_t cross_memory_bytes = std::size_t{16} << 10;
+
 // ---- closing
 /// A port that ends lets what was sent leave for so long.
 inline constexpr std::chrono::milliseconds flush_limit{200};

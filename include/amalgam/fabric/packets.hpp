@@ -18,6 +18,8 @@
 /// regions, put and get with checked keys, cancel, back-pressure, completions that run once.
 namespace amalgam {
 
+class one_sided_carrier;
+
 /// Outgoing bytes, in memory owned by the port.
 struct packet {
     /// Bytes in front of `data` reserved for the carrier's own header.
@@ -105,6 +107,11 @@ public:
     /// A descriptor that is readable when progress() has work, once arm() has returned true.
     virtual int wait_handle() const noexcept = 0;
     virtual bool arm() noexcept = 0;
+
+    /// The second interface, if library or device can read and write peers' memory: puts and gets
+    /// then go by it, where it can, instead of in packets. nullptr: it cannot. The same answer
+    /// every time; asked before start(). See one_sided.hpp.
+    virtual one_sided_carrier* one_sided() noexcept { return nullptr; }
 };
 
 /// What the port reports as its capabilities, and the packet size.
@@ -116,6 +123,8 @@ struct packet_port_traits {
     bool between_processes = true;
     bool between_hosts = false;
     bool isolates_killed = true;  ///< As capabilities::isolates_killed.
+    /// As capabilities::rma of a carrier that is one_sided(); else it is `emulated`.
+    rma_mode rma = rma_mode::one_sided;
 };
 
 /// Builds a port on a carrier. Both ends must use the same packet_bytes.

@@ -20,8 +20,11 @@ namespace amalgam {
 
 /// How puts and gets move bytes.
 enum class rma_mode : std::uint8_t {
-    emulated,     ///< As messages, carried out by the target's progress().
-    cross_memory  ///< Copied between processes by the kernel; needs no progress() at the target.
+    emulated,      ///< As messages, carried out by the target's progress().
+    cross_memory,  ///< Copied between processes by the kernel; needs no progress() at the target.
+    /// By a network device, which checks keys. The first transfers to a region go as messages,
+    /// until the target's progress() has told the device's key; the others need none.
+    one_sided
 };
 
 /// Who carries out fetch-and-add and compare-and-swap.

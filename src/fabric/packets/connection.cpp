@@ -278,7 +278,7 @@ void packet_connection::work_off() noexcept {
     if (was_full_ && may_send() && queue_.has_room()) {
         was_full_ = false;
         home_.note_room();
-        home_.writable(*this);
+        home_.has_room(*this);
     }
     if (!over_ && (!sent_.empty() || (!paused_ && !held_.empty()))) home_.has_work(*this);
 }

@@ -18,6 +18,7 @@
 namespace amalgam::detail {
 
 class packet_port;
+struct one_sided_peer;
 
 /// One connection to one peer over a carrier: sends and receives frames in packets.
 ///
@@ -52,7 +53,8 @@ public:
     packet_link* by() const noexcept { return by_; }
     const std::string& address() const noexcept { return address_; }
 
-    bool has_work = false;  ///< In the port's list.
+    bool has_work = false;                ///< In the port's list.
+    one_sided_peer* one_sided = nullptr;  ///< The port's; null until it is needed.
 
 private:
     delivery on_frame(const frame_header&, const_bytes payload) noexcept override;

@@ -7,13 +7,14 @@
 #include <unistd.h>
 
 #include "fabric/limits.hpp"
+#include "fabric/one_sided/frames.hpp"
 #include "fabric/packets/accessible.hpp"
 
 namespace amalgam {
 namespace detail {
 namespace {
 
-capabilities abilities(const packet_port_traits& traits) {
+capabilities abilities(const packet_port_traits& traits, bool one_sided) {
     capabilities can;
     can.transport = traits.transport;
     can.inline_bytes =
@@ -21,7 +22,7 @@ capabilities abilities(const packet_port_traits& traits) {
                  traits.packet_bytes - packet_header::wire_bytes - sizeof(frame_header));
     can.max_message_bytes = limits::max_message_bytes;
     can.eager_bytes = traits.eager_bytes;
-    can.rma = rma_mode::emulated;
+    can.rma = one_sided ? traits.rma : rma_mode::emulated;
     can.listens = traits.listens;
     can.between_processes = traits.between_processes;
     can.between_hosts = traits.between_hosts;
@@ -42,11 +43,16 @@ void remove_from(std::vector<T*>& all, T& one) noexcept {
 
 packet_port::packet_port(std::unique_ptr<packet_carrier> carrier, const packet_port_traits& traits,
                          const port_options& options)
-    : framed_port(options, abilities(traits)),
+    : framed_port(options, abilities(traits, carrier->one_sided() != nullptr)),
       process_(::getpid()),
       packets_(traits.packet_bytes),
       carrier_(std::move(carrier)) {
     carrier_->start(*this);
+    if (one_sided_carrier* also = carrier_->one_sided()) {
+        one_sided_port& self = *this;
+        one_sided_.emplace(*also, self, options.silence_limit);
+        start_transfers(max_key_frame_bytes);
+    }
 }
 
 packet_port::~packet_port() {
@@ -54,11 +60,13 @@ packet_port::~packet_port() {
         leave_to_parent();
         return;
     }
+    if (one_sided_) one_sided_->end([this] { carrier_->progress(64); }, limits::flush_limit);
     end_everything();
     for (auto& each : connections_) {
         each->lost();
         if (each->by() != nullptr) carrier_->release(*each->by());
     }
+    one_sided_.reset();
     carrier_.reset();
 }
 
@@ -85,6 +93,7 @@ result<frame_link*> packet_port::connect(std::string_view address) noexcept {
         result<packet_link*> link = carrier_->connect(address);
         if (link) {
             made->begin(**link);
+            if (one_sided_) (void)one_sided_of(*made);  // Asks before anything else is sent.
             return static_cast<frame_link*>(made);
         }
         remove(*made);
@@ -111,6 +120,7 @@ packet_connection& packet_port::make_connection(std::string address) {
 
 void packet_port::remove(packet_connection& who) noexcept {
     if (who.has_work) remove_from(with_work_, who);
+    if (who.one_sided != nullptr) one_sided_->remove(*who.one_sided);
     if (who.by() != nullptr) carrier_->release(*who.by());
     const auto at = std::find_if(connections_.begin(), connections_.end(),
                                  [&](const auto& one) { return one.get() == &who; });
@@ -142,7 +152,10 @@ result<region> packet_port::open_region(scatter segments, access rights) noexcep
 bool packet_port::accepted(packet_link& link, std::string address) noexcept try {
     packet_connection& made = make_connection(std::move(address));
     made.begin(link);
-    if (framed_port::accepted(made, made.address())) return true;
+    if (framed_port::accepted(made, made.address())) {
+        if (one_sided_) (void)one_sided_of(made);
+        return true;
+    }
     made.lost();
     link.user = nullptr;
     if (made.has_work) remove_from(with_work_, made);
@@ -189,6 +202,7 @@ void packet_port::work_off() noexcept {
 std::size_t packet_port::move_frames(std::size_t budget) noexcept {
     budget_ = budget;
     has_due_work_ = false;
+    if (one_sided_) one_sided_->progress();
     work_off();
     if (budget_ > 0) carrier_->progress(budget_);
     work_off();
@@ -197,6 +211,7 @@ std::size_t packet_port::move_frames(std::size_t budget) noexcept {
 
 bool packet_port::arm() noexcept {
     if (std::exchange(has_new_room_, false)) return false;
+    if (one_sided_ && !one_sided_->may_sleep()) return false;
     return !has_due_work_ && with_work_.empty() && carrier_->arm();
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 
 #include <amalgam/fabric/packets.hpp>
 
+#include "fabric/one_sided/one_sided.hpp"
 #include "fabric/packets/connection.hpp"
 #include "fabric/packets/pool.hpp"
 #include "fabric/port/framed_port.hpp"
@@ -19,7 +21,7 @@ namespace amalgam::detail {
 /// A port over a packet carrier.
 ///
 /// Threads: the port's thread.
-class packet_port final : public framed_port, private packet_events {
+class packet_port final : public framed_port, private packet_events, private one_sided_port {
 public:
     packet_port(std::unique_ptr<packet_carrier> carrier, const packet_port_traits& traits,
                 const port_options& options);
@@ -32,13 +34,14 @@ public:
     /// hit the process.
     result<region> open_region(scatter segments, access rights) noexcept override;
     using framed_port::open_region;
+    /// A block that is registered with the carrier once, if that registers memory.
+    result<shared_block> allocate(std::size_t bytes) noexcept override;
 
     // ---- for its connections
     using framed_port::begin_placement;
     using framed_port::deliver;
     using framed_port::end_placement;
     using framed_port::sent;
-    using framed_port::writable;
 
     packet_pool& packets() noexcept { return packets_; }
     buffer_pool& memory() noexcept { return buffers(); }
@@ -49,6 +52,8 @@ public:
     std::size_t budget() const noexcept { return budget_; }
     void used_budget(std::size_t count) noexcept { budget_ -= std::min(count, budget_); }
     void link_lost(packet_connection& who, status why) noexcept;
+    /// A link that returned full has room again.
+    void has_room(packet_connection& who) noexcept;
 
 private:
     // ---- framed_port
@@ -58,6 +63,25 @@ private:
     bool arm() noexcept override;
     void release(frame_link& link) noexcept override;
     void resume(frame_link& link) noexcept override;
+
+    // ---- one-sided transfers, in transfers.cpp
+    std::optional<transfer_start> start_put(frame_link&, gather, const remote_key&,
+                                            std::uint64_t offset, completion&) noexcept override;
+    std::optional<transfer_start> start_get(frame_link&, scatter, const remote_key&,
+                                            std::uint64_t offset, completion&) noexcept override;
+    void cancel_transfer(completion&) noexcept override;
+    bool end_transfers(frame_link&, status) noexcept override;
+    delivery deliver_own(frame_link&, const frame_header&, const_bytes) noexcept override;
+    void region_opened(const remote_key&, scatter) noexcept override;
+    void region_closed(const remote_key&) noexcept override;
+    const region_entry* region_of(const remote_key& key) noexcept override {
+        return framed_port::region_of(key);
+    }
+    void transfer_over(completion& op, status how, std::size_t bytes) noexcept override {
+        framed_port::transfer_over(op, how, bytes);
+    }
+    void transfers_over(frame_link& link) noexcept override { framed_port::transfers_over(link); }
+    one_sided_peer* one_sided_of(packet_connection& who) noexcept;
 
     // ---- packet_events
     bool accepted(packet_link&, std::string address) noexcept override;
@@ -81,7 +105,8 @@ private:
     std::size_t budget_ = 0;
     bool has_new_room_ = false;
     bool has_due_work_ = false;
-    std::unique_ptr<packet_carrier> carrier_;  ///< Last: returns packets when destroyed.
+    std::unique_ptr<packet_carrier> carrier_;  ///< Returns packets when destroyed.
+    std::optional<one_sided_part> one_sided_;  ///< If the carrier has it.
 };
 
 }  // namespace amalgam::detail

@@ -20,6 +20,7 @@ struct peer_record;
 ///     receive   tag, address and length of the destination; linked in the peer's `matching`
 ///     placement   the same, while its message is being read; not linked
 ///     transfer  the rma_operation
+///     library   the transport's: a put or get that its library carries out
 ///     piece     -, -, the transport's; a send of the port itself
 ///     ready     status, bytes, -; linked in the completion_queue
 ///     event     the same, but the port's own and not a user's operation
@@ -31,7 +32,8 @@ enum class op_kind : std::uintptr_t {
     transfer,
     piece,
     ready,
-    event
+    event,
+    library
 };
 
 inline constexpr std::uintptr_t op_kind_mask = 15;

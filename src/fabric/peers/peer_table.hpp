@@ -31,12 +31,12 @@ protected:
 
 /// The frame being read from a peer directly into its destination.
 struct placement_state {
-    enum class kind : std::uint8_t { none, unexpected, early, receive, put, get };
+    enum class kind : std::uint8_t { none, unexpected, early, receive, put, get, own };
 
     placement shown;  ///< The transport's view.
     kind what = kind::none;
     frame_header header;
-    buffer owned;                         ///< unexpected, early: the message.
+    buffer owned;                         ///< unexpected, early, own: the message.
     completion* receive = nullptr;        ///< receive: null once canceled.
     rma_operation* operation = nullptr;   ///< get: null once ended.
     std::uint64_t region = 0;             ///< put: 0 if denied.

@@ -55,7 +55,7 @@ delivery framed_port::deliver(frame_link& link, const frame_header& header,
                 return delivery::malformed;
             return settle(from);
         default:
-            return delivery::malformed;
+            return starts_transfers_ ? deliver_own(link, header, payload) : delivery::malformed;
     }
 }
 
@@ -217,7 +217,12 @@ placement* framed_port::begin_placement(frame_link& link, const frame_header& he
         case frame_kind::get_data:
             sound = initiator_.begin_data(from, header, prefix);
             break;
-        default:  // The others are small and arrive whole.
+        default:  // The others are small and arrive whole, except own ones that a packet's end
+                  // cuts.
+            if (header.bytes > own_frame_bytes_ || header.kind < frame_kind::first_of_transport)
+                break;
+            sound = begin_owned(from, header, prefix);
+            placement.what = placement_state::kind::own;
             break;
     }
     if (!sound) placement.what = placement_state::kind::none;
@@ -308,6 +313,10 @@ delivery framed_port::end_placement(frame_link& link) noexcept {
         case placement_state::kind::get:
             initiator_.end_data(from);
             return settle(from);
+        case placement_state::kind::own: {
+            const buffer owned = take_landed(placement);
+            return deliver_own(link, placement.header, owned.bytes());
+        }
         case placement_state::kind::none:
             break;
     }

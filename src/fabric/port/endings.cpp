@@ -63,7 +63,12 @@ void framed_port::take_down(peer_record& peer, status why) noexcept {
     initiator_.peer_down(peer, why);
     peer.answers.clear();
     peer.answers_sent = 0;
-    completions_.push_event(peer.down);
+    if (!starts_transfers_ || !links_stand_ || end_transfers(*peer.dead_link, why))
+        completions_.push_event(peer.down);
+}
+
+void framed_port::transfers_over(frame_link& link) noexcept {
+    completions_.push_event(link.record->down);
 }
 
 void framed_port::forget_landing(peer_record& peer, status why) noexcept {

@@ -178,6 +178,10 @@ posted framed_port::post_put(peer_id to, gather from, const remote_key& key, std
         const std::optional<status> over = direct_put(*peer->link, from, key, offset);
         if (over) return over->ok() ? posted::done : complete_later(peer, on_done, *over);
     }
+    if (starts_transfers_) {
+        const auto begun = start_put(*peer->link, from, key, offset, on_done);
+        if (begun) return started(*peer, on_done, *begun);
+    }
     return initiator_.put(*peer, from, key, offset, on_done);
 }
 
@@ -239,6 +243,10 @@ posted framed_port::post_get(peer_id to, scatter into, const remote_key& key, st
         const std::optional<status> over = direct_get(*peer->link, into, key, offset);
         if (over) return over->ok() ? posted::done : complete_later(peer, on_done, *over);
     }
+    if (starts_transfers_) {
+        const auto begun = start_get(*peer->link, into, key, offset, on_done);
+        if (begun) return started(*peer, on_done, *begun);
+    }
     return initiator_.get(*peer, into, key, offset, on_done);
 }
 
@@ -257,6 +265,31 @@ std::optional<status> framed_port::direct_get(frame_link&, scatter, const remote
     return std::nullopt;
 }
 
+std::optional<framed_port::transfer_start> framed_port::start_put(frame_link&, gather,
+                                                                  const remote_key&, std::uint64_t,
+                                                                  completion&) noexcept {
+    return std::nullopt;
+}
+
+std::optional<framed_port::transfer_start> framed_port::start_get(frame_link&, scatter,
+                                                                  const remote_key&, std::uint64_t,
+                                                                  completion&) noexcept {
+    return std::nullopt;
+}
+
+posted framed_port::started(peer_record& peer, completion& on_done,
+                            const transfer_start& begun) noexcept {
+    if (begun.how == posted::done)
+        return begun.what.ok() ? posted::done : complete_later(&peer, on_done, begun.what);
+    completions_.opened();
+    mark(on_done, op_kind::library, &peer);
+    return posted::pending;
+}
+
+void framed_port::transfer_over(completion& op, status what, std::size_t bytes) noexcept {
+    completions_.push(op, what, bytes);
+}
+
 void framed_port::cancel(completion& op) noexcept {
     peer_record* peer = peer_of(op);
     switch (kind_of(op)) {
@@ -273,6 +306,9 @@ void framed_port::cancel(completion& op) noexcept {
             break;
         case op_kind::transfer:
             initiator_.cancel(op);
+            return;
+        case op_kind::library:
+            cancel_transfer(op);
             return;
         default:
             return;

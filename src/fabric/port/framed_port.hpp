@@ -96,6 +96,28 @@ protected:
     virtual std::optional<status> direct_atomic(frame_link&, const remote_key&,
                                                 std::uint64_t offset, const atomic_operation&,
                                                 std::uint64_t& old) noexcept;
+    /// Transfers that the transport's library or device carries out, and may end later; for
+    /// transports that start_transfers(). nullopt: use frames, nothing was done. done: it is over,
+    /// with `what`. pending: transfer_over(on_done) follows. Never full.
+    struct transfer_start {
+        posted how = posted::pending;
+        status what;
+    };
+    virtual std::optional<transfer_start> start_put(frame_link&, gather, const remote_key&,
+                                                    std::uint64_t offset,
+                                                    completion& on_done) noexcept;
+    virtual std::optional<transfer_start> start_get(frame_link&, scatter, const remote_key&,
+                                                    std::uint64_t offset,
+                                                    completion& on_done) noexcept;
+    /// Ends such a pending one early: transfer_over() follows, here or later.
+    virtual void cancel_transfer(completion&) noexcept {}
+    /// The link is down or shut: transfer_over() follows for its pending ones. False: not for all
+    /// of them yet; transfers_over() follows, and release() of the link waits for it.
+    virtual bool end_transfers(frame_link&, status) noexcept { return true; }
+    /// A frame of a kind that framed_port does not know, for transports that start_transfers().
+    virtual delivery deliver_own(frame_link&, const frame_header&, const_bytes) noexcept {
+        return delivery::malformed;
+    }
     /// For transports with direct transfers: publishes or withdraws a region, which peers check.
     virtual void region_opened(const remote_key&, scatter) noexcept {}
     virtual void region_closed(const remote_key&) noexcept {}
@@ -132,6 +154,19 @@ protected:
     /// Memory of the open placement cannot be written. The placement discards from now on, and its
     /// operation fails with `invalid`, EFAULT. Runs no callbacks.
     void unwritable(frame_link&) noexcept;
+    /// Calls start_put() and start_get() from now on, and takes own frames of up to `frame_bytes`.
+    void start_transfers(std::uint32_t frame_bytes) noexcept {
+        starts_transfers_ = true;
+        own_frame_bytes_ = frame_bytes;
+    }
+    /// A transfer that was left pending ended; it completes in the next progress(). Any time.
+    void transfer_over(completion&, status, std::size_t bytes) noexcept;
+    /// The last transfer of a link that is down ended. Any time.
+    void transfers_over(frame_link&) noexcept;
+    /// The region that a key opens, nullptr if none. Valid until the next region opens or closes.
+    const region_entry* region_of(const remote_key& key) noexcept {
+        return regions_.check(key, 0, 0, key.rights);
+    }
     /// A link that returned `full` has room again. Sends queued frames of the port itself.
     void writable(frame_link&) noexcept;
     /// The link is gone. Called once per link, never after shut(). Everything on it completes with
@@ -178,6 +213,7 @@ private:
                        std::uint64_t* old, completion&) noexcept;
     bool may_access(const remote_key&, std::uint64_t offset, std::size_t bytes,
                     access) const noexcept;
+    posted started(peer_record&, completion&, const transfer_start&) noexcept;
     void close_region(std::uint64_t id) noexcept final;
     static void on_first_due(void* self) noexcept;
 
@@ -221,7 +257,9 @@ private:
     const capabilities can_;
     const std::uint64_t incarnation_;
     message_sink* sink_ = nullptr;
-    bool ending_ = false;      // Nothing is accepted any more; the sink is not called.
+    bool ending_ = false;  // Nothing is accepted any more; the sink is not called.
+    bool starts_transfers_ = false;
+    std::uint32_t own_frame_bytes_ = 0;
     bool links_stand_ = true;  // False in the base destructor, when the transport is gone.
     buffer_pool buffers_;
     completion_queue completions_;

@@ -8,7 +8,6 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -137,16 +136,6 @@ shm_credentials who_is(int socket) noexcept {
     socklen_t bytes = sizeof facts;
     if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &facts, &bytes) != 0) return {};
     return {facts.pid, facts.uid == ::geteuid()};
-}
-
-unique_fd watch_process(pid_t pid) noexcept {
-    if (pid <= 0) return {};
-    return unique_fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-}
-
-bool has_process_ended(int watched) noexcept {
-    pollfd look{watched, POLLIN, 0};
-    return ::poll(&look, 1, 0) > 0;
 }
 
 unique_fd listen_at(std::string_view name) noexcept {

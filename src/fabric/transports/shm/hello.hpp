@@ -65,11 +65,6 @@ struct shm_credentials {
 };
 shm_credentials who_is(int socket) noexcept;
 
-/// A descriptor that becomes readable when that process ends; empty if not available.
-unique_fd watch_process(pid_t pid) noexcept;
-/// Whether the process has ended, with all its threads. Cost: one system call.
-bool has_process_ended(int watched) noexcept;
-
 /// Listens under a name in the kernel's abstract namespace, which vanishes with the process. The
 /// user is part of the name. Failure: empty; see errno (EADDRINUSE: a live process has it).
 unique_fd listen_at(std::string_view name) noexcept;

@@ -13,6 +13,7 @@
 
 #include "conformance/child_process.hpp"
 #include "fabric/transports/shm/memory/mapping.hpp"
+#include "fabric/transports/shm/memory/process.hpp"
 
 namespace amalgam::detail {
 namespace {

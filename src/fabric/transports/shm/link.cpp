@@ -1,19 +1,15 @@
 #include "fabric/transports/shm/link.hpp"
 
-#include <array>
-#include <cstdio>
-#include <string_view>
 #include <utility>
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <amalgam/core/log.hpp>
 
 #include "fabric/transports/shm/memory/cross_memory.hpp"
+#include "fabric/transports/shm/memory/process.hpp"
 #include "fabric/transports/shm/port.hpp"
 
 namespace amalgam::detail {
@@ -140,17 +136,7 @@ bool shm_link::is_gone() const noexcept {
 }
 
 bool shm_link::is_stopped() const noexcept {
-    char path[32];
-    std::snprintf(path, sizeof path, "/proc/%ld/stat", static_cast<long>(pid_));
-    const unique_fd file(pid_ > 0 ? ::open(path, O_RDONLY | O_CLOEXEC) : -1);
-    if (!file) return false;
-    std::array<char, 256> text;  // The state follows a name of up to 64 bytes.
-    const ssize_t bytes = ::read(file.get(), text.data(), text.size());
-    const std::string_view line(text.data(), bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
-    const std::size_t name_ends = line.rfind(") ");
-    if (name_ends == line.npos || name_ends + 2 >= line.size()) return false;
-    // Stopped by a signal, by a debugger, or in an uninterruptible system call.
-    return std::string_view("TtD").find(line[name_ends + 2]) != std::string_view::npos;
+    return is_process_stopped(pid_);
 }
 
 void shm_link::wait_for_end_of(const a_touch& one) noexcept {

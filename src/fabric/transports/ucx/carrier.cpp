@@ -174,6 +174,11 @@ ucx_carrier::~ucx_carrier() {
     worker_.reset();
 }
 
+std::string ucx_carrier::explain_paths() const {
+    return with_.chosen + "; puts and gets " +
+           (with_.copies != nullptr ? with_.copies->explain() : with_.why_packets);
+}
+
 std::unique_ptr<introduced_link> ucx_carrier::make_link() {
     auto made = std::make_unique<ucx_link>();
     made->carrier_ = this;

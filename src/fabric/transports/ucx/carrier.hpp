@@ -6,6 +6,7 @@
 
 #include "fabric/packets/introduced_carrier.hpp"
 #include "fabric/sockets/socket_address.hpp"
+#include "fabric/transports/shm/memory/host_copies.hpp"
 #include "fabric/transports/ucx/library.hpp"
 
 namespace amalgam::detail {
@@ -48,19 +49,23 @@ class ucx_carrier final : public introduced_carrier {
 public:
     struct setup {
         std::string scheme;
-        std::string chosen;          ///< One sentence about the choice.
-        bool between_hosts = true;   ///< Else only ends on this host can be reached.
-        bool shares_memory = false;  ///< All peers write into one queue of ours.
+        std::string chosen;                     ///< One sentence about the choice.
+        bool between_hosts = true;              ///< Else only ends on this host can be reached.
+        bool shares_memory = false;             ///< All peers write into one queue of ours.
+        std::unique_ptr<host_copies> copies{};  ///< Transfers to peers on this host; null: packets.
+        std::string why_packets{};              ///< One sentence, if transfers go in packets.
     };
 
     ucx_carrier(std::unique_ptr<port> tcp, std::unique_ptr<ucx_worker> worker, setup with);
     ~ucx_carrier() override;
 
+    one_sided_carrier* one_sided() noexcept override { return with_.copies.get(); }
+
 private:
     friend class ucx_link;
 
     const_bytes own_name() const noexcept override { return own_name_; }
-    std::string explain_paths() const override { return with_.chosen; }
+    std::string explain_paths() const override;
     std::unique_ptr<introduced_link> make_link() override;
     status open_path(introduced_link&, const_bytes name) noexcept override;
     bool caller_goes_first() const noexcept override { return true; }

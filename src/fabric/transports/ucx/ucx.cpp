@@ -47,6 +47,23 @@ std::string interface_of(const std::string& host, const std::vector<interface_ad
     return {};
 }
 
+/// Puts and gets: decision 0017 says why UCX's own are not used.
+void choose_transfers(ucx_carrier::setup& with, const std::string& protocol,
+                      const port_options& options) {
+    if (!stays_on_host(protocol) && !uses_shared_memory(protocol)) {
+        with.why_packets =
+            "go in packets, processed by the target's progress, as UCX carries out one-sided "
+            "operations that arrive from a network without a look at keys";
+        return;
+    }
+    auto made = host_copies::make(options.silence_limit);
+    if (made)
+        with.copies = std::move(made).value();
+    else
+        with.why_packets = fmt::format("go in packets, processed by the target's progress, as {}",
+                                       made.why().sentence);
+}
+
 class ucx_transport final : public transport {
 public:
     std::string_view name() const noexcept override { return "ucx"; }
@@ -105,6 +122,12 @@ public:
         traits.isolates_killed = !uses_shared_memory(where.protocol);
         ucx_carrier::setup with{"ucx+" + where.protocol, std::move(chosen), between_hosts,
                                 uses_shared_memory(where.protocol)};
+        choose_transfers(with, where.protocol, options);
+        if (with.copies != nullptr) {
+            // To other hosts they go in packets.
+            traits.rma = between_hosts ? rma_mode::emulated : rma_mode::cross_memory;
+            if (!between_hosts) traits.eager_bytes = limits::cross_memory_bytes;
+        }
         auto carrier = std::make_unique<ucx_carrier>(std::move(*introducer), std::move(worker),
                                                      std::move(with));
         return make_packet_port(std::move(carrier), traits, options);

@@ -2,12 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <new>
 #include <utility>
-
-#include <fcntl.h>
-#include <sys/stat.h>
 
 #include <amalgam/core/unique_fd.hpp>
 
@@ -17,29 +13,6 @@ namespace {
 // Attempts to skip after one that lacked a descriptor or memory: each costs a system call before a
 // copy that is only somewhat slower.
 constexpr unsigned attempts_to_skip = 1000;
-
-bool is_memory_shown(const struct stat& facts, const shm_shown_block& shown) noexcept {
-    return S_ISREG(facts.st_mode) && facts.st_dev == shown.device && facts.st_ino == shown.inode;
-}
-
-/// Reopens the owner's descriptor. Failure: empty; see errno.
-unique_fd open_block(pid_t owner, const shm_shown_block& shown) noexcept {
-    char path[64];
-    std::snprintf(path, sizeof path, "/proc/%ld/fd/%lu", static_cast<long>(owner),
-                  static_cast<unsigned long>(shown.descriptor));
-    // Checked before opening, as opening may have side effects if it is a device by now.
-    struct stat facts {};
-    if (::stat(path, &facts) != 0) return {};
-    errno = EXDEV;
-    if (!is_memory_shown(facts, shown)) return {};
-    unique_fd fd(::open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    if (!fd) return {};
-    errno = EXDEV;
-    if (::fstat(fd.get(), &facts) != 0 || !is_memory_shown(facts, shown) ||
-        !is_shm_memory(fd.get(), shown.bytes))
-        return {};
-    return fd;
-}
 
 }  // namespace
 
@@ -82,7 +55,8 @@ shm_block_cache::mapped_block* shm_block_cache::map(const shm_registrations_view
     }
     const std::optional<shm_shown_block> shown = registrations.block(slot);
     if (!shown || shown->bytes == 0 || shown->bytes % shm_page_bytes != 0) return nullptr;
-    const unique_fd fd = open_block(owner, *shown);
+    const unique_fd fd = reopen_shm_memory(owner, shown->descriptor, shown->device, shown->inode,
+                                           shown->bytes, /*writable=*/true);
     if (!fd) return failed(errno);
     shm_mapping memory = shm_mapping::of(fd.get(), 0, shown->bytes, /*writable=*/false);
     if (!memory) return failed(errno);

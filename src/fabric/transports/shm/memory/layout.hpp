@@ -125,6 +125,15 @@ struct shm_registrations_layout {
 
     alignas(shm_line_bytes) shm_word sleeping;
     alignas(shm_line_bytes) shm_word blocks_freed;  ///< How many blocks have been withdrawn.
+
+    /// Of the owner's copies over other transports than shm://, as shm_side's of one connection.
+    alignas(shm_line_bytes) shm_word touching;
+    shm_word touched;      ///< As shm_side::touched.
+    shm_word touches_of;   ///< Token of the port whose region it is: see host_name.
+    shm_word incarnation;  ///< Of the owner, for those copies; 0: no region was published yet.
+    /// Tokens of the ports that may copy, by the number that each was told; 0: nobody.
+    static constexpr std::size_t admitted_count = 448;
+    alignas(shm_line_bytes) std::array<shm_word, admitted_count> admitted;
     alignas(shm_page_bytes) std::array<shm_region_slot, slot_count> slots;
     std::array<shm_block_slot, block_count> blocks;
 };

@@ -1,6 +1,7 @@
 #include "fabric/transports/shm/memory/mapping.hpp"
 
 #include <cerrno>
+#include <cstdio>
 #include <ctime>
 
 #include <fcntl.h>
@@ -118,6 +119,27 @@ result<unique_fd> make_shm_memory(std::size_t bytes) {
 
 bool forbid_new_writers(int fd) noexcept {
     return ::fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0;
+}
+
+unique_fd reopen_shm_memory(pid_t owner, std::uint64_t descriptor, std::uint64_t device,
+                            std::uint64_t inode, std::size_t bytes, bool writable) noexcept {
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%ld/fd/%lu", static_cast<long>(owner),
+                  static_cast<unsigned long>(descriptor));
+    const auto is_it = [&](const struct stat& facts) {
+        return S_ISREG(facts.st_mode) && facts.st_dev == device && facts.st_ino == inode;
+    };
+    // Checked before opening, as opening may have side effects if it is a device by now.
+    struct stat facts {};
+    if (::stat(path, &facts) != 0) return {};
+    errno = EXDEV;
+    if (!is_it(facts)) return {};
+    unique_fd fd(::open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    if (!fd) return {};
+    errno = EXDEV;
+    if (::fstat(fd.get(), &facts) != 0 || !is_it(facts) || !is_shm_memory(fd.get(), bytes))
+        return {};
+    return fd;
 }
 
 bool is_shm_memory(int fd, std::size_t bytes) noexcept {

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
+
+#include <sys/types.h>
 
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/unique_fd.hpp>
@@ -58,6 +61,11 @@ bool take_shm_pages(int fd, std::size_t offset, std::size_t bytes) noexcept;
 /// Prevents new writable mappings and writes by descriptor; existing mappings are unaffected.
 /// False: not supported by this kernel (before 5.1).
 bool forbid_new_writers(int fd) noexcept;
+
+/// Memory of make_shm_memory() in another process, reopened by its number there. Failure: empty;
+/// see errno, EXDEV if that is other memory.
+unique_fd reopen_shm_memory(pid_t owner, std::uint64_t descriptor, std::uint64_t device,
+                            std::uint64_t inode, std::size_t bytes, bool writable) noexcept;
 
 /// Whether `fd`, received from a peer, is memory of exactly that size that cannot shrink.
 bool is_shm_memory(int fd, std::size_t bytes) noexcept;

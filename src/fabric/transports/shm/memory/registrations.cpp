@@ -102,6 +102,17 @@ std::size_t shm_found_region::block_of(std::size_t segment) const noexcept {
                : static_cast<std::size_t>(name - 1);
 }
 
+shm_registrations_view::a_touch shm_registrations_view::current_touch(
+    std::uint64_t of) const noexcept {
+    a_touch now{state().touching.load(std::memory_order_seq_cst), 0};
+    if (now.number % 2 == 0) return {};
+    now.what = state().touched.load(std::memory_order_acquire);
+    const bool is_ours = state().touches_of.load(std::memory_order_acquire) == of;
+    // The words belong to that touch only if it has not ended meanwhile. A later touch looks its
+    // region up after what we changed.
+    return is_ours && is_touching(now) ? now : a_touch{};
+}
+
 std::optional<shm_shown_block> shm_registrations_view::block(std::size_t index) const noexcept {
     using slot = shm_block_slot;
     if (index >= shm_registrations_layout::block_count) return std::nullopt;

@@ -46,6 +46,23 @@ public:
     /// Call while awake: senders then need no fences.
     void want_no_fences() noexcept { set_sleeping(sleeping() & ~shm_registrations_layout::fences); }
 
+    /// While it touches, the port that made the key does not return the region to its user but
+    /// waits, provided it watches this table. Then look the region up. `what`: as in shm_touched.
+    void touch(std::uint64_t what, std::uint64_t of) noexcept {
+        state().touches_of.store(of, std::memory_order_release);
+        state().touched.store(what, std::memory_order_release);
+        state().touching.fetch_add(1, std::memory_order_seq_cst);
+    }
+    /// The keys of regions to be published are of this incarnation.
+    void set_incarnation(std::uint64_t to) noexcept {
+        state().incarnation.store(to, std::memory_order_release);
+    }
+    /// Shows which port may copy as number `slot`; 0: nobody.
+    void admit(std::size_t slot, std::uint64_t token) noexcept {
+        state().admitted[slot].store(token, std::memory_order_seq_cst);
+    }
+    void let_go() noexcept { state().touching.fetch_add(1, std::memory_order_seq_cst); }
+
     /// Publishes a region if it has few enough segments and a slot is free; else peers find it
     /// unknown. `blocks`: which blocks contain its segments, as in shm_region_slot.
     void publish(const remote_key& key, scatter segments, std::uint64_t blocks = 0) noexcept;
@@ -105,6 +122,28 @@ public:
 
     /// As shm_registrations_layout defines it.
     const shm_word& sleeping() const noexcept { return state().sleeping; }
+
+    /// What the owner copies now, if it is of that port. Number 0: nothing.
+    struct a_touch {
+        std::uint64_t number = 0;
+        std::uint64_t what = 0;  ///< As in shm_touched.
+
+        bool writes() const noexcept { return number != 0 && (what & shm_touched::writes) != 0; }
+        bool is_of(std::uint64_t region) const noexcept {
+            return number != 0 && (what & ~shm_touched::writes) == region;
+        }
+    };
+    a_touch current_touch(std::uint64_t of) const noexcept;
+    std::uint64_t incarnation() const noexcept {
+        return state().incarnation.load(std::memory_order_acquire);
+    }
+    /// Precondition: slot < shm_registrations_layout::admitted_count.
+    bool admits(std::size_t slot, std::uint64_t token) const noexcept {
+        return state().admitted[slot].load(std::memory_order_seq_cst) == token;
+    }
+    bool is_touching(const a_touch& one) const noexcept {
+        return state().touching.load(std::memory_order_seq_cst) == one.number;
+    }
 
     /// Looks up the region that `key` opens for `asked` on [offset, offset + bytes).
     shm_found_region find(const remote_key& key, std::uint64_t offset, std::uint64_t bytes,

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+
+#include <amalgam/core/status.hpp>
+#include <amalgam/fabric/completion.hpp>
+#include <amalgam/fabric/region.hpp>
+
+#include "fabric/rma/region_table.hpp"
+
+namespace amalgam::detail {
+
+struct one_sided_peer;
+
+/// The port that one-sided transfers belong to.
+class one_sided_home {
+public:
+    /// The region that this key opens; nullptr: none. Valid until a region opens or closes.
+    virtual const region_entry* region_of(const remote_key&) noexcept = 0;
+    /// A transfer that start() left pending ended: its completion runs in the next progress().
+    virtual void transfer_over(completion&, status, std::size_t bytes) noexcept = 0;
+    /// The carrier holds nothing any more of a peer that is down.
+    virtual void transfers_over(one_sided_peer&) noexcept = 0;
+
+protected:
+    ~one_sided_home() = default;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,287 @@
+#include "fabric/one_sided/transfers.hpp"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+namespace amalgam::detail {
+
+direct_transfers::direct_transfers(one_sided_carrier& carrier, one_sided_home& home,
+                                   peer_keys& keys, local_memory& memory)
+    : carrier_(carrier),
+      home_(home),
+      keys_(keys),
+      memory_(memory),
+      facts_(carrier.one_sided_traits()) {
+    carrier_.start_one_sided(*this);
+}
+
+// ---- beginning
+
+/// One free operation, and pieces for its window.
+bool direct_transfers::make_room() noexcept try {
+    if (free_operations_.empty()) {
+        free_operations_.reserve(all_operations_.size() + 1);
+        waiting_.reserve(all_operations_.size() + 1);
+        all_operations_.push_back(std::make_unique<direct_operation>());
+        free_operations_.push_back(all_operations_.back().get());
+    }
+    return true;
+} catch (const std::bad_alloc&) {
+    return false;
+}
+
+std::optional<direct_transfers::begun> direct_transfers::put(one_sided_peer& peer, gather from,
+                                                             const remote_key& key,
+                                                             std::uint64_t offset,
+                                                             completion& user) noexcept {
+    const std::size_t total = total_bytes(from);
+    known_key* known = total == 0 ? nullptr : keys_.find(peer, key);
+    if (known == nullptr || !make_room()) return std::nullopt;
+    direct_operation& op = *free_operations_.back();
+    op = {};
+    op.user = &user;
+    op.peer = &peer;
+    op.key = known;
+    op.remote = key;
+    op.is_put = true;
+    op.from = from;
+    op.offset = offset;
+    op.left = op.total = total;
+    return launch(op);
+}
+
+std::optional<direct_transfers::begun> direct_transfers::get(one_sided_peer& peer, scatter into,
+                                                             const remote_key& key,
+                                                             std::uint64_t offset,
+                                                             completion& user) noexcept {
+    const std::size_t total = total_bytes(into);
+    known_key* known = total == 0 ? nullptr : keys_.find(peer, key);
+    if (known == nullptr || !make_room()) return std::nullopt;
+    direct_operation& op = *free_operations_.back();
+    op = {};
+    op.user = &user;
+    op.peer = &peer;
+    op.key = known;
+    op.remote = key;
+    op.into = into;
+    op.offset = offset;
+    op.left = op.total = total;
+    return launch(op);
+}
+
+std::optional<direct_transfers::begun> direct_transfers::launch(direct_operation& op) noexcept {
+    free_operations_.pop_back();
+    peer_keys::use(*op.key);
+    op.peer->operations.append(op);
+    go_on(op);
+    // Also if some was copied: packets write the same bytes.
+    if (op.stopped && op.held == 0 && op.why == errc::unsupported) {
+        retire(op);
+        return std::nullopt;
+    }
+    if (!is_over(op)) {
+        op.user->port_words[1] = reinterpret_cast<std::uintptr_t>(&op);
+        return begun{};
+    }
+    const begun over{posted::done, op.why};
+    operations_.add();
+    retire(op);
+    return over;
+}
+
+void direct_transfers::go_on(direct_operation& op) noexcept {
+    while (op.left > 0 && !op.stopped && op.held < facts_.window)
+        if (!begin_piece(op)) return wait(op);
+}
+
+/// Local memory, the key's segment and the carrier's limit each bound a piece.
+void direct_transfers::prepare(direct_operation& op, one_sided_transfer& piece) noexcept {
+    const known_segment& there = peer_keys::segment_at(*op.key, op.offset);
+    std::uint64_t bytes = std::min<std::uint64_t>(op.left, facts_.piece_bytes);
+    bytes = std::min(bytes, there.start + there.bytes - op.offset);
+    const auto here = [&](auto segments) {
+        while (segments[op.at.index].size() == op.at.within)
+            op.at = {op.at.index + 1, 0};
+        const auto rest = segments[op.at.index].subspan(op.at.within);
+        bytes = std::min<std::uint64_t>(bytes, rest.size());
+        return const_cast<std::byte*>(rest.data());
+    };
+    piece.is_put = op.is_put;
+    piece.here = op.is_put ? here(op.from) : here(op.into);
+    piece.bytes = static_cast<std::size_t>(bytes);
+    piece.key = there.key;
+    piece.offset = op.offset - there.start;
+    piece.region = &op.remote;
+    piece.operation = &op;
+}
+
+/// The whole segment at once, for all of its pieces.
+status direct_transfers::pin(direct_operation& op, one_sided_transfer& piece) noexcept {
+    if (op.pinned == nullptr || !op.pinned->holds({piece.here, piece.bytes})) {
+        if (op.pinned != nullptr) memory_.leave(*std::exchange(op.pinned, nullptr));
+        const std::size_t segment =
+            op.is_put ? op.from[op.at.index].size() : op.into[op.at.index].size();
+        const auto pinned = memory_.use({piece.here, segment - op.at.within});
+        if (!pinned) return pinned.why().what;
+        op.pinned = pinned.value();
+    }
+    ++op.pinned->uses;
+    piece.pinned = op.pinned;
+    piece.memory = op.pinned->registered;
+    return {};
+}
+
+/// False: the carrier has no room.
+bool direct_transfers::begin_piece(direct_operation& op) noexcept {
+    if (free_pieces_.empty()) try {
+            free_pieces_.reserve(all_pieces_.size() + 1);
+            all_pieces_.push_back(std::make_unique<one_sided_transfer>());
+            free_pieces_.push_back(all_pieces_.back().get());
+        } catch (const std::bad_alloc&) {
+            stop(op, {op.held > 0 ? errc::no_memory : errc::unsupported});
+            return true;
+        }
+    one_sided_transfer& piece = *free_pieces_.back();
+    piece = {};
+    prepare(op, piece);
+    if (facts_.registers_memory) {
+        if (const status how = pin(op, piece); !how.ok()) {
+            stop(op, op.held > 0 ? how : status{errc::unsupported});
+            return true;
+        }
+    }
+    free_pieces_.pop_back();
+    const std::uint64_t bytes = piece.bytes;
+    const posted how = carrier_.start(op.peer->by, piece);
+    if (how == posted::pending) {
+        op.pieces.append(piece);
+        ++op.held;
+        ++held_;
+    } else {
+        take_back(piece);
+    }
+    if (how == posted::full) return false;
+    if (how == posted::done && !piece.how.ok()) {
+        stop(op, piece.how);
+        return true;
+    }
+    if (how == posted::done) bytes_.add(bytes);
+    op.left -= bytes;
+    op.offset += bytes;
+    op.at.within += bytes;
+    return true;
+}
+
+void direct_transfers::wait(direct_operation& op) noexcept {
+    if (std::exchange(op.waits, true)) return;
+    waiting_.push_back(&op);  // There is capacity for all.
+}
+
+void direct_transfers::pump() noexcept {
+    // One that the carrier still has no room for puts itself back.
+    for (std::size_t count = waiting_.size(); count > 0; --count) {
+        direct_operation& op = *waiting_.front();
+        waiting_.erase(waiting_.begin());
+        op.waits = false;
+        go_on(op);
+        if (is_over(op))
+            end(op);
+        else if (op.waits)
+            return;
+    }
+}
+
+// ---- ending
+
+bool direct_transfers::is_over(const direct_operation& op) const noexcept {
+    return op.held == 0 && (op.stopped || op.left == 0);
+}
+
+void direct_transfers::stop(direct_operation& op, status why) noexcept {
+    if (!std::exchange(op.stopped, true)) op.why = why;
+    if (std::exchange(op.waits, false)) std::erase(waiting_, &op);
+}
+
+/// The carrier no longer holds the piece, or never did.
+void direct_transfers::take_back(one_sided_transfer& piece) noexcept {
+    if (piece.pinned != nullptr) memory_.leave(*static_cast<pinned_memory*>(piece.pinned));
+    free_pieces_.push_back(&piece);  // There is capacity for all.
+}
+
+/// Asks the carrier for every piece of a stopped operation. Does not end it.
+void direct_transfers::let_go(direct_operation& op) noexcept {
+    ++op.held;
+    for (one_sided_transfer* each = op.pieces.first(); each != nullptr;) {
+        one_sided_transfer& piece = *std::exchange(each, each->next);
+        carrier_.let_go(piece);
+    }
+    --op.held;
+}
+
+void direct_transfers::finished(one_sided_transfer& piece, status how) noexcept {
+    auto& op = *static_cast<direct_operation*>(piece.operation);
+    op.pieces.remove(piece);
+    --op.held;
+    --held_;
+    take_back(piece);
+    if (how.ok()) {
+        bytes_.add(piece.bytes);
+        go_on(op);
+    } else if (!op.stopped) {
+        stop(op, how);
+        let_go(op);
+    }
+    if (is_over(op)) end(op);
+}
+
+void direct_transfers::end(direct_operation& op) noexcept {
+    completion* user = op.user;
+    one_sided_peer& peer = *op.peer;
+    const status why = op.left == 0 && !op.stopped ? status{} : op.why;
+    const std::size_t bytes = op.total;
+    operations_.add();
+    retire(op);
+    if (user != nullptr) home_.transfer_over(*user, why, bytes);
+    if (!peer.up && peer.operations.empty()) home_.transfers_over(peer);
+}
+
+void direct_transfers::retire(direct_operation& op) noexcept {
+    if (op.waits) stop(op, op.why);
+    if (op.pinned != nullptr) memory_.leave(*op.pinned);
+    op.peer->operations.remove(op);
+    keys_.leave(*op.peer, *op.key);
+    free_operations_.push_back(&op);
+}
+
+void direct_transfers::cancel(completion& user) noexcept {
+    auto& op = *reinterpret_cast<direct_operation*>(user.port_words[1]);
+    if (op.stopped) return;
+    stop(op, {errc::canceled});
+    let_go(op);
+    if (is_over(op)) end(op);
+}
+
+bool direct_transfers::down(one_sided_peer& peer, status why,
+                            clock::time_point gives_up_at) noexcept {
+    peer.gives_up_at = gives_up_at;
+    keys_.forget(peer);
+    for (direct_operation* next = peer.operations.first(); next != nullptr;) {
+        direct_operation& op = *std::exchange(next, next->next);
+        stop(op, why);
+        op.why = why;
+        let_go(op);
+        if (is_over(op)) end(op);
+    }
+    peer.up = false;
+    return peer.operations.empty();
+}
+
+void direct_transfers::give_up(one_sided_peer& peer) noexcept {
+    peer.given_up = true;
+    for (direct_operation* op = peer.operations.first(); op != nullptr; op = op->next)
+        if (completion* user = std::exchange(op->user, nullptr))
+            home_.transfer_over(*user, op->why, 0);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <amalgam/core/clock.hpp>
+#include <amalgam/core/counter.hpp>
+#include <amalgam/fabric/completion.hpp>
+#include <amalgam/fabric/one_sided.hpp>
+
+#include "fabric/frames/chain.hpp"
+#include "fabric/memory/segments.hpp"
+#include "fabric/one_sided/home.hpp"
+#include "fabric/one_sided/local_memory.hpp"
+#include "fabric/one_sided/peer.hpp"
+#include "fabric/one_sided/peer_keys.hpp"
+
+namespace amalgam::detail {
+
+/// A put or get that the carrier carries out.
+struct direct_operation {
+    completion* user = nullptr;  ///< Null: it has been completed, and the carrier still holds some.
+    one_sided_peer* peer = nullptr;
+    known_key* key = nullptr;
+    remote_key remote;
+    bool is_put = false;
+    gather from;   ///< put.
+    scatter into;  ///< get.
+    segment_cursor at;
+    std::uint64_t offset = 0;  ///< In the region, of the next byte to begin.
+    std::uint64_t left = 0;    ///< Bytes not begun.
+    std::uint64_t total = 0;
+    pinned_memory* pinned = nullptr;  ///< That `at` is in.
+    bool waits = false;               ///< In transfers::waiting_.
+    bool stopped = false;             ///< Begins no more, and ends with `why`.
+    status why;
+    chain<one_sided_transfer> pieces;  ///< That the carrier holds.
+    std::size_t held = 0;              ///< How many.
+    direct_operation* next = nullptr;  ///< In the peer's list.
+    direct_operation* previous = nullptr;
+};
+
+/// Puts and gets that a one_sided_carrier carries out: cuts them at segments and at the carrier's
+/// longest transfer, keeps a window of them pending, and ends each operation once.
+///
+/// An operation that fails, is canceled or loses its peer begins no more. It ends when the carrier
+/// has let go of all that it holds: until then its memory could be read or written. A carrier that
+/// does not let go after the peer is gone is given the silence limit; then the operation ends, and
+/// what was registered for it stays registered until the carrier lets go.
+///
+/// Threads: the port's thread.
+class direct_transfers final : public one_sided_events {
+public:
+    direct_transfers(one_sided_carrier& carrier, one_sided_home& home, peer_keys& keys,
+                     local_memory& memory);
+
+    /// nullopt: packets must carry it, and nothing of it was done. done and pending as posted().
+    struct begun {
+        posted how = posted::pending;
+        status what;  ///< If `how` is done.
+    };
+    std::optional<begun> put(one_sided_peer&, gather, const remote_key&, std::uint64_t offset,
+                             completion& user) noexcept;
+    std::optional<begun> get(one_sided_peer&, scatter, const remote_key&, std::uint64_t offset,
+                             completion& user) noexcept;
+    /// `user` is one that put() or get() left pending.
+    void cancel(completion& user) noexcept;
+
+    /// Ends what it can. False: one_sided_home::transfers_over() follows.
+    bool down(one_sided_peer&, status why, clock::time_point gives_up_at) noexcept;
+    /// Completes every operation with this peer now, whatever the carrier holds. The peer's record
+    /// is needed until one_sided_home::transfers_over().
+    void give_up(one_sided_peer&) noexcept;
+
+    /// Tries again what the carrier had no room for.
+    void pump() noexcept;
+    bool has_waiting() const noexcept { return !waiting_.empty(); }
+    /// Transfers that the carrier holds.
+    std::size_t held() const noexcept { return held_; }
+
+    std::uint64_t operations() const noexcept { return operations_.value(); }
+    std::uint64_t bytes() const noexcept { return bytes_.value(); }
+
+private:
+    void finished(one_sided_transfer&, status) noexcept override;
+
+    bool make_room() noexcept;
+    std::optional<begun> launch(direct_operation&) noexcept;
+    void go_on(direct_operation&) noexcept;
+    bool begin_piece(direct_operation&) noexcept;
+    status pin(direct_operation&, one_sided_transfer&) noexcept;
+    void prepare(direct_operation&, one_sided_transfer&) noexcept;
+    void stop(direct_operation&, status why) noexcept;
+    void let_go(direct_operation&) noexcept;
+    void wait(direct_operation&) noexcept;
+    void take_back(one_sided_transfer&) noexcept;
+    bool is_over(const direct_operation&) const noexcept;
+    void end(direct_operation&) noexcept;
+    void retire(direct_operation&) noexcept;
+
+    one_sided_carrier& carrier_;
+    one_sided_home& home_;
+    peer_keys& keys_;
+    local_memory& memory_;
+    const one_sided_facts facts_;
+    std::vector<std::unique_ptr<direct_operation>> all_operations_;
+    std::vector<direct_operation*> free_operations_;
+    std::vector<std::unique_ptr<one_sided_transfer>> all_pieces_;
+    std::vector<one_sided_transfer*> free_pieces_;
+    std::vector<direct_operation*> waiting_;
+    std::size_t held_ = 0;
+    owned_counter operations_;
+    owned_counter bytes_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,70 @@
+// Puts and gets by the carrier's second interface.
+#include "fabric/packets/port.hpp"
+
+namespace amalgam::detail {
+
+one_sided_peer* packet_port::one_sided_of(packet_connection& who) noexcept {
+    if (who.one_sided == nullptr && who.by() != nullptr)
+        who.one_sided = one_sided_->add(who, *who.by());
+    return who.one_sided;
+}
+
+std::optional<framed_port::transfer_start> packet_port::start_put(frame_link& link, gather from,
+                                                                  const remote_key& key,
+                                                                  std::uint64_t offset,
+                                                                  completion& on_done) noexcept {
+    one_sided_peer* peer = one_sided_of(static_cast<packet_connection&>(link));
+    if (peer == nullptr) return std::nullopt;
+    const auto begun = one_sided_->transfers().put(*peer, from, key, offset, on_done);
+    if (!begun) return std::nullopt;
+    return transfer_start{begun->how, begun->what};
+}
+
+std::optional<framed_port::transfer_start> packet_port::start_get(frame_link& link, scatter into,
+                                                                  const remote_key& key,
+                                                                  std::uint64_t offset,
+                                                                  completion& on_done) noexcept {
+    one_sided_peer* peer = one_sided_of(static_cast<packet_connection&>(link));
+    if (peer == nullptr) return std::nullopt;
+    const auto begun = one_sided_->transfers().get(*peer, into, key, offset, on_done);
+    if (!begun) return std::nullopt;
+    return transfer_start{begun->how, begun->what};
+}
+
+void packet_port::cancel_transfer(completion& op) noexcept {
+    one_sided_->transfers().cancel(op);
+}
+
+bool packet_port::end_transfers(frame_link& link, status why) noexcept {
+    one_sided_peer* peer = static_cast<packet_connection&>(link).one_sided;
+    return peer == nullptr || one_sided_->down(*peer, why);
+}
+
+delivery packet_port::deliver_own(frame_link& link, const frame_header& header,
+                                  const_bytes payload) noexcept {
+    auto& from = static_cast<packet_connection&>(link);
+    one_sided_peer* peer = one_sided_of(from);
+    if (peer == nullptr) return delivery::malformed;
+    const delivery found = one_sided_->deliver(*peer, header, payload);
+    return from.is_over() ? delivery::gone : found;
+}
+
+void packet_port::region_opened(const remote_key& key, scatter segments) noexcept {
+    if (one_sided_) one_sided_->region_opened(key, segments);
+}
+
+void packet_port::region_closed(const remote_key& key) noexcept {
+    if (one_sided_) one_sided_->region_closed(key);
+}
+
+result<shared_block> packet_port::allocate(std::size_t bytes) noexcept {
+    if (!one_sided_ || !one_sided_->registers_memory()) return framed_port::allocate(bytes);
+    return one_sided_->allocate(bytes);
+}
+
+void packet_port::has_room(packet_connection& who) noexcept {
+    writable(who);
+    if (who.one_sided != nullptr) one_sided_->writable(*who.one_sided);
+}
+
+}  // namespace amalgam::detail
