@@ -61,6 +61,20 @@ const char* atomics_of(const capabilities& can) {
     return "unsupported, as are notified puts: the plug-in is older";
 }
 
+const char* name_of(rma_mode how) {
+    return how == rma_mode::cross_memory ? "cross_memory"
+           : how == rma_mode::one_sided  ? "one_sided"
+                                         : "messages";
+}
+
+const char* sentence_of(rma_mode how) {
+    return how == rma_mode::cross_memory
+               ? "copied directly between processes by the kernel, one copy"
+           : how == rma_mode::one_sided
+               ? "by the network device, which checks keys, without the target's progress"
+               : "emulated by messages, processed by the target's progress";
+}
+
 /// Really opens the port, and reports what a program would get.
 void explain(const transport_registry& registry, const std::string& where, bool json) {
     const std::unique_ptr<port> opened =
@@ -71,7 +85,7 @@ void explain(const transport_registry& registry, const std::string& where, bool 
             {"uri", where},
             {"explanation", opened->explain()},
             {"address", nullptr},
-            {"rma", can.rma == rma_mode::cross_memory ? "cross_memory" : "messages"},
+            {"rma", name_of(can.rma)},
             {"atomics", can.atomics == atomic_mode::native     ? "native"
                         : can.atomics == atomic_mode::emulated ? "messages"
                                                                : "none"},
@@ -87,9 +101,7 @@ void explain(const transport_registry& registry, const std::string& where, bool 
                can.listens ? opened->address()
                            : "none: it can connect to peers, but peers cannot look it up");
     fmt::print("  put, get:  {}\n",
-               can.rma == rma_mode::cross_memory
-                   ? "copied directly between processes by the kernel, one copy"
-                   : "emulated by messages, processed by the target's progress");
+               sentence_of(can.rma));
     fmt::print("  atomics:   {}\n", atomics_of(can));
     fmt::print("  messages:  copied up to {} bytes, at most {} bytes\n", can.inline_bytes,
                can.max_message_bytes);

@@ -60,6 +60,8 @@ struct one_sided_facts {
     /// connection begins, opens all regions of a peer; `offset` is then in the region, and the
     /// carrier checks `region` itself.
     bool has_region_keys = true;
+    /// start() always answers `done`.
+    bool is_synchronous = false;
     std::size_t piece_bytes = std::size_t{1} << 20;  ///< Longest transfer.
     std::size_t window = 16;                         ///< Most transfers pending of one operation.
 };

@@ -60,6 +60,13 @@ struct port_usage {
     std::uint64_t evicted = 0;       ///< Connections ended because a bound was exceeded.
 };
 
+/// Who carried out puts and gets, since the port was opened.
+struct transfer_counts {
+    std::uint64_t direct = 0;        ///< Of this port: without the target's processor, uncopied.
+    std::uint64_t direct_bytes = 0;  ///< What they moved.
+    std::uint64_t served = 0;  ///< Of peers: frames of theirs that this port's progress() answered.
+};
+
 /// The code on top of a driven port, run in virtual time. See port::attach_driver().
 class port_driver {
 public:
@@ -240,6 +247,9 @@ public:
     virtual posted post_compare_swap(peer_id, const remote_key&, std::uint64_t offset,
                                      std::uint64_t expected, std::uint64_t desired,
                                      std::uint64_t* old, completion& on_done) noexcept = 0;
+
+    /// Any thread may call it while the port lives.
+    virtual transfer_counts transfers() const noexcept { return {}; }
 };
 
 inline region::~region() {

@@ -74,7 +74,7 @@ public:
     }
     /// Precondition: the port still lives. Peers' transfers in flight end with `denied`. Afterwards
     /// no peer reads or writes the bytes, whatever it sent or requested before.
-    /// Returns at once unless peers copy memory directly (can().rma is `cross_memory`, or
+    /// Returns at once unless peers copy memory directly (can().rma is not `emulated`, or
     /// shares_blocks). Then it waits for a copy in flight, some microseconds. If the copying
     /// process was stopped in the middle of a write (SIGSTOP, a debugger), it waits until that
     /// process resumes or exits, since the process could still write later; kill it to end the

@@ -59,6 +59,7 @@ public:
     void region_closed(const remote_key&) noexcept;
     result<shared_block> allocate(std::size_t bytes) noexcept { return memory_.allocate(bytes); }
     bool registers_memory() const noexcept { return facts_.registers_memory; }
+    bool is_synchronous() const noexcept { return facts_.is_synchronous; }
 
     void progress() noexcept;
     /// False: progress() has work.

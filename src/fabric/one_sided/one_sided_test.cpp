@@ -100,6 +100,9 @@ TEST_F(one_sided_test, after_the_first_the_device_carries_transfers_without_the_
     EXPECT_TRUE(other.ended_with(errc::ok));
     EXPECT_EQ(copy, near_);
     EXPECT_EQ(device_b_.exposures, 1u) << "asked for once";
+    EXPECT_EQ(a_->end->transfers().direct, 2u);
+    EXPECT_EQ(a_->end->transfers().direct_bytes, 2 * size);
+    EXPECT_EQ(b_->end->transfers().served, 1u) << "the first";
     region_ = {};
 }
 

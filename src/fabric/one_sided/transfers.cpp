@@ -31,43 +31,44 @@ bool direct_transfers::make_room() noexcept try {
     return false;
 }
 
-std::optional<direct_transfers::begun> direct_transfers::put(one_sided_peer& peer, gather from,
-                                                             const remote_key& key,
-                                                             std::uint64_t offset,
-                                                             completion& user) noexcept {
-    const std::size_t total = total_bytes(from);
+/// nullptr: packets must carry it.
+direct_operation* direct_transfers::take(one_sided_peer& peer, const remote_key& key,
+                                         std::uint64_t offset, std::size_t total,
+                                         completion& user) noexcept {
     known_key* known = total == 0 ? nullptr : keys_.find(peer, key);
-    if (known == nullptr || !make_room()) return std::nullopt;
+    if (known == nullptr || !make_room()) return nullptr;
     direct_operation& op = *free_operations_.back();
     op = {};
     op.user = &user;
     op.peer = &peer;
     op.key = known;
     op.remote = key;
-    op.is_put = true;
-    op.from = from;
     op.offset = offset;
     op.left = op.total = total;
-    return launch(op);
+    return &op;
 }
 
-std::optional<direct_transfers::begun> direct_transfers::get(one_sided_peer& peer, scatter into,
-                                                             const remote_key& key,
-                                                             std::uint64_t offset,
-                                                             completion& user) noexcept {
-    const std::size_t total = total_bytes(into);
-    known_key* known = total == 0 ? nullptr : keys_.find(peer, key);
-    if (known == nullptr || !make_room()) return std::nullopt;
-    direct_operation& op = *free_operations_.back();
-    op = {};
-    op.user = &user;
-    op.peer = &peer;
-    op.key = known;
-    op.remote = key;
-    op.into = into;
-    op.offset = offset;
-    op.left = op.total = total;
-    return launch(op);
+std::optional<direct_transfers::begun> direct_transfers::begin(one_sided_peer& peer,
+                                                               gather put_from,
+                                                               const remote_key& key,
+                                                               std::uint64_t offset,
+                                                               completion& user) noexcept {
+    direct_operation* op = take(peer, key, offset, total_bytes(put_from), user);
+    if (op == nullptr) return std::nullopt;
+    op->is_put = true;
+    op->from = put_from;
+    return launch(*op);
+}
+
+std::optional<direct_transfers::begun> direct_transfers::begin(one_sided_peer& peer,
+                                                               scatter get_into,
+                                                               const remote_key& key,
+                                                               std::uint64_t offset,
+                                                               completion& user) noexcept {
+    direct_operation* op = take(peer, key, offset, total_bytes(get_into), user);
+    if (op == nullptr) return std::nullopt;
+    op->into = get_into;
+    return launch(*op);
 }
 
 std::optional<direct_transfers::begun> direct_transfers::launch(direct_operation& op) noexcept {
@@ -85,7 +86,6 @@ std::optional<direct_transfers::begun> direct_transfers::launch(direct_operation
         return begun{};
     }
     const begun over{posted::done, op.why};
-    operations_.add();
     retire(op);
     return over;
 }
@@ -166,7 +166,6 @@ bool direct_transfers::begin_piece(direct_operation& op) noexcept {
         stop(op, piece.how);
         return true;
     }
-    if (how == posted::done) bytes_.add(bytes);
     op.left -= bytes;
     op.offset += bytes;
     op.at.within += bytes;
@@ -226,7 +225,6 @@ void direct_transfers::finished(one_sided_transfer& piece, status how) noexcept 
     --held_;
     take_back(piece);
     if (how.ok()) {
-        bytes_.add(piece.bytes);
         go_on(op);
     } else if (!op.stopped) {
         stop(op, how);
@@ -240,7 +238,6 @@ void direct_transfers::end(direct_operation& op) noexcept {
     one_sided_peer& peer = *op.peer;
     const status why = op.left == 0 && !op.stopped ? status{} : op.why;
     const std::size_t bytes = op.total;
-    operations_.add();
     retire(op);
     if (user != nullptr) home_.transfer_over(*user, why, bytes);
     if (!peer.up && peer.operations.empty()) home_.transfers_over(peer);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <amalgam/core/clock.hpp>
-#include <amalgam/core/counter.hpp>
 #include <amalgam/fabric/completion.hpp>
 #include <amalgam/fabric/one_sided.hpp>
 
@@ -62,11 +61,11 @@ public:
         posted how = posted::pending;
         status what;  ///< If `how` is done.
     };
-    std::optional<begun> put(one_sided_peer&, gather, const remote_key&, std::uint64_t offset,
-                             completion& user) noexcept;
-    std::optional<begun> get(one_sided_peer&, scatter, const remote_key&, std::uint64_t offset,
-                             completion& user) noexcept;
-    /// `user` is one that put() or get() left pending.
+    std::optional<begun> begin(one_sided_peer&, gather put_from, const remote_key&,
+                               std::uint64_t offset, completion& user) noexcept;
+    std::optional<begun> begin(one_sided_peer&, scatter get_into, const remote_key&,
+                               std::uint64_t offset, completion& user) noexcept;
+    /// `user` is one that begin() left pending.
     void cancel(completion& user) noexcept;
 
     /// Ends what it can. False: one_sided_home::transfers_over() follows.
@@ -81,12 +80,11 @@ public:
     /// Transfers that the carrier holds.
     std::size_t held() const noexcept { return held_; }
 
-    std::uint64_t operations() const noexcept { return operations_.value(); }
-    std::uint64_t bytes() const noexcept { return bytes_.value(); }
-
 private:
     void finished(one_sided_transfer&, status) noexcept override;
 
+    direct_operation* take(one_sided_peer&, const remote_key&, std::uint64_t offset,
+                           std::size_t total, completion& user) noexcept;
     bool make_room() noexcept;
     std::optional<begun> launch(direct_operation&) noexcept;
     void go_on(direct_operation&) noexcept;
@@ -112,8 +110,6 @@ private:
     std::vector<one_sided_transfer*> free_pieces_;
     std::vector<direct_operation*> waiting_;
     std::size_t held_ = 0;
-    owned_counter operations_;
-    owned_counter bytes_;
 };
 
 }  // namespace amalgam::detail

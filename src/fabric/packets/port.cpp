@@ -50,7 +50,7 @@ packet_port::packet_port(std::unique_ptr<packet_carrier> carrier, const packet_p
     carrier_->start(*this);
     if (one_sided_carrier* also = carrier_->one_sided()) {
         one_sided_port& self = *this;
-        one_sided_.emplace(*also, self, options.silence_limit);
+        one_sided_ = std::make_unique<one_sided_part>(*also, self, options.silence_limit);
         start_transfers(max_key_frame_bytes);
     }
 }
@@ -75,6 +75,7 @@ packet_port::~packet_port() {
 void packet_port::leave_to_parent() noexcept {
     for (auto& each : connections_)
         (void)each.release();
+    (void)one_sided_.release();
     (void)carrier_.release();
 }
 

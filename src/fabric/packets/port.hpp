@@ -65,6 +65,10 @@ private:
     void resume(frame_link& link) noexcept override;
 
     // ---- one-sided transfers, in transfers.cpp
+    std::optional<status> direct_put(frame_link&, gather, const remote_key&,
+                                     std::uint64_t offset) noexcept override;
+    std::optional<status> direct_get(frame_link&, scatter, const remote_key&,
+                                     std::uint64_t offset) noexcept override;
     std::optional<transfer_start> start_put(frame_link&, gather, const remote_key&,
                                             std::uint64_t offset, completion&) noexcept override;
     std::optional<transfer_start> start_get(frame_link&, scatter, const remote_key&,
@@ -82,6 +86,10 @@ private:
     }
     void transfers_over(frame_link& link) noexcept override { framed_port::transfers_over(link); }
     one_sided_peer* one_sided_of(packet_connection& who) noexcept;
+    bool transfers_at_once() const noexcept;
+    template <typename Local>
+    std::optional<transfer_start> begin_transfer(frame_link&, Local, const remote_key&,
+                                                 std::uint64_t offset, completion&) noexcept;
 
     // ---- packet_events
     bool accepted(packet_link&, std::string address) noexcept override;
@@ -105,8 +113,9 @@ private:
     std::size_t budget_ = 0;
     bool has_new_room_ = false;
     bool has_due_work_ = false;
-    std::unique_ptr<packet_carrier> carrier_;  ///< Returns packets when destroyed.
-    std::optional<one_sided_part> one_sided_;  ///< If the carrier has it.
+    completion unused_{[](completion&, status, std::size_t) noexcept {}};
+    std::unique_ptr<packet_carrier> carrier_;    ///< Returns packets when destroyed.
+    std::unique_ptr<one_sided_part> one_sided_;  ///< If the carrier has it.
 };
 
 }  // namespace amalgam::detail

@@ -9,26 +9,52 @@ one_sided_peer* packet_port::one_sided_of(packet_connection& who) noexcept {
     return who.one_sided;
 }
 
+template <typename Local>
+std::optional<framed_port::transfer_start> packet_port::begin_transfer(
+    frame_link& link, Local local, const remote_key& key, std::uint64_t offset,
+    completion& on_done) noexcept {
+    one_sided_peer* peer = one_sided_of(static_cast<packet_connection&>(link));
+    if (peer == nullptr) return std::nullopt;
+    direct_transfers& all = one_sided_->transfers();
+    const auto begun = all.begin(*peer, local, key, offset, on_done);
+    if (!begun) return std::nullopt;
+    return transfer_start{begun->how, begun->what};
+}
+
 std::optional<framed_port::transfer_start> packet_port::start_put(frame_link& link, gather from,
                                                                   const remote_key& key,
                                                                   std::uint64_t offset,
                                                                   completion& on_done) noexcept {
-    one_sided_peer* peer = one_sided_of(static_cast<packet_connection&>(link));
-    if (peer == nullptr) return std::nullopt;
-    const auto begun = one_sided_->transfers().put(*peer, from, key, offset, on_done);
-    if (!begun) return std::nullopt;
-    return transfer_start{begun->how, begun->what};
+    if (transfers_at_once()) return std::nullopt;  // Tried before.
+    return begin_transfer(link, from, key, offset, on_done);
 }
 
 std::optional<framed_port::transfer_start> packet_port::start_get(frame_link& link, scatter into,
                                                                   const remote_key& key,
                                                                   std::uint64_t offset,
                                                                   completion& on_done) noexcept {
-    one_sided_peer* peer = one_sided_of(static_cast<packet_connection&>(link));
-    if (peer == nullptr) return std::nullopt;
-    const auto begun = one_sided_->transfers().get(*peer, into, key, offset, on_done);
-    if (!begun) return std::nullopt;
-    return transfer_start{begun->how, begun->what};
+    if (transfers_at_once()) return std::nullopt;
+    return begin_transfer(link, into, key, offset, on_done);
+}
+
+// Called for ports whose peers are all on this host; then the carrier never leaves one pending.
+
+std::optional<status> packet_port::direct_put(frame_link& link, gather from, const remote_key& key,
+                                              std::uint64_t offset) noexcept {
+    if (!transfers_at_once()) return std::nullopt;
+    const auto begun = begin_transfer(link, from, key, offset, unused_);
+    return begun ? std::optional(begun->what) : std::nullopt;
+}
+
+std::optional<status> packet_port::direct_get(frame_link& link, scatter into, const remote_key& key,
+                                              std::uint64_t offset) noexcept {
+    if (!transfers_at_once()) return std::nullopt;
+    const auto begun = begin_transfer(link, into, key, offset, unused_);
+    return begun ? std::optional(begun->what) : std::nullopt;
+}
+
+bool packet_port::transfers_at_once() const noexcept {
+    return can().rma == rma_mode::cross_memory && one_sided_ && one_sided_->is_synchronous();
 }
 
 void packet_port::cancel_transfer(completion& op) noexcept {

@@ -26,6 +26,10 @@ port_usage framed_port::usage() const noexcept {
     return {queued_bytes_.value(), buffers_.counts().idle_bytes, evicted_.value()};
 }
 
+transfer_counts framed_port::transfers() const noexcept {
+    return {direct_.value(), direct_bytes_.value(), target_.served()};
+}
+
 void framed_port::queue_more(peer_record& peer, std::size_t bytes) noexcept {
     peer.queued_bytes += bytes;
     queued_bytes_.add(bytes);

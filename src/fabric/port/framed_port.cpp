@@ -176,11 +176,12 @@ posted framed_port::post_put(peer_id to, gather from, const remote_key& key, std
         return complete_later(peer, on_done, {errc::denied});
     if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
         const std::optional<status> over = direct_put(*peer->link, from, key, offset);
+        if (over && over->ok()) count_direct(total_bytes(from));
         if (over) return over->ok() ? posted::done : complete_later(peer, on_done, *over);
     }
     if (starts_transfers_) {
         const auto begun = start_put(*peer->link, from, key, offset, on_done);
-        if (begun) return started(*peer, on_done, *begun);
+        if (begun) return started(*peer, on_done, total_bytes(from), *begun);
     }
     return initiator_.put(*peer, from, key, offset, on_done);
 }
@@ -241,11 +242,12 @@ posted framed_port::post_get(peer_id to, scatter into, const remote_key& key, st
         return complete_later(peer, on_done, {errc::denied});
     if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
         const std::optional<status> over = direct_get(*peer->link, into, key, offset);
+        if (over && over->ok()) count_direct(total_bytes(into));
         if (over) return over->ok() ? posted::done : complete_later(peer, on_done, *over);
     }
     if (starts_transfers_) {
         const auto begun = start_get(*peer->link, into, key, offset, on_done);
-        if (begun) return started(*peer, on_done, *begun);
+        if (begun) return started(*peer, on_done, total_bytes(into), *begun);
     }
     return initiator_.get(*peer, into, key, offset, on_done);
 }
@@ -277,8 +279,9 @@ std::optional<framed_port::transfer_start> framed_port::start_get(frame_link&, s
     return std::nullopt;
 }
 
-posted framed_port::started(peer_record& peer, completion& on_done,
+posted framed_port::started(peer_record& peer, completion& on_done, std::size_t bytes,
                             const transfer_start& begun) noexcept {
+    if (begun.how == posted::done && begun.what.ok()) count_direct(bytes);
     if (begun.how == posted::done)
         return begun.what.ok() ? posted::done : complete_later(&peer, on_done, begun.what);
     completions_.opened();
@@ -287,6 +290,7 @@ posted framed_port::started(peer_record& peer, completion& on_done,
 }
 
 void framed_port::transfer_over(completion& op, status what, std::size_t bytes) noexcept {
+    if (what.ok()) count_direct(bytes);
     completions_.push(op, what, bytes);
 }
 

@@ -58,6 +58,7 @@ public:
     bool prepare_to_sleep() noexcept final;  ///< False while completions are due; else arm().
     std::size_t open_operations() const noexcept final;
     port_usage usage() const noexcept final;
+    transfer_counts transfers() const noexcept final;
 
 protected:
     /// Pass `incarnation` only where runs must be reproducible.
@@ -159,6 +160,11 @@ protected:
         starts_transfers_ = true;
         own_frame_bytes_ = frame_bytes;
     }
+    /// Counts a transfer without the target's processor.
+    void count_direct(std::uint64_t bytes) noexcept {
+        direct_.add();
+        direct_bytes_.add(bytes);
+    }
     /// A transfer that was left pending ended; it completes in the next progress(). Any time.
     void transfer_over(completion&, status, std::size_t bytes) noexcept;
     /// The last transfer of a link that is down ended. Any time.
@@ -213,7 +219,7 @@ private:
                        std::uint64_t* old, completion&) noexcept;
     bool may_access(const remote_key&, std::uint64_t offset, std::size_t bytes,
                     access) const noexcept;
-    posted started(peer_record&, completion&, const transfer_start&) noexcept;
+    posted started(peer_record&, completion&, std::size_t bytes, const transfer_start&) noexcept;
     void close_region(std::uint64_t id) noexcept final;
     static void on_first_due(void* self) noexcept;
 
@@ -270,6 +276,8 @@ private:
     std::size_t placement_step_ = ~std::size_t{0};
     owned_counter queued_bytes_;  // Of all peers: early messages and placements in our memory.
     owned_counter evicted_;
+    owned_counter direct_;
+    owned_counter direct_bytes_;
     bool some_wait_for_all_ = false;  // A link is paused as the port as a whole holds too much.
     bool has_used_much_ = false;      // Since memory was last returned.
     region_table regions_;

@@ -202,6 +202,7 @@ void rma_target::forget_put(peer_record& peer) noexcept {
 }
 
 void rma_target::answer(peer_record& peer, const rma_answer& reply) noexcept {
+    served_.add();
     const bool nobody_waits = peer.answers_sent == peer.answers.size();
     if (nobody_waits && send(peer, reply)) return;
     if (!peer.up()) return;

@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include <amalgam/core/counter.hpp>
+
 #include "fabric/frames/frame.hpp"
 #include "fabric/frames/rma_frames.hpp"
 #include "fabric/limits.hpp"
@@ -45,6 +47,9 @@ public:
     /// Drops an open placement together with its link.
     void forget_put(peer_record&) noexcept;
 
+    /// How many frames of peers' puts and gets were answered. Any thread.
+    std::uint64_t served() const noexcept { return served_.value(); }
+
     /// Sends waiting replies while the link has room.
     void pump(peer_record&) noexcept;
     /// The link no longer uses the piece.
@@ -63,6 +68,7 @@ private:
     region_table& regions_;
     piece_pool& pieces_;
     user_memory memory_;
+    owned_counter served_;
     peer_ender& ender_;
 };
 

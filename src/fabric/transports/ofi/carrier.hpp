@@ -83,7 +83,12 @@ protected:
 private:
     friend class ofi_link;
 
-    std::string explain_paths() const final { return chosen_; }
+    std::string explain_paths() const final {
+        return chosen_ +
+               "; puts and gets go in packets, processed by the target's progress, as providers in "
+               "software check a key once before all of its bytes, so that no region could close "
+               "while they come";
+    }
     void release_path(std::unique_ptr<introduced_link>) noexcept final;
     std::size_t move_packets(std::size_t budget) noexcept final;
     bool arm_paths() noexcept final;

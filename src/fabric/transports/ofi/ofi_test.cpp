@@ -100,6 +100,7 @@ TEST(ofi_transport, address_of_another_kind_is_refused_by_lookup) {
 TEST(ofi_transport, domain_that_is_asked_for_is_the_one_that_is_used) {
     auto here = transport_registry::installed().open("ofi+tcp://lo/:0").value();
     EXPECT_TRUE(contains(here->explain(), "in domain lo from 127.0.0.1")) << here->explain();
+    EXPECT_TRUE(contains(here->explain(), "puts and gets go in packets")) << here->explain();
     EXPECT_TRUE(here->address().starts_with("ofi+tcp://127.0.0.1:")) << here->address();
 }
 

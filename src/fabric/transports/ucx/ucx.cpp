@@ -79,7 +79,9 @@ public:
         info.usable = !all.empty();
         if (!info.usable) info.why_not = "UCX finds no usable device on this host.";
         info.details = {"protocols: all, shm, " + transports_of(all), "devices: " + devices_of(all),
-                        "rma: emulated by messages, processed by the target's progress"};
+                        "rma: between processes of this host, over shm, posix, sysv, self and all: "
+                        "cross-memory attach, if the kernel permits; else emulated by messages, "
+                        "processed by the target's progress"};
         return info;
     }
 

@@ -79,6 +79,41 @@ tcp_test_port open_here(const std::string& where = "ucx+tcp://127.0.0.1:0") {
     return tcp_test_port(transport_registry::installed().open(where).value());
 }
 
+TEST(ucx_transport, transfers_over_shared_memory_need_neither_packets_nor_the_target) {
+    for (const char* where : {"ucx+shm://127.0.0.1:0", "ucx+posix://127.0.0.1:0",
+                              "ucx+sysv://127.0.0.1:0", "ucx+all://127.0.0.1:0"}) {
+        SCOPED_TRACE(where);
+        tcp_test_port here = open_here(where), there = open_here(where);
+        const auto [to_there, to_here] = connect(here, there);
+        EXPECT_TRUE(there.send(to_here, 1, "after the answer to the first question"));
+        move_until({&here, &there}, [&] { return !here.arrived.empty(); });
+        std::vector<std::byte> far(1 << 20), near(1 << 20, std::byte{3}), back(1 << 20);
+        const region target = there.end->open_region(far, access::read_write).value();
+        const const_bytes from = near;
+        const mutable_bytes into = back;
+        tcp_test_port::operation op;
+        EXPECT_EQ(here.end->post_put(to_there, {&from, 1}, target.key(), 0, op), posted::done);
+        EXPECT_EQ(here.end->post_get(to_there, {&into, 1}, target.key(), 0, op), posted::done);
+        EXPECT_EQ(far, near);
+        EXPECT_EQ(back, near);
+        EXPECT_EQ(here.end->transfers().direct, 2u);
+        EXPECT_EQ(here.end->transfers().direct_bytes, 2u << 20);
+        EXPECT_EQ(there.end->transfers().served, 0u);
+        EXPECT_TRUE(contains(here.end->explain(),
+                             "puts and gets to processes of this host are "
+                             "copied directly by the kernel"))
+            << here.end->explain();
+    }
+}
+
+TEST(ucx_transport, transfers_over_a_network_go_in_packets_and_say_why) {
+    tcp_test_port here = open_here();
+    EXPECT_EQ(here.end->can().rma, rma_mode::emulated);
+    EXPECT_TRUE(contains(here.end->explain(), "puts and gets go in packets"))
+        << here.end->explain();
+    EXPECT_TRUE(contains(here.end->explain(), "without a look at keys")) << here.end->explain();
+}
+
 /// What `body` writes to standard output, in its own process.
 std::string printed_by(const std::function<void()>& body) {
     conformance::child_process child([&](conformance::channel& parent) {

@@ -117,6 +117,7 @@ one_sided_facts host_copies::one_sided_traits() const noexcept {
     facts.mode = rma_mode::cross_memory;
     facts.registers_memory = false;
     facts.has_region_keys = false;
+    facts.is_synchronous = true;
     facts.piece_bytes = copied_at_once;
     return facts;
 }
