@@ -398,6 +398,41 @@ TEST_F(one_sided_test, keys_are_asked_for_in_numbers_that_the_peer_allows) {
     both_until([&] { return device_a_.opened == device_a_.closed; });
 }
 
+struct noted_puts final : message_sink {
+    void on_message(message&) noexcept override {}
+    void on_put(const put_notice& one) noexcept override {
+        values.push_back(one.value);
+        first_bytes.push_back(*memory);
+    }
+    const std::byte* memory = nullptr;
+    std::vector<std::uint64_t> values;
+    std::vector<std::byte> first_bytes;
+};
+
+TEST_F(one_sided_test, notice_does_not_overtake_a_put_that_the_device_still_moves) {
+    prepare();
+    noted_puts sink;
+    sink.memory = far_.data();
+    b_->end->set_sink(&sink);
+    device_a_.stalled = true;
+    recorded op, noticed;
+    ASSERT_EQ(put(near_, op), posted::pending);
+    const const_bytes last = const_bytes(near_).last(1);
+    const auto post = [&] {
+        return a_->end->post_put_notify(there_, {&last, 1}, key_, size - 1, 7, noticed);
+    };
+    EXPECT_EQ(post(), posted::full);
+    device_a_.stalled = false;
+    both_until([&] { return op.runs > 0; });
+    ASSERT_EQ(post(), posted::pending);
+    both_until([&] { return noticed.runs > 0 && !sink.values.empty(); });
+    EXPECT_TRUE(noticed.ended_with(errc::ok));
+    EXPECT_EQ(sink.values, std::vector<std::uint64_t>{7});
+    EXPECT_EQ(sink.first_bytes, std::vector<std::byte>{near_[0]});
+    b_->end->set_sink(b_.get());
+    region_ = {};
+}
+
 // ---- registrations of this end, in random order
 
 TEST(local_memory, what_is_known_holds_what_is_used) {

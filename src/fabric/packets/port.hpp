@@ -75,6 +75,7 @@ private:
                                             std::uint64_t offset, completion&) noexcept override;
     void cancel_transfer(completion&) noexcept override;
     bool end_transfers(frame_link&, status) noexcept override;
+    bool has_transfers(const frame_link&) const noexcept override;
     delivery deliver_own(frame_link&, const frame_header&, const_bytes) noexcept override;
     void region_opened(const remote_key&, scatter) noexcept override;
     void region_closed(const remote_key&) noexcept override;

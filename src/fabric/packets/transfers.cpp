@@ -66,6 +66,11 @@ bool packet_port::end_transfers(frame_link& link, status why) noexcept {
     return peer == nullptr || one_sided_->down(*peer, why);
 }
 
+bool packet_port::has_transfers(const frame_link& link) const noexcept {
+    const one_sided_peer* peer = static_cast<const packet_connection&>(link).one_sided;
+    return peer != nullptr && !peer->operations.empty();
+}
+
 delivery packet_port::deliver_own(frame_link& link, const frame_header& header,
                                   const_bytes payload) noexcept {
     auto& from = static_cast<packet_connection&>(link);

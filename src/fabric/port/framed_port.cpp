@@ -193,11 +193,14 @@ posted framed_port::post_put_notify(peer_id to, gather from, const remote_key& k
     if (peer == nullptr || !peer->up()) return refuse(peer, on_done);
     if (!may_access(key, offset, total_bytes(from), access::write))
         return complete_later(peer, on_done, {errc::denied});
+    // The notice goes by a frame, and must not overtake what a device still moves.
+    if (starts_transfers_ && has_transfers(*peer->link)) return posted::full;
     bool moved = false;
     if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
         const std::optional<status> over = direct_put(*peer->link, from, key, offset);
         if (over && !over->ok()) return complete_later(peer, on_done, *over);
         moved = over.has_value();
+        if (moved) count_direct(total_bytes(from));
     }
     return initiator_.put_notify(*peer, from, key, offset, notice, moved, on_done);
 }

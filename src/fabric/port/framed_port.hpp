@@ -115,6 +115,8 @@ protected:
     /// The link is down or shut: transfer_over() follows for its pending ones. False: not for all
     /// of them yet; transfers_over() follows, and release() of the link waits for it.
     virtual bool end_transfers(frame_link&, status) noexcept { return true; }
+    /// Whether any of them is pending.
+    virtual bool has_transfers(const frame_link&) const noexcept { return false; }
     /// A frame of a kind that framed_port does not know, for transports that start_transfers().
     virtual delivery deliver_own(frame_link&, const frame_header&, const_bytes) noexcept {
         return delivery::malformed;
