@@ -100,8 +100,7 @@ void explain(const transport_registry& registry, const std::string& where, bool 
     fmt::print("  address:   {}\n",
                can.listens ? opened->address()
                            : "none: it can connect to peers, but peers cannot look it up");
-    fmt::print("  put, get:  {}\n",
-               sentence_of(can.rma));
+    fmt::print("  put, get:  {}\n", sentence_of(can.rma));
     fmt::print("  atomics:   {}\n", atomics_of(can));
     fmt::print("  messages:  copied up to {} bytes, at most {} bytes\n", can.inline_bytes,
                can.max_message_bytes);

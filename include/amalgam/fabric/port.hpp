@@ -60,7 +60,8 @@ struct port_usage {
     std::uint64_t evicted = 0;       ///< Connections ended because a bound was exceeded.
 };
 
-/// Who carried out puts and gets, since the port was opened.
+/// Who carried out puts and gets, since the port was opened. shm:// does not count those that the
+/// kernel or the initiator copies, which are nearly all.
 struct transfer_counts {
     std::uint64_t direct = 0;        ///< Of this port: without the target's processor, uncopied.
     std::uint64_t direct_bytes = 0;  ///< What they moved.

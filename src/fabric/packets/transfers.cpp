@@ -43,14 +43,18 @@ std::optional<status> packet_port::direct_put(frame_link& link, gather from, con
                                               std::uint64_t offset) noexcept {
     if (!transfers_at_once()) return std::nullopt;
     const auto begun = begin_transfer(link, from, key, offset, unused_);
-    return begun ? std::optional(begun->what) : std::nullopt;
+    if (!begun) return std::nullopt;
+    if (begun->what.ok()) count_direct(total_bytes(from));
+    return begun->what;
 }
 
 std::optional<status> packet_port::direct_get(frame_link& link, scatter into, const remote_key& key,
                                               std::uint64_t offset) noexcept {
     if (!transfers_at_once()) return std::nullopt;
     const auto begun = begin_transfer(link, into, key, offset, unused_);
-    return begun ? std::optional(begun->what) : std::nullopt;
+    if (!begun) return std::nullopt;
+    if (begun->what.ok()) count_direct(total_bytes(into));
+    return begun->what;
 }
 
 bool packet_port::transfers_at_once() const noexcept {

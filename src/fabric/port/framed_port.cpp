@@ -171,17 +171,17 @@ posted framed_port::post_put(peer_id to, gather from, const remote_key& key, std
                              completion& on_done) noexcept {
     peer_record* peer = peers_.find(to);
     if (peer == nullptr || !peer->up()) return refuse(peer, on_done);
+    const std::size_t bytes = total_bytes(from);
     // The target checks too; this keeps a multi-frame transfer from failing halfway.
-    if (!may_access(key, offset, total_bytes(from), access::write))
+    if (!may_access(key, offset, bytes, access::write))
         return complete_later(peer, on_done, {errc::denied});
     if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
         const std::optional<status> over = direct_put(*peer->link, from, key, offset);
-        if (over && over->ok()) count_direct(total_bytes(from));
         if (over) return over->ok() ? posted::done : complete_later(peer, on_done, *over);
     }
     if (starts_transfers_) {
         const auto begun = start_put(*peer->link, from, key, offset, on_done);
-        if (begun) return started(*peer, on_done, total_bytes(from), *begun);
+        if (begun) return started(*peer, on_done, bytes, *begun);
     }
     return initiator_.put(*peer, from, key, offset, on_done);
 }
@@ -200,7 +200,6 @@ posted framed_port::post_put_notify(peer_id to, gather from, const remote_key& k
         const std::optional<status> over = direct_put(*peer->link, from, key, offset);
         if (over && !over->ok()) return complete_later(peer, on_done, *over);
         moved = over.has_value();
-        if (moved) count_direct(total_bytes(from));
     }
     return initiator_.put_notify(*peer, from, key, offset, notice, moved, on_done);
 }
@@ -241,16 +240,16 @@ posted framed_port::post_get(peer_id to, scatter into, const remote_key& key, st
                              completion& on_done) noexcept {
     peer_record* peer = peers_.find(to);
     if (peer == nullptr || !peer->up()) return refuse(peer, on_done);
-    if (!may_access(key, offset, total_bytes(into), access::read))
+    const std::size_t bytes = total_bytes(into);
+    if (!may_access(key, offset, bytes, access::read))
         return complete_later(peer, on_done, {errc::denied});
     if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
         const std::optional<status> over = direct_get(*peer->link, into, key, offset);
-        if (over && over->ok()) count_direct(total_bytes(into));
         if (over) return over->ok() ? posted::done : complete_later(peer, on_done, *over);
     }
     if (starts_transfers_) {
         const auto begun = start_get(*peer->link, into, key, offset, on_done);
-        if (begun) return started(*peer, on_done, total_bytes(into), *begun);
+        if (begun) return started(*peer, on_done, bytes, *begun);
     }
     return initiator_.get(*peer, into, key, offset, on_done);
 }

@@ -60,8 +60,8 @@ result<std::unique_ptr<host_copies>> host_copies::make(
     result<shm_registrations> table = shm_registrations::make();
     if (!table) return table.why();
     std::unique_ptr<host_copies> made(new host_copies(std::move(*table), silence_limit));
-    // Meeting itself needs all that meeting others does.
-    const auto itself = made->meet(made->name_);
+    // Reaching itself needs all that reaching others does.
+    const auto itself = made->reach(made->name_);
     if (!itself) return itself.why();
     return made;
 } catch (const std::bad_alloc&) {
@@ -85,6 +85,7 @@ host_copies::host_copies(shm_registrations table, std::chrono::milliseconds sile
     own.probe = probe_.address();
     own.token = token_;
     own.encode(name_.data());
+    table_.set_token(token_);
 }
 
 result<std::unique_ptr<host_peer>> host_copies::meet(const_bytes name) noexcept try {
@@ -104,12 +105,28 @@ result<std::unique_ptr<host_peer>> host_copies::meet(const_bytes name) noexcept 
         shm_mapping::of(fd.get(), 0, shm_registrations_layout::bytes, /*writable=*/false);
     if (!memory) return {errc::no_memory, ""};
     made->table = shm_registrations_view(std::move(memory));
-    // The token also tells that it is no process of another host or PID namespace.
-    if (const status how = try_cross_memory(pid, made->name.probe, made->name.token); !how.ok())
-        return denied_by_kernel(how);
+    // Otherwise it is a process of another host or PID namespace.
+    if (made->table.token() != made->name.token) return {errc::mismatch, "another process"};
     return made;
 } catch (const std::bad_alloc&) {
     return {errc::no_memory, ""};
+}
+
+/// As meet(), for who copies. Only reads, as the name comes from the other end: a port must not be
+/// made to write where a peer likes.
+result<std::unique_ptr<host_peer>> host_copies::reach(const_bytes name) noexcept {
+    result<std::unique_ptr<host_peer>> met = meet(name);
+    if (!met) return met;
+    const host_peer& peer = *met.value();
+    std::uint64_t found = 0;
+    const mutable_bytes into = as_writable_bytes_of(found);
+    const const_bytes there = foreign_bytes(peer.name.probe, sizeof found);
+    cross_place<mutable_bytes> to{{&into, 1}, {}};
+    cross_place<const_bytes> from{{&there, 1}, {}};
+    const status how = copy_from_process(peer.pid(), to, from, sizeof found);
+    if (is_refusal_of_kernel(how)) return denied_by_kernel(how);
+    if (!how.ok() || found != peer.name.token) return {errc::mismatch, "another process"};
+    return met;
 }
 
 one_sided_facts host_copies::one_sided_traits() const noexcept {
@@ -235,7 +252,7 @@ void host_copies::forget_sleepers() noexcept {
 
 result<void*> host_copies::open_key(packet_link&, const remote_key&, std::size_t, std::uint64_t,
                                     const_bytes told) noexcept {
-    result<std::unique_ptr<host_peer>> met = meet(told);
+    result<std::unique_ptr<host_peer>> met = reach(told);
     if (met && met.value()->name.slot < shm_registrations_layout::admitted_count) {
         met.value()->slot = static_cast<std::size_t>(met.value()->name.slot);
         return static_cast<void*>(met.value().release());

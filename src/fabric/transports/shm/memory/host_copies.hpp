@@ -87,6 +87,7 @@ private:
 
     host_copies(shm_registrations table, std::chrono::milliseconds silence_limit);
     result<std::unique_ptr<host_peer>> meet(const_bytes name) noexcept;
+    result<std::unique_ptr<host_peer>> reach(const_bytes name) noexcept;
     status copy(host_peer&, one_sided_transfer&) noexcept;
     void wait_until_untouched(host_peer&, std::uint64_t region) noexcept;
     void forget_sleepers() noexcept;

@@ -131,6 +131,7 @@ struct shm_registrations_layout {
     shm_word touched;      ///< As shm_side::touched.
     shm_word touches_of;   ///< Token of the port whose region it is: see host_name.
     shm_word incarnation;  ///< Of the owner, for those copies; 0: no region was published yet.
+    shm_word token;        ///< The owner's.
     /// Tokens of the ports that may copy, by the number that each was told; 0: nobody.
     static constexpr std::size_t admitted_count = 448;
     alignas(shm_line_bytes) std::array<shm_word, admitted_count> admitted;

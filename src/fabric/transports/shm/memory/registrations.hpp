@@ -53,6 +53,9 @@ public:
         state().touched.store(what, std::memory_order_release);
         state().touching.fetch_add(1, std::memory_order_seq_cst);
     }
+    void set_token(std::uint64_t to) noexcept {
+        state().token.store(to, std::memory_order_release);
+    }
     /// The keys of regions to be published are of this incarnation.
     void set_incarnation(std::uint64_t to) noexcept {
         state().incarnation.store(to, std::memory_order_release);
@@ -134,6 +137,7 @@ public:
         }
     };
     a_touch current_touch(std::uint64_t of) const noexcept;
+    std::uint64_t token() const noexcept { return state().token.load(std::memory_order_acquire); }
     std::uint64_t incarnation() const noexcept {
         return state().incarnation.load(std::memory_order_acquire);
     }
