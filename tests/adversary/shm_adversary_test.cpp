@@ -155,8 +155,6 @@ private:
         if (kind == frame_kind::put) raw.resize(raw.size() + bytes, std::byte{9});
         if (kind == frame_kind::put_notify) raw.resize(rma_notify_bytes + bytes, std::byte{9});
         if (kind == frame_kind::fetch_add) {
-            ask.bytes = 8;
-            write_request(raw.data(), ask);
             raw.resize(rma_fetch_add_bytes, std::byte{1});
         }
         write(kind, raw.size(), raw, dice_.below(4));

@@ -302,8 +302,8 @@ private:
             if (dice_.chance(0.03)) payload.resize(dice_.below(payload.size() + 1));
         }
         if (is_request(header.kind) && header.kind >= frame_kind::put_notify) {
-            bytes_of raw(header.kind == frame_kind::compare_swap ? rma_compare_swap_bytes
-                                                                 : rma_notify_bytes);
+            bytes_of raw(header.kind == frame_kind::fetch_add ? rma_fetch_add_bytes
+                                                              : rma_notify_bytes);
             const bool puts = header.kind == frame_kind::put_notify;
             const std::uint64_t bytes = puts ? payload.size() + dice_.below(3) : 8;
             write_request(raw.data(),

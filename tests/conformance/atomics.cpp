@@ -320,6 +320,29 @@ TEST_P(transport_suite, many_atomic_operations_at_once_each_complete_once) {
     });
 }
 
+// The frames of these are cut in every place where a transport cuts what it sends.
+TEST_P(transport_suite, compare_swaps_between_messages_of_every_length_arrive_whole) {
+    connection over = connected_pair();
+    SKIP_WITHOUT_ATOMICS(over.a);
+    constexpr std::uint64_t count = 3000;
+    numbers all(over.b, zeroed(4096));
+    mutable_bytes olds = zeroed(8 * count);
+    const const_bytes filler = patterned(1000, 9);
+    std::vector<operation*> ops;
+    for (std::uint64_t i = 0; i < count; ++i) {
+        if (i % 3 == 0)
+            ops.push_back(&start(over.a, request::send(over.b_at_a, 1, filler.first(i % 999))));
+        ops.push_back(&start(over.a, request::compare_swap(over.b_at_a, all.key(), 8, i, i + 1,
+                                                           olds.subspan(8 * i, 8))));
+    }
+    finish(ops);
+    for (operation* op : ops)
+        ASSERT_EQ(op->code(), errc::ok);
+    EXPECT_EQ(all[1].load(), count);
+    for (std::uint64_t i = 0; i < count; ++i)
+        ASSERT_EQ(number_in(olds.subspan(8 * i, 8)), i);
+}
+
 TEST_P(transport_suite, number_whose_region_closed_is_its_owners_again) {
     connection over = connected_pair();
     SKIP_WITHOUT_ATOMICS(over.a);

@@ -238,7 +238,7 @@ public:
     ///          connection ended (`disconnected`, `unreachable`, `closed`), the operation may have
     ///          happened, or may yet: whoever must know reads the number.
     /// Cost:    `native` on memory from allocate(): no message and no system call, `done` at once.
-    ///          Else a message of 64 bytes, answered by one of 8.
+    ///          Else a message of 56 bytes, answered by one of 8.
     virtual posted post_fetch_add(peer_id, const remote_key&, std::uint64_t offset,
                                   std::uint64_t add, std::uint64_t* old,
                                   completion& on_done) noexcept = 0;

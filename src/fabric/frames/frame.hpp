@@ -17,8 +17,8 @@ enum class frame_kind : std::uint8_t {
     get_data = 5,      ///< tag: the operation. payload: u64 offset as in the request, then bytes.
     rma_done = 6,      ///< tag: the operation. payload: status of a put, or of a refused request.
     put_notify = 7,    ///< tag: initiator's operation. payload: request of all, notice, last bytes.
-    fetch_add = 8,     ///< tag: initiator's operation. payload: request, what to add.
-    compare_swap = 9,  ///< tag: initiator's operation. payload: request, expected, desired.
+    fetch_add = 8,     ///< tag: initiator's operation. payload: key, offset, what to add.
+    compare_swap = 9,  ///< tag: initiator's operation. payload: key, offset, expected, desired.
     fetched = 10,      ///< tag: the operation. payload: what the number was.
     last_of_port = fetched,
     first_of_transport = 16  ///< Transports number their own from here (hello, bye, …).

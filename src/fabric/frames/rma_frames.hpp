@@ -18,8 +18,12 @@ inline constexpr std::size_t rma_request_bytes = sizeof(rma_request);
 /// is shown of every frame.
 inline constexpr std::size_t rma_notify_bytes = rma_request_bytes + 8;
 static_assert(rma_notify_bytes == 64);
-inline constexpr std::size_t rma_fetch_add_bytes = rma_request_bytes + 8;
-inline constexpr std::size_t rma_compare_swap_bytes = rma_request_bytes + 16;
+/// Key and offset, then one number or two. Such frames must arrive whole, so they are not longer
+/// than what every parser holds together.
+inline constexpr std::size_t rma_place_bytes = remote_key::wire_bytes + 8;
+inline constexpr std::size_t rma_fetch_add_bytes = rma_place_bytes + 8;
+inline constexpr std::size_t rma_compare_swap_bytes = rma_place_bytes + 16;
+static_assert(rma_compare_swap_bytes <= 64);
 inline constexpr std::size_t rma_fetched_bytes = 8;
 inline constexpr std::size_t rma_data_prefix_bytes = 8;  ///< Offset before get_data's bytes.
 inline constexpr std::size_t rma_status_bytes = 8;

@@ -195,8 +195,10 @@ posted rma_initiator::send_put(rma_operation& op, std::size_t bytes) noexcept {
 
 posted rma_initiator::send_atomic(rma_operation& op) noexcept {
     std::byte request[rma_compare_swap_bytes];
-    write_request(request, {op.key, op.offset, atomic_operation::bytes});
-    store_le(request + rma_request_bytes, op.operand);
+    const auto key = op.key.encode();
+    std::copy(key.begin(), key.end(), request);
+    store_le(request + key.size(), op.offset);
+    store_le(request + rma_place_bytes, op.operand);
     store_le(request + rma_fetch_add_bytes, op.desired);
     const bool adds = op.atomic == atomic_operation::kind::fetch_add;
     const const_bytes payload(request, adds ? rma_fetch_add_bytes : rma_compare_swap_bytes);

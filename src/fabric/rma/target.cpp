@@ -97,20 +97,19 @@ delivery rma_target::on_atomic(peer_record& peer, const frame_header& header,
     const bool adds = header.kind == frame_kind::fetch_add;
     if (payload.size() != (adds ? rma_fetch_add_bytes : rma_compare_swap_bytes))
         return delivery::malformed;
-    const rma_request request = read_request(payload.data());
-    if (request.bytes != atomic_operation::bytes) return delivery::malformed;
+    const auto key = remote_key::decode(payload.first<remote_key::wire_bytes>());
+    const auto offset = load_le<std::uint64_t>(payload.data() + remote_key::wire_bytes);
     atomic_operation asked;
-    asked.operand = load_le<std::uint64_t>(payload.data() + rma_request_bytes);
+    asked.operand = load_le<std::uint64_t>(payload.data() + rma_place_bytes);
     if (!adds) {
         asked.what = atomic_operation::kind::compare_swap;
         asked.desired = load_le<std::uint64_t>(payload.data() + rma_fetch_add_bytes);
     }
 
     rma_answer reply{.tag = header.tag, .what = {errc::denied}};
-    region_entry* target =
-        regions_.check(request.key, request.offset, request.bytes, access::read_write);
+    region_entry* target = regions_.check(key, offset, atomic_operation::bytes, access::read_write);
     if (target != nullptr) {
-        std::byte* const number = number_at(target->segments, target->at(request.offset));
+        std::byte* const number = number_at(target->segments, target->at(offset));
         if (number == nullptr) {
             reply.what = {errc::invalid, EINVAL};
         } else if (!memory_.may_update({number, atomic_operation::bytes})) {
