@@ -171,7 +171,7 @@ TEST_F(host_copies_test, names_of_others_and_garbage_are_refused) {
 }
 
 TEST_F(host_copies_test, region_that_closed_is_not_written_by_a_process_that_writes_all_the_time) {
-    auto child = visitor([this](host_copies& here, void* key, conformance::channel& parent) {
+    auto child = visitor([](host_copies& here, void* key, conformance::channel& parent) {
         const std::string wire = parent.hear();
         const remote_key region =
             remote_key::decode(std::span<const std::byte, remote_key::wire_bytes>(bytes_of(wire)));
@@ -196,7 +196,7 @@ TEST_F(host_copies_test, region_that_closed_is_not_written_by_a_process_that_wri
 
 TEST_F(host_copies_test, process_killed_while_it_writes_holds_up_no_region) {
     for (int round = 0; round < 20; ++round) {
-        auto child = visitor([this](host_copies& here, void* key, conformance::channel& parent) {
+        auto child = visitor([](host_copies& here, void* key, conformance::channel& parent) {
             const std::string wire = parent.hear();
             const remote_key region = remote_key::decode(
                 std::span<const std::byte, remote_key::wire_bytes>(bytes_of(wire)));
