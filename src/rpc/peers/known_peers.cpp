@@ -52,6 +52,7 @@ void known_peers::forget(peer_state& gone) noexcept {
     gone.introduced = false;
     gone.untold = false;
     gone.unanswered = false;
+    gone.heard = false;
     free_.push_back(slot);
 }
 

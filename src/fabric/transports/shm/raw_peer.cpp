@@ -222,7 +222,7 @@ void send_garbage_over_shm(const std::string& address, std::uint64_t seed) {
             peer.write(frame_kind::put_notify, 63, const_bytes(bytes).first(1));
             break;
         case 21:
-            peer.write(dice.chance(0.5) ? frame_kind::compare_swap : frame_kind::fetched, 64,
+            peer.write(dice.chance(0.5) ? frame_kind::compare_swap : frame_kind::fetched, 60,
                        const_bytes(bytes).first(1));
             break;
         case 16:  // A put that states another number of bytes than follow it.
