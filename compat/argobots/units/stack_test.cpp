@@ -106,7 +106,7 @@ struct handles {
     std::vector<ABT_thread> seen = {};
 };
 
-void note_handle(void* arg) {
+[[maybe_unused]] void note_handle(void* arg) {
     ABT_thread self = nullptr;
     ABT_self_get_thread(&self);
     static_cast<handles*>(arg)->seen.push_back(self);
