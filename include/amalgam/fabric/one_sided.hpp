@@ -110,7 +110,7 @@ public:
     virtual void close_key(void*) noexcept = 0;
 
     /// Registers local memory for transfers of this end only. Failure: `no_memory` and others; the
-    /// transfer then goes by packets.
+    /// put or get then goes by packets, or fails with that if parts of it are under way already.
     virtual result<void*> register_memory(mutable_bytes) noexcept { return nullptr; }
     /// Precondition: no transfer uses it.
     virtual void unregister_memory(void*) noexcept {}
@@ -123,7 +123,9 @@ public:
     /// Asks that a pending transfer ends early. It ends by finished(), here or later, once library
     /// and device have let go of its memory; no other transfer ends in this call. Also called for
     /// every transfer of a link that is closed or down. The link stays until they are over, or
-    /// until the port gives up on them after the silence limit: then release() comes first.
+    /// until the port gives up on them after the silence limit: then release() comes first. Those
+    /// that are not over when the port is destroyed, a moment after it asked, end with the carrier:
+    /// the calls that unregister their memory and close their keys come before its destructor.
     virtual void let_go(one_sided_transfer&) noexcept = 0;
 
 protected:

@@ -155,11 +155,12 @@ public:
     /// target. However it completes, `from` is yours again. Nothing more of this put is written at
     /// the target after completion, so it cannot overwrite a later put on another path. Exception:
     /// if the connection ended (`disconnected`, `unreachable`, `closed`), the target may still
-    /// write data it had received until it notices.
+    /// write data it had received until it notices; and with rma_mode::one_sided, a device that has
+    /// not let go of `from` by the silence limit may still read it.
     virtual posted post_put(peer_id, gather from, const remote_key&, std::uint64_t offset,
                             completion& on_done) noexcept = 0;
     /// Reads from the peer's region, starting at `offset`. However it completes, nothing more is
-    /// written to `into` afterwards.
+    /// written to `into` afterwards; with that same exception of a device.
     virtual posted post_get(peer_id, scatter into, const remote_key&, std::uint64_t offset,
                             completion& on_done) noexcept = 0;
 
