@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+// Thread-local storage of a library that is loaded is scarce, and the thread's id is not printed.
+#define SPDLOG_NO_TLS
 #include <fmt/format.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
