@@ -38,12 +38,6 @@ std::size_t runner::wait_plain(void** item) {
     return from;
 }
 
-/// It ends and tells nobody. What was sent to it is dropped all the same.
-void* runner::go_out(std::size_t inputs) {
-    end_early(inputs);
-    return FF_GO_OUT;
-}
-
 void* runner::plain_loop() {
     bool skip = skip_first;
     const bool comb = node->isComp();
@@ -64,7 +58,7 @@ void* runner::plain_loop() {
                     if (item != FF_EOS_NOFREEZE) emit_end(item);
                     return item;
                 }
-                if (item == FF_GO_OUT) return go_out(in.inputs.size());
+                if (item == FF_GO_OUT) return item;
                 if (item == FF_BLK || item == FF_NBLK) {
                     if (out != nullptr) out->push(item);
                     continue;
@@ -79,8 +73,7 @@ void* runner::plain_loop() {
             emit(result);
             continue;
         }
-        if (result == FF_GO_OUT) return go_out(in.inputs.size());
-        if (result == FF_EOS_NOFREEZE) return result;
+        if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
         if (result == nullptr || result == FF_EOS || result == FF_EOSW) {
             end_early(in.inputs.size());
             if (!comb) emit_end(result == nullptr ? FF_EOS : result);
@@ -152,7 +145,7 @@ void* runner::spread_loop() {
             bool forward = true;
             if (item == nullptr) item = wait_one(channel, forward);
             access::channel_id(*lb) = channel;
-            if (item == FF_GO_OUT) return go_out(in.inputs.size());
+            if (item == FF_GO_OUT) return item;
             if (item == FF_EOSW || item == FF_BLK || item == FF_NBLK) continue;
             if (is_end(item)) {
                 if (abandoned_) return FF_EOS;
@@ -173,8 +166,7 @@ void* runner::spread_loop() {
             continue;
         }
         if (is_nothing(result)) continue;
-        if (result == FF_GO_OUT) return go_out(in.inputs.size());
-        if (result == FF_EOS_NOFREEZE) return result;
+        if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
         if (result == nullptr || result == FF_EOS || result == FF_EOSW) {
             if (node == nullptr || !node->isComp() || !access::ended(static_cast<ff_comb&>(*node)))
                 emit_end(result == nullptr ? FF_EOS : result);
@@ -245,8 +237,7 @@ void* runner::gather_loop() {
             continue;
         }
         if (is_nothing(result)) continue;
-        if (result == FF_GO_OUT) return go_out(all);
-        if (result == FF_EOS_NOFREEZE) return result;
+        if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
         if (result == nullptr || result == FF_EOS || result == FF_EOSW) {
             end_early(all);
             if (result == FF_EOSW) return FF_EOS;

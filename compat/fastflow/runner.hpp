@@ -96,7 +96,6 @@ private:
     void* round();
     void* stream();
     void end_early(std::size_t inputs);
-    void* go_out(std::size_t inputs);
     void* plain_loop();
     bool usual_plain(channel& queue, void*& item, void*& result, std::size_t& sent);
     template <bool Ordered>

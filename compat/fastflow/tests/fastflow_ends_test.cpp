@@ -115,40 +115,6 @@ TEST(fastflow_freezing, drops_what_a_node_that_ended_early_has_not_taken) {
     }
 }
 
-/// Leaves with GO_OUT at its third item of each stream.
-struct leaving : collecting {
-    long* svc(long* item) override {
-        collecting::svc(item);
-        return got.size() == 3 ? GO_OUT : GO_ON;
-    }
-};
-
-TEST(fastflow_freezing, drops_what_a_node_that_went_out_has_not_taken) {
-    for (const bool fixed : {false, true}) {
-        for (const bool collects : {false, true}) {
-            numbered first(2000);
-            passing worker;
-            leaving last;
-            ff_pipeline pipe(false, 4, 4, fixed);
-            ff_farm farm(false, 4, 4, false, DEF_MAX_NUM_WORKERS, fixed);
-            pipe.add_stage(&first);
-            if (collects) {
-                farm.add_workers({&worker});
-                farm.add_collector(&last);
-                pipe.add_stage(&farm);
-            } else {
-                pipe.add_stage(&last);
-            }
-            for (int stream = 1; stream <= 4; ++stream) {
-                ASSERT_EQ(pipe.run_then_freeze(), 0);
-                ASSERT_EQ(pipe.wait_freezing(), 0);
-                EXPECT_EQ(last.got, numbers(stream, 3));
-            }
-            EXPECT_EQ(pipe.wait(), 0);
-        }
-    }
-}
-
 TEST(fastflow_run, begins_with_empty_queues) {
     numbered first(100);
     ending_at middle(3);
