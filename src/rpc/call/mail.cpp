@@ -66,23 +66,22 @@ std::size_t most_mail_bytes(engine_core& core, const peer& to) noexcept {
 void post_mail(engine_core& core, const peer& to, std::initializer_list<const_bytes> pieces) {
     caller& by = caller_of(core);
     engine_context& context = by.context();
-    const auto cannot = [](errc code, const char* why) { return error(code, why); };
     constexpr const char* gone = "the peer is gone; look up its address again";
     std::size_t bytes = 0;
     for (const const_bytes& each : pieces)
         bytes += each.size();
     if (pieces.size() > most_pieces || bytes > most_mail_bytes(core, to)) {
-        throw cannot(errc::too_large, "mail exceeds what is sent to this peer without being asked");
+        throw error(errc::too_large, "mail exceeds what is sent to this peer without being asked");
     }
     by.admit(to);
     if (context.on_owner()) {
         peer_state* const there = by.way_to(to);
-        if (there == nullptr) throw cannot(by.why_lost(to).code, gone);
+        if (there == nullptr) throw error(by.why_lost(to).code, gone);
         if (by.post_mail(*there, pieces)) return;
-        throw by.is_closed() ? cannot(errc::closed, context.why_closed())
-                             : cannot(errc::no_memory, "out of memory");
+        throw by.is_closed() ? error(errc::closed, context.why_closed())
+                             : error(errc::no_memory, "out of memory");
     }
-    if (by.is_lost(to)) throw cannot(by.why_lost(to).code, gone);
+    if (by.is_lost(to)) throw error(by.why_lost(to).code, gone);
     buffer held = context.buffers().take(sizeof(handed_mail) + bytes);
     std::byte* const home = held.data();
     auto* const handed = ::new (home) handed_mail(std::move(held), by, to, bytes);
@@ -95,7 +94,7 @@ void post_mail(engine_core& core, const peer& to, std::initializer_list<const_by
     if (context.hand_over(*handed)) return;
     by.taken_back();
     handed_mail::destroy(*handed);
-    throw cannot(errc::closed, context.why_closed());
+    throw error(errc::closed, context.why_closed());
 }
 
 }  // namespace amalgam::detail
