@@ -170,6 +170,16 @@ def value(line):
     return line["value"]
 
 
+def one_copy_row(way, size, size_bytes):
+    """Between two processes of one host, whose library may copy from memory to memory."""
+    peer = f"UCX {way} cma"
+    return dict(metric=f"{way} {size}, ucx+shm, private memory", unit="GiB/s", better="higher",
+                read=gib, ours=perf(f"{way}-bandwidth", "ucx+shm://127.0.0.1:0", size_bytes),
+                peers={peer: bare("ucx", f"{way}-bandwidth", "shm", size_bytes)},
+                limit=("cross-memory attach", raw_memory("cross", size_bytes)),
+                goal=lambda row: 0.95 * row["peers"].get(peer, 0))
+
+
 def task_row(metric, question, peers, goal, **more):
     """A row of the programs that answer the same questions, in nanoseconds unless told."""
     how = more.pop("how", tasks)
@@ -238,26 +248,10 @@ ROWS = [
          peers={"UCX get cma": bare("ucx", "get-bandwidth", "shm", 1 << 20)},
          limit=("cross-memory attach", raw_memory("cross", 1 << 20)),
          goal=lambda row: below(13, 0.97, row["limit"])),
-    dict(metric="get 64 KiB, ucx+shm, private memory", unit="GiB/s", better="higher", read=gib,
-         ours=perf("get-bandwidth", "ucx+shm://127.0.0.1:0", 1 << 16),
-         peers={"UCX get cma": bare("ucx", "get-bandwidth", "shm", 1 << 16)},
-         limit=("cross-memory attach", raw_memory("cross", 1 << 16)),
-         goal=lambda row: 0.95 * row["peers"].get("UCX get cma", 0)),
-    dict(metric="get 1 MiB, ucx+shm, private memory", unit="GiB/s", better="higher", read=gib,
-         ours=perf("get-bandwidth", "ucx+shm://127.0.0.1:0", 1 << 20),
-         peers={"UCX get cma": bare("ucx", "get-bandwidth", "shm", 1 << 20)},
-         limit=("cross-memory attach", raw_memory("cross", 1 << 20)),
-         goal=lambda row: 0.95 * row["peers"].get("UCX get cma", 0)),
-    dict(metric="put 64 KiB, ucx+shm, private memory", unit="GiB/s", better="higher", read=gib,
-         ours=perf("put-bandwidth", "ucx+shm://127.0.0.1:0", 1 << 16),
-         peers={"UCX put cma": bare("ucx", "put-bandwidth", "shm", 1 << 16)},
-         limit=("cross-memory attach", raw_memory("cross", 1 << 16)),
-         goal=lambda row: 0.95 * row["peers"].get("UCX put cma", 0)),
-    dict(metric="put 1 MiB, ucx+shm, private memory", unit="GiB/s", better="higher", read=gib,
-         ours=perf("put-bandwidth", "ucx+shm://127.0.0.1:0", 1 << 20),
-         peers={"UCX put cma": bare("ucx", "put-bandwidth", "shm", 1 << 20)},
-         limit=("cross-memory attach", raw_memory("cross", 1 << 20)),
-         goal=lambda row: 0.95 * row["peers"].get("UCX put cma", 0)),
+    one_copy_row("get", "64 KiB", 1 << 16),
+    one_copy_row("get", "1 MiB", 1 << 20),
+    one_copy_row("put", "64 KiB", 1 << 16),
+    one_copy_row("put", "1 MiB", 1 << 20),
     dict(metric="get 1 MiB, shm, allocated blocks", unit="GiB/s", better="higher", read=gib,
          ours=perf("get-block-bandwidth", "shm://", 1 << 20),
          peers={"UCX get posix": bare("ucx", "get-block-bandwidth", "shm", 1 << 20)},
