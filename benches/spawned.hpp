@@ -28,7 +28,7 @@ inline double milliseconds_of(std::vector<std::string> words) {
         pid_t child = -1;
         int how = -1;
         const int failed =
-            ::posix_spawn(&child, arguments[0], nullptr, nullptr, arguments.data(), ::environ);
+            ::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), ::environ);
         if (failed != 0 || ::waitpid(child, &how, 0) != child || how != 0)
             throw error(status{errc::internal, failed}, words[0] + " could not be run");
         took.push_back(std::chrono::duration<double, std::milli>(clock::now() - begin).count());
