@@ -133,7 +133,7 @@ errc message_store::wait_for_room(resource_id to, std::size_t bytes, time_point 
         me.who.park();  // Unparked at the last moment.
     }
     const std::lock_guard one(lock_);
-    return room_for(to, bytes);
+    return boxes_.contains(to) ? errc::ok : errc::not_found;
 }
 
 void message_store::tell_of_room() noexcept {

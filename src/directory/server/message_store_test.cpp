@@ -122,6 +122,20 @@ TEST(message_store, who_waits_for_room_is_told_when_there_is_some) {
         each->join();
 }
 
+TEST(message_store, who_waits_for_room_that_another_takes_first_has_not_timed_out) {
+    message_store store(1000);
+    store.open(here);
+    EXPECT_EQ(put(store, message(here, 1, 500)), errc::ok);
+    execution_stream stream;
+    ult waits = spawn(stream, [&] { EXPECT_EQ(store.wait_for_room(here, 500, never), errc::ok); });
+    ult takes = spawn(stream, [&] {  // Before the one that waits is on again.
+        EXPECT_TRUE(store.try_take(here, {}));
+        EXPECT_EQ(put(store, message(here, 2, 500)), errc::ok);
+    });
+    waits.join();
+    takes.join();
+}
+
 TEST(message_store, refuses_what_follows_a_refused_message_until_its_sender_begins_anew) {
     using turn = message_store::turn;
     constexpr resource_id other{8}, third{7};
