@@ -221,9 +221,8 @@ void context_core::post_short(resource_id from, resource_id to, std::int32_t tag
                               const_bytes content) {
     const peer there = locate(to, traffic::small);
     const auto header = at_context::mail_header{from, to, tag}.encode();
-    if (header.size() + content.size() > most_mail_bytes(on_.core(), there)) [[unlikely]]
-        return message_.on(there).post(from, to, tag, content);
-    post_mail(on_.core(), there, {header, content});
+    if (!post_mail(on_.core(), there, {header, content})) [[unlikely]]
+        message_.on(there).post(from, to, tag, content);
 }
 
 void context_core::post(resource_id from, resource_id to, std::int32_t tag,

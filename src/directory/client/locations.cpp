@@ -25,11 +25,24 @@ std::size_t choose_way(traffic what, std::span<const peer_way> ways) {
 
 namespace amalgam::detail {
 
-std::optional<peer> locations::find(resource_id which, traffic what) const {
+locations::found& locations::found_last() noexcept {
+    static constinit thread_local found last;
+    return last;
+}
+
+std::uint64_t locations::next_number() noexcept {
+    static std::atomic<std::uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+std::optional<peer> locations::look_up(resource_id which, traffic what) const {
+    const std::uint64_t before = changes();  // What changes from here on, makes it look again.
     const std::lock_guard one(lock_);
     const auto at = resources_.find(which);
     if (at == resources_.end()) return std::nullopt;
-    return at->second[what];
+    const peer& by = at->second[what];
+    found_last() = {number_, before, which, what, by};
+    return by;
 }
 
 bool locations::knows(resource_id which) const {

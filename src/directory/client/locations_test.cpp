@@ -43,6 +43,22 @@ TEST_F(locations_test, a_resource_is_where_its_context_is) {
     EXPECT_TRUE(all.find_context(two));
 }
 
+TEST_F(locations_test, what_was_found_last_is_found_only_while_it_is_so) {
+    locations all, others;
+    all.learn_sender(one, ways_there(a));
+    EXPECT_EQ(all.find(one, traffic::small), a);
+    EXPECT_FALSE(others.find(one, traffic::small)) << "another table";
+    others.learn_sender(one, ways_there(b));
+    EXPECT_EQ(others.find(one, traffic::small), b);
+    EXPECT_EQ(all.find(one, traffic::small), a);
+    all.forget(one);
+    EXPECT_FALSE(all.find(one, traffic::small));
+    all.learn_sender(one, ways_there(c));
+    EXPECT_EQ(all.find(one, traffic::small), c);
+    all.forget(c);
+    EXPECT_FALSE(all.find(one, traffic::small));
+}
+
 TEST_F(locations_test, who_sends_changes_nothing_that_is_known) {
     locations all;
     all.learn_sender(one, ways_there(a));

@@ -7,17 +7,11 @@
 
 namespace amalgam::detail {
 
-void message_store::takers::push(taker& one) noexcept {
-    one.previous = last;
-    (last != nullptr ? last->next : first) = &one;
-    last = &one;
-    one.listed = true;
-}
-
-void message_store::takers::remove(taker& one) noexcept {
-    (one.previous != nullptr ? one.previous->next : first) = one.next;
-    (one.next != nullptr ? one.next->previous : last) = one.previous;
-    one.listed = false;
+message_store::~message_store() {
+    for (auto& [id, each] : boxes_)
+        drop_all(each);
+    while (spare_ != nullptr)
+        ::operator delete(std::exchange(spare_, spare_->next));
 }
 
 void message_store::open(resource_id which) {
@@ -29,22 +23,23 @@ void message_store::close(resource_id which) noexcept {
     const std::lock_guard one(lock_);
     const auto at = boxes_.find(which);
     if (at == boxes_.end()) return;
-    for (const stored& each : at->second.messages)
-        held_bytes_ -= counted(each.message.content.size());
-    held_ -= at->second.messages.size();
+    drop_all(at->second);
     end(at->second.waiting, errc::not_found);
     boxes_.erase(at);
+    forget_box(which);
     tell_of_room();
 }
 
 void message_store::close_all() noexcept {
     const std::lock_guard one(lock_);
     closed_ = true;
-    for (auto& [id, where] : boxes_)
+    for (auto& [id, where] : boxes_) {
+        drop_all(where);
         end(where.waiting, errc::closed);
+    }
     end(of_any_, errc::closed);
     boxes_.clear();
-    held_bytes_ = held_ = 0;
+    forget_box(last_asked_);
     tell_of_room();
 }
 
@@ -53,28 +48,50 @@ bool message_store::has(resource_id which) const {
     return boxes_.contains(which);
 }
 
-void message_store::end(takers& those, errc how) noexcept {
+void message_store::end(line<taker>& those, errc how) noexcept {
     while (those.first != nullptr) {
         taker& one = *those.first;
         those.remove(one);
+        one.listed = false;
         one.ended = how;
         one.who.unpark();
     }
 }
 
-message_store::taker* message_store::taker_of(const takers& those,
+message_store::taker* message_store::taker_of(const line<taker>& those,
                                               const resource_message& message) noexcept {
     for (taker* each = those.first; each != nullptr; each = each->next)
         if (fits(message, each->which)) return each;
     return nullptr;
 }
 
-errc message_store::room_for(resource_id to, std::size_t bytes) const noexcept {
-    if (boxes_.find(to) == boxes_.end()) return errc::not_found;
+message_store::box* message_store::find_box(resource_id which) noexcept {
+    if (which == last_asked_ && last_found_ != nullptr) return last_found_;
+    const auto at = boxes_.find(which);
+    if (at == boxes_.end()) return nullptr;
+    last_asked_ = which;
+    return last_found_ = &at->second;
+}
+
+message_store::box& message_store::box_of(resource_id which) {
+    if (closed_) throw error(errc::closed, "this context is closed; make a new one");
+    if (box* const found = find_box(which)) return *found;
+    throw error(errc::not_found, fmt::format("this context has no resource {}: add it first",
+                                             static_cast<std::uint32_t>(which)));
+}
+
+void message_store::forget_box(resource_id which) noexcept {
+    if (which == last_asked_) last_found_ = nullptr;
+}
+
+bool message_store::has_room_for(std::size_t bytes) const noexcept {
     // A message larger than the whole store may be stored alone.
-    const bool fits =
-        held_ == 0 || counted(bytes) <= most_bytes_ - std::min(most_bytes_, held_bytes_);
-    return fits ? errc::ok : errc::overloaded;
+    return held_ == 0 || counted(bytes) <= most_bytes_ - std::min(most_bytes_, held_bytes_);
+}
+
+errc message_store::room_for(resource_id to, std::size_t bytes) noexcept {
+    if (find_box(to) == nullptr) return errc::not_found;
+    return has_room_for(bytes) ? errc::ok : errc::overloaded;
 }
 
 void message_store::refuse(box& at, resource_id from) {
@@ -84,30 +101,54 @@ void message_store::refuse(box& at, resource_id from) {
 
 errc message_store::put(resource_message& message, turn in) {
     const std::lock_guard one(lock_);
-    const auto at = boxes_.find(message.to);
-    if (at == boxes_.end()) return errc::not_found;
-    if (in == turn::follows && at->second.refused.contains(message.from)) return errc::overloaded;
-    if (in == turn::begins) at->second.refused.erase(message.from);
-    for (takers* those : {&at->second.waiting, &of_any_}) {
+    box* const at = find_box(message.to);
+    if (at == nullptr) return errc::not_found;
+    if (in == turn::follows && at->refused.contains(message.from)) return errc::overloaded;
+    if (in == turn::begins) at->refused.erase(message.from);
+    for (line<taker>* those : {&at->waiting, &of_any_}) {
         taker* const who = taker_of(*those, message);
         if (who == nullptr) continue;
         those->remove(*who);
+        who->listed = false;
         who->got.emplace(std::move(message));
         who->who.unpark();
         return errc::ok;
     }
-    const std::size_t bytes = message.content.size();
-    if (const errc full = room_for(message.to, bytes); full != errc::ok) {
-        if (in != turn::alone) refuse(at->second, message.from);
-        return full;
+    if (!has_room_for(message.content.size())) {
+        if (in != turn::alone) refuse(*at, message.from);
+        return errc::overloaded;
     }
-    if (spare_.empty()) spare_.emplace_back();
-    spare_.front().number = ++arrived_;
-    spare_.front().message = std::move(message);
-    at->second.messages.splice(at->second.messages.end(), spare_, spare_.begin());
-    held_bytes_ += counted(bytes);
-    ++held_;
+    store(*at, message);
     return errc::ok;
+}
+
+void message_store::store(box& at, resource_message& message) {
+    void* home = spare_;
+    if (home != nullptr) {
+        spare_ = spare_->next;
+        --spares_;
+    } else {
+        home = ::operator new(sizeof(stored));
+    }
+    held_bytes_ += counted(message.content.size());
+    ++held_;
+    at.messages.push(*::new (home) stored{++arrived_, std::move(message)});
+}
+
+void message_store::recycle(stored& one) noexcept {
+    one.~stored();
+    if (spares_ >= most_spare) return ::operator delete(&one);
+    spare_ = ::new (&one) spare{spare_};
+    ++spares_;
+}
+
+void message_store::drop_all(box& of) noexcept {
+    while (stored* const first = of.messages.first) {
+        of.messages.remove(*first);
+        held_bytes_ -= counted(first->message.content.size());
+        --held_;
+        recycle(*first);
+    }
 }
 
 errc message_store::wait_for_room(resource_id to, std::size_t bytes, time_point deadline) {
@@ -133,7 +174,7 @@ errc message_store::wait_for_room(resource_id to, std::size_t bytes, time_point 
         me.who.park();  // Unparked at the last moment.
     }
     const std::lock_guard one(lock_);
-    return boxes_.contains(to) ? errc::ok : errc::not_found;
+    return find_box(to) != nullptr ? errc::ok : errc::not_found;
 }
 
 void message_store::tell_of_room() noexcept {
@@ -144,68 +185,59 @@ void message_store::tell_of_room() noexcept {
     });
 }
 
-resource_message message_store::take_from(box& where, std::list<stored>::iterator which) {
-    resource_message message = std::move(which->message);
-    spare_.splice(spare_.begin(), where.messages, which);
-    if (spare_.size() > 64) spare_.pop_back();
-    held_bytes_ -= counted(message.content.size());
-    --held_;
-    tell_of_room();
-    return message;
+message_store::stored* message_store::first_in(const box& where,
+                                               const message_choice& which) noexcept {
+    stored* at = where.messages.first;
+    while (at != nullptr && !fits(at->message, which))
+        at = at->next;
+    return at;
 }
 
-message_store::box& message_store::box_of(resource_id which) {
-    if (closed_) throw error(errc::closed, "this context is closed; make a new one");
-    const auto at = boxes_.find(which);
-    if (at != boxes_.end()) return at->second;
-    throw error(errc::not_found, fmt::format("this context has no resource {}: add it first",
-                                             static_cast<std::uint32_t>(which)));
-}
-
-std::optional<resource_message> message_store::find_and_take(resource_id to,
-                                                             const message_choice& which) {
-    const auto first_in = [&](box& where) {
-        auto at = where.messages.begin();
-        while (at != where.messages.end() && !fits(at->message, which))
-            ++at;
-        return at;
-    };
+bool message_store::find_and_take(resource_id to, const message_choice& which,
+                                  std::optional<resource_message>& into) {
+    box* where = nullptr;
+    stored* first = nullptr;
     if (to != resource_id::none) {
-        box& where = box_of(to);
-        const auto at = first_in(where);
-        if (at == where.messages.end()) return std::nullopt;
-        return take_from(where, at);
+        where = &box_of(to);
+        first = first_in(*where, which);
+    } else {
+        for (auto& [id, each] : boxes_) {
+            stored* const at = first_in(each, which);
+            if (at == nullptr || (first != nullptr && first->number < at->number)) continue;
+            where = &each;
+            first = at;
+        }
     }
-    box* best = nullptr;
-    std::list<stored>::iterator first;
-    for (auto& [id, where] : boxes_) {
-        const auto at = first_in(where);
-        if (at == where.messages.end() || (best != nullptr && first->number < at->number)) continue;
-        best = &where;
-        first = at;
-    }
-    if (best == nullptr) return std::nullopt;
-    return take_from(*best, first);
+    if (first == nullptr) return false;
+    held_bytes_ -= counted(first->message.content.size());
+    --held_;
+    into.emplace(std::move(first->message));
+    where->messages.remove(*first);
+    recycle(*first);
+    if (!want_room_.empty()) tell_of_room();
+    return true;
 }
 
 std::optional<resource_message> message_store::try_take(resource_id to,
                                                         const message_choice& which) {
+    std::optional<resource_message> found;
     const std::lock_guard one(lock_);
-    return find_and_take(to, which);
+    find_and_take(to, which, found);
+    return found;
 }
 
 std::optional<resource_message> message_store::take(resource_id to, const message_choice& which,
                                                     time_point deadline) {
-    taker me;
-    me.to = to;
-    me.which = which;
-    takers* where = &of_any_;
+    std::optional<resource_message> got;
+    taker me{.to = to, .which = which, .got = got};
+    line<taker>* where = &of_any_;
     {
         const std::lock_guard one(lock_);
         if (closed_) throw error(errc::closed, "this context is closed; make a new one");
-        if (auto found = find_and_take(to, which)) return found;
+        if (find_and_take(to, which, got)) return got;
         if (to != resource_id::none) where = &box_of(to).waiting;
         where->push(me);
+        me.listed = true;
     }
     me.who.waits_for("message");
     me.who.allow_cancel();
@@ -213,6 +245,7 @@ std::optional<resource_message> message_store::take(resource_id to, const messag
         std::unique_lock one(lock_);
         if (me.listed) {
             where->remove(me);
+            me.listed = false;
             one.unlock();
             throw_if_canceled();
             return std::nullopt;
@@ -228,7 +261,7 @@ std::optional<resource_message> message_store::take(resource_id to, const messag
                 : fmt::format("resource {} was removed while a receiver waited for its messages",
                               static_cast<std::uint32_t>(to)));
     }
-    return std::move(me.got);
+    return got;
 }
 
 std::size_t message_store::waiting() const {

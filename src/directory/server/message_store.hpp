@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <list>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -19,8 +19,9 @@ namespace amalgam::detail {
 /// Messages that a context's resources have not received yet, and the receivers waiting for them.
 ///
 /// Threads: any.
-/// Cost:    one short lock per call. A message somebody waits for is handed over at once. Taking a
-///          stored one walks past those of its resource that do not match.
+/// Cost:    one short lock per call, and no allocation once as many were stored before. A message
+///          somebody waits for is handed over at once. Taking a stored one walks past those of its
+///          resource that do not match.
 class message_store {
 public:
     using time_point = std::chrono::steady_clock::time_point;
@@ -31,6 +32,7 @@ public:
         : most_bytes_(most_bytes), most_refused_(most_refused) {}
     message_store(const message_store&) = delete;
     message_store& operator=(const message_store&) = delete;
+    ~message_store();
 
     /// Adds a resource.
     void open(resource_id which);
@@ -59,21 +61,31 @@ public:
     std::size_t waiting() const;  ///< Messages.
 
 private:
+    /// A list through its members, in order.
+    template <typename T>
+    struct line {
+        T* first = nullptr;
+        T* last = nullptr;
+        void push(T& one) noexcept {
+            one.next = nullptr;
+            one.previous = last;
+            (last != nullptr ? last->next : first) = &one;
+            last = &one;
+        }
+        void remove(T& one) noexcept {
+            (one.previous != nullptr ? one.previous->next : first) = one.next;
+            (one.next != nullptr ? one.next->previous : last) = one.previous;
+        }
+    };
     struct taker {
         resource_id to;
         message_choice which;
-        std::optional<resource_message> got;
+        std::optional<resource_message>& got;
         errc ended = errc::ok;
-        waiter who;
+        waiter who{};
         taker* next = nullptr;
         taker* previous = nullptr;
         bool listed = false;
-    };
-    struct takers {
-        taker* first = nullptr;
-        taker* last = nullptr;
-        void push(taker& one) noexcept;
-        void remove(taker& one) noexcept;
     };
     struct room_wait {
         resource_id to;
@@ -83,33 +95,52 @@ private:
     struct stored {
         std::uint64_t number;  // In order of arrival.
         resource_message message;
+        stored* next = nullptr;
+        stored* previous = nullptr;
+    };
+    /// Memory of a stored message that was taken.
+    struct spare {
+        spare* next;
     };
     struct box {
-        std::list<stored> messages;
-        takers waiting;
+        line<stored> messages;
+        line<taker> waiting;
         std::unordered_set<resource_id> refused;  // Senders whose last message was refused.
     };
+    static constexpr std::size_t most_spare = 1024;
 
     static bool fits(const resource_message& message, const message_choice& which) noexcept {
         return (which.from == resource_id::none || which.from == message.from) &&
                (!which.tag || *which.tag == message.tag);
     }
     static std::size_t counted(std::size_t bytes) noexcept { return bytes + 256; }
-    static taker* taker_of(const takers& those, const resource_message& message) noexcept;
-    void refuse(box& at, resource_id from);
-    errc room_for(resource_id to, std::size_t bytes) const noexcept;
+    static taker* taker_of(const line<taker>& those, const resource_message& message) noexcept;
+    static stored* first_in(const box& where, const message_choice& which) noexcept;
+    static void end(line<taker>& those, errc how) noexcept;
+
+    // From here on, with the lock held.
+    box* find_box(resource_id which) noexcept;
     box& box_of(resource_id which);
-    resource_message take_from(box& where, std::list<stored>::iterator which);
-    std::optional<resource_message> find_and_take(resource_id to, const message_choice& which);
-    void tell_of_room() noexcept;  // From here on, with the lock held.
-    static void end(takers& those, errc how) noexcept;
+    void forget_box(resource_id which) noexcept;
+    errc room_for(resource_id to, std::size_t bytes) noexcept;
+    bool has_room_for(std::size_t bytes) const noexcept;
+    void refuse(box& at, resource_id from);
+    void store(box& at, resource_message& message);
+    void recycle(stored& one) noexcept;
+    void drop_all(box& of) noexcept;
+    bool find_and_take(resource_id to, const message_choice& which,
+                       std::optional<resource_message>& into);
+    void tell_of_room() noexcept;
 
     const std::size_t most_bytes_;
     const std::size_t most_refused_;
     mutable std::mutex lock_;
     std::unordered_map<resource_id, box> boxes_;
-    takers of_any_;  // Receivers of messages to any resource.
-    std::list<stored> spare_;
+    box* last_found_ = nullptr;  // The box of last_asked_.
+    resource_id last_asked_ = resource_id::none;
+    line<taker> of_any_;  // Receivers of messages to any resource.
+    spare* spare_ = nullptr;
+    std::size_t spares_ = 0;
     std::size_t held_bytes_ = 0;
     std::size_t held_ = 0;
     std::uint64_t arrived_ = 0;

@@ -59,25 +59,19 @@ void caller::post_handed(const peer& to, const_bytes mail) noexcept {
     if (there == nullptr || !post_mail(*there, {mail})) counts_.one_ways_lost.add();
 }
 
-std::size_t most_mail_bytes(engine_core& core, const peer& to) noexcept {
-    return caller_of(core).outbox().eager_bytes(to);
-}
-
-void post_mail(engine_core& core, const peer& to, std::initializer_list<const_bytes> pieces) {
+bool post_mail(engine_core& core, const peer& to, std::initializer_list<const_bytes> pieces) {
     caller& by = caller_of(core);
     engine_context& context = by.context();
     constexpr const char* gone = "the peer is gone; look up its address again";
     std::size_t bytes = 0;
     for (const const_bytes& each : pieces)
         bytes += each.size();
-    if (pieces.size() > most_pieces || bytes > most_mail_bytes(core, to)) {
-        throw error(errc::too_large, "mail exceeds what is sent to this peer without being asked");
-    }
+    if (pieces.size() > most_pieces || bytes > by.outbox().eager_bytes(to)) return false;
     by.admit(to);
     if (context.on_owner()) {
         peer_state* const there = by.way_to(to);
         if (there == nullptr) throw error(by.why_lost(to).code, gone);
-        if (by.post_mail(*there, pieces)) return;
+        if (by.post_mail(*there, pieces)) return true;
         throw by.is_closed() ? error(errc::closed, context.why_closed())
                              : error(errc::no_memory, "out of memory");
     }
@@ -91,7 +85,7 @@ void post_mail(engine_core& core, const peer& to, std::initializer_list<const_by
         at += each.size();
     }
     by.handing_one_way();
-    if (context.hand_over(*handed)) return;
+    if (context.hand_over(*handed)) return true;
     by.taken_back();
     handed_mail::destroy(*handed);
     throw error(errc::closed, context.why_closed());

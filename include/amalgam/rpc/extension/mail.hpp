@@ -30,14 +30,12 @@ protected:
 /// Failure: throws error{closed} after the end.
 void accept_mail(engine_core& core, std::shared_ptr<mail_sink> sink);
 
-/// What one mail to that peer may hold.
-std::size_t most_mail_bytes(engine_core& core, const peer& to) noexcept;
-
-/// Sends up to three pieces, as one message. Waits while too much is queued for the peer, in a ULT
-/// or a thread; elsewhere throws error{overloaded}. It may be lost with its peer, which is counted
-/// as a one-way call that was lost. Threads: any. Failure: throws error{closed}, {disconnected},
-/// {no_memory}, {too_large}. Cost:    no allocation on the engine's stream if the port takes it at
-/// once; else a copy.
-void post_mail(engine_core& core, const peer& to, std::initializer_list<const_bytes> pieces);
+/// Sends up to three pieces, as one message. False, and nothing was sent: they are longer than what
+/// goes to that peer without being asked. Waits while too much is queued for the peer, in a ULT or
+/// a thread; elsewhere throws error{overloaded}. It may be lost with its peer, which is counted as
+/// a one-way call that was lost. Threads: any. Failure: throws error{closed}, {disconnected},
+/// {no_memory}. Cost: no allocation on the engine's stream if the port takes it at once; else a
+/// copy.
+bool post_mail(engine_core& core, const peer& to, std::initializer_list<const_bytes> pieces);
 
 }  // namespace amalgam::detail
