@@ -51,14 +51,26 @@ int answer_one(int argc, char** argv, std::span<const question> known) {
     }
 }
 
-std::size_t resident_bytes() {
+namespace {
+
+std::size_t memory_of(std::string_view kind) {
     // Not /proc/self/statm: the kernel counts that per thread, and sums up only now and then.
     std::ifstream lines("/proc/self/smaps_rollup");
     for (std::string word; lines >> word;) {
         std::size_t kibibytes = 0;
-        if (word == "Rss:" && lines >> kibibytes) return kibibytes * 1024;
+        if (word == kind && lines >> kibibytes) return kibibytes * 1024;
     }
-    throw std::runtime_error("/proc/self/smaps_rollup does not show the resident memory");
+    throw std::runtime_error("/proc/self/smaps_rollup does not show the memory");
+}
+
+}  // namespace
+
+std::size_t resident_bytes() {
+    return memory_of("Rss:");
+}
+
+std::size_t proportional_bytes() {
+    return memory_of("Pss:");
 }
 
 }  // namespace amalgam::bench

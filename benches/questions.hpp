@@ -59,5 +59,7 @@ int answer_one(int argc, char** argv, std::span<const question> known);
 
 /// Resident memory of this process now, in bytes, exactly.
 std::size_t resident_bytes();
+/// The same, with what several processes share counted in parts (proportional set size).
+std::size_t proportional_bytes();
 
 }  // namespace amalgam::bench

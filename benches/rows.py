@@ -425,4 +425,5 @@ DIAGRAMS = {
     "directory of many hosts": ["bench_directory_scale", "10", "100", "1000"],
     "computing and communicating": ["bench_sustainability"],
     "injected code by payload": ["bench_inject_curves"],
+    "cost of growth": ["bench_growth"],
 }

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <new>
 #include <string>
 #include <thread>
@@ -16,6 +15,8 @@
 
 #include <amalgam/rpc/engine.hpp>
 
+#include "questions.hpp"
+
 namespace {
 
 using namespace amalgam;
@@ -23,16 +24,8 @@ using namespace amalgam;
 /// In memory of all processes.
 struct shared {
     std::atomic<int> arrived{0};
-    std::atomic<long> kibibytes{0};
+    std::atomic<std::size_t> bytes{0};
 };
-
-long own_kibibytes() {
-    std::ifstream lines("/proc/self/smaps_rollup");
-    long number = 0;
-    for (std::string word; lines >> word;)
-        if (word == "Pss:" && lines >> number) return number;
-    throw error(errc::internal, "/proc/self/smaps_rollup does not show the memory");
-}
 
 void talk_to_all(const std::string& names, int mine, int all, shared& seen) {
     constexpr int calls = 100;
@@ -52,7 +45,7 @@ void talk_to_all(const std::string& names, int mine, int all, shared& seen) {
             (void)there("hello");
     }
     meet();
-    seen.kibibytes += own_kibibytes();
+    seen.bytes += bench::proportional_bytes();
     meet();
 }
 
@@ -78,7 +71,7 @@ double mebibytes_of(int all) {
     for (int i = 0, how = 0; i < all; ++i)
         well = ::wait(&how) > 0 && how == 0 && well;
     if (!well) throw error(errc::internal, "a process failed");
-    return static_cast<double>(seen.kibibytes) / 1024;
+    return static_cast<double>(seen.bytes) / (1 << 20);
 }
 
 }  // namespace

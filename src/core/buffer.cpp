@@ -7,6 +7,8 @@
 #include <string>
 #include <thread>
 
+#include <sys/mman.h>
+
 #include <amalgam/core/buffer.hpp>
 #include <amalgam/core/status.hpp>
 
@@ -74,10 +76,23 @@ void show([[maybe_unused]] buffer_block* block) noexcept {
 #endif
 }
 
+/// The kernel brings a page at a time where memory is touched first. Of large blocks, most of what
+/// that costs is saved by pages of 2 MiB, where the system has them.
+void want_huge_pages(void* raw, std::size_t bytes) noexcept {
+    constexpr std::uintptr_t huge = std::uintptr_t{2} << 20;
+    if (bytes < 2 * huge) return;
+    const auto begin = reinterpret_cast<std::uintptr_t>(raw);
+    const std::uintptr_t first = (begin + huge - 1) & ~(huge - 1);
+    const std::uintptr_t last = (begin + bytes) & ~(huge - 1);
+    // Refused: small pages serve as well.
+    if (last > first) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+}
+
 buffer_block* heap_block(pool_core* core, std::size_t capacity) noexcept {
     if (capacity > PTRDIFF_MAX - header_bytes - alignment) return nullptr;
     void* raw = ::operator new (header_bytes + capacity, std::align_val_t{alignment}, std::nothrow);
     if (raw == nullptr) return nullptr;
+    want_huge_pages(raw, header_bytes + capacity);
     return new (raw) buffer_block{core, nullptr, capacity, no_class, 0};
 }
 
