@@ -5,6 +5,8 @@
 #include <amalgam/core/alias.hpp>
 #include <amalgam/fabric/broadcast_medium.hpp>
 #include <amalgam/fabric/completion.hpp>
+#include <amalgam/fabric/credentials.hpp>
+#include <amalgam/fabric/identity.hpp>
 #include <amalgam/fabric/loop.hpp>
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/one_sided.hpp>

@@ -37,12 +37,13 @@
 /// |---|---|
 /// | 2 | the oldest that is loaded |
 /// | 3 | notified puts and atomic operations: port, message_sink::on_put(), capabilities::atomics |
+/// | 4 | port_options::trust |
 namespace amalgam {
 
 /// Raised with every change of the classes that both sides share. Versions from the oldest on share
 /// the layout of everything the older has: new virtual functions come last, new members of a
-/// structure into its padding.
-inline constexpr std::uint32_t plugin_interface_version = 3;
+/// structure into its padding, or behind it where only the program makes them (port_options).
+inline constexpr std::uint32_t plugin_interface_version = 4;
 inline constexpr std::uint32_t oldest_plugin_interface_version = 2;
 
 /// What a shared object exports. Its layout never changes.
@@ -119,7 +120,8 @@ static constexpr plugin_abi_text describe_plugin_abi(
     abi.add("size of std::string", sizeof(std::string));
     abi.add("size of uri", sizeof(uri));
     abi.add("size of status", sizeof(status));
-    abi.add("size of port_options", sizeof(port_options));
+    abi.add("size of port_options",
+            sizeof(port_options) - (version >= 4 ? 0 : sizeof(port_options::trust)));
     abi.add("size of transport_info", sizeof(transport_info));
     abi.add("size of result", sizeof(result<std::unique_ptr<port>>));
     abi.add("size of capabilities", sizeof(capabilities));

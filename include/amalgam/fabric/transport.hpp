@@ -14,6 +14,8 @@
 
 namespace amalgam {
 
+class credentials;
+
 /// How a port behaves. Limits above 30 days count as 30 days.
 struct port_options {
     static constexpr std::chrono::milliseconds longest_limit = std::chrono::hours(30 * 24);
@@ -36,6 +38,9 @@ struct port_options {
     /// this we stop reading from every peer that has messages waiting. If the excess passes the
     /// length of the longest message, the peer that holds most is disconnected with `overloaded`.
     std::size_t max_queued_bytes_total = std::size_t{256} << 20;
+    /// tcp+tls: what this port proves itself with, and whom it trusts. Null: what the URI's option
+    /// `credentials` names. Ports that do not encrypt do not use it.
+    std::shared_ptr<const credentials> trust{};
 };
 
 /// What `amalgam info` shows about a transport.

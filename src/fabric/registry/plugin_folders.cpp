@@ -26,18 +26,24 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view before_name = "amalgam-transport-";
 constexpr std::string_view after_name = ".so";
+constexpr std::uint32_t first_with_atomics = 3;  ///< Ports before it are wrapped.
 
 /// How an object of that version of the interface must have been built.
 std::string_view abi_of_version(std::uint32_t version) {
     // What later versions add must not move what is older.
     static_assert(sizeof(capabilities) == 48 && sizeof(port) == sizeof(void*));
+    static_assert(sizeof(port_options) - sizeof(port_options::trust) == 40);
     static constexpr plugin_abi_text version_2 = describe_plugin_abi(2);
-    return version == 2 ? version_2.text : plugin_abi.text;
+    static constexpr plugin_abi_text version_3 = describe_plugin_abi(3);
+    return version == 2 ? version_2.text : version == 3 ? version_3.text : plugin_abi.text;
 }
 
 /// The version that an object built so is of: ours, unless it is exactly an older one.
 std::uint32_t version_of(std::string_view abi) {
-    return abi == abi_of_version(2) ? 2 : plugin_interface_version;
+    for (std::uint32_t older = oldest_plugin_interface_version; older < plugin_interface_version;
+         ++older)
+        if (abi == abi_of_version(older)) return older;
+    return plugin_interface_version;
 }
 
 /// A plug-in's transport, wrapped so that its library leaves the program's signal handlers alone,
@@ -55,7 +61,7 @@ public:
                                        const port_options& options) const override {
         const kept_signals kept;
         auto opened = inner_->open(where, options);
-        if (!opened || version_ == plugin_interface_version) return opened;
+        if (!opened || version_ >= first_with_atomics) return opened;
         return make_older_port(std::move(*opened));
     }
 

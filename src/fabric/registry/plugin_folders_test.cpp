@@ -114,7 +114,7 @@ TEST(plugin_folders, wrong_version_is_refused_with_both_numbers) {
     const std::string told = refusal("for-test-version");
     EXPECT_TRUE(
         contains(told,
-                 "for version 10 of the plug-in interface, this program for versions 2 to 3: "
+                 "for version 11 of the plug-in interface, this program for versions 2 to 4: "
                  "build both with the same Amalgam."))
         << told;
 }

@@ -1,0 +1,58 @@
+#include <amalgam/fabric/identity.hpp>
+
+#include <fmt/format.h>
+
+#include <amalgam/core/detail/printable.hpp>
+#include <amalgam/core/status.hpp>
+
+namespace amalgam {
+namespace {
+
+/// -1 for what is no hexadecimal digit.
+int digit_of(char c) noexcept {
+    if (c >= '0' && c <= '9') return c - '0';
+    const char lower = static_cast<char>(c | 0x20);
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
+}  // namespace
+
+std::string to_text(const key_fingerprint& key) {
+    return fmt::format("{:02x}", fmt::join(key.bytes, ""));
+}
+
+key_fingerprint parse_key_fingerprint(std::string_view text) {
+    key_fingerprint key;
+    bool good = text.size() == 2 * key.bytes.size();
+    for (std::size_t i = 0; good && i < key.bytes.size(); ++i) {
+        const int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+        good = high >= 0 && low >= 0;
+        if (good) key.bytes[i] = static_cast<std::uint8_t>(high << 4 | low);
+    }
+    if (good) return key;
+    throw error(errc::invalid,
+                fmt::format("the key fingerprint \"{}\" is not 64 hexadecimal digits; `amalgam key "
+                            "show FOLDER` prints one",
+                            detail::printable_name(text.substr(0, 80))));
+}
+
+std::string_view name(identity_kind kind) noexcept {
+    switch (kind) {
+        case identity_kind::none: return "none";
+        case identity_kind::certificate: return "certificate";
+        case identity_kind::pre_shared: return "pre_shared";
+        case identity_kind::process: return "process";
+    }
+    return "unknown";
+}
+
+std::string to_text(const identity& who) {
+    if (who.kind == identity_kind::none) return "nobody known";
+    if (who.kind == identity_kind::process) return fmt::format("uid {} (pid {})", who.uid, who.pid);
+    const std::string shown = detail::printable_name(who.name);
+    if (who.groups.empty()) return shown;
+    return fmt::format("{} (groups: {})", shown,
+                       detail::printable_name(fmt::format("{}", fmt::join(who.groups, ", "))));
+}
+
+}  // namespace amalgam
