@@ -226,17 +226,26 @@ void caller::finish(pending_call& call) noexcept {
     return true;
 }
 
-void caller::end(pending_call& call, status what, std::string_view text) noexcept {
-    if (!what.ok()) {
-        counts_.failed.add();
-        explain(call, what, text);
-    }
+/// With a value.
+void caller::end_well(pending_call& call) noexcept {
+    detach(call);
+    call.ended = true;
+    if (call.where != outgoing::at::nowhere) return;  // sent() will finish it.
+    finish(call);
+    context_.look_whether_quiet();
+}
+
+[[gnu::noinline]] void caller::end(pending_call& call, status what,
+                                   std::string_view text) noexcept {
+    if (what.ok()) return end_well(call);
+    counts_.failed.add();
+    explain(call, what, text);
     detach(call);
     call.ended = true;
     if (call.where == outgoing::at::nowhere) {
         finish(call);
         context_.look_whether_quiet();
-    } else if (!what.ok()) {
+    } else {
         out_.withdraw(call);  // sent() will call over().
     }
 }

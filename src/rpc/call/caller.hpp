@@ -135,6 +135,8 @@ public:
     bool is_closed() const noexcept { return closed_; }
 
     void on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept;
+    /// The same for one that plain_head::is_reply(). False: it is not what this call expects.
+    bool on_plain_reply(peer_state& from, std::uint64_t id, bool xdr, const_bytes result) noexcept;
     /// Fetches the next value of the call's stream.
     void fetch_value(pending_call& call, const rendezvous_values& what, loan_ids& loans) noexcept;
     /// The result of a call, or the next value of its stream, was fetched; or why that failed.
@@ -171,6 +173,7 @@ private:
     void frame(peer_state& there, pending_call& call) noexcept;
     void arm(pending_call& call, clock::time_point when, void (*then)(timer&) noexcept);
     void end(pending_call& call, status what, std::string_view text = {}) noexcept;
+    void end_well(pending_call& call) noexcept;
     /// The same, decided here: tells the handler that its result is not wanted.
     void give_up(pending_call& call, status what, std::string_view text = {}) noexcept;
     void tell_canceled(peer_state& there, std::uint64_t id) noexcept;

@@ -41,6 +41,18 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
     read_result(*call, reply.body, nothing);
 }
 
+bool caller::on_plain_reply(peer_state& from, std::uint64_t id, bool xdr,
+                            const_bytes result) noexcept {
+    pending_call* const call = find(id);
+    if (call == nullptr || call->callee != &from || call->naming || call->checked ||
+        call->xdr != xdr) [[unlikely]] {
+        return false;
+    }
+    loan_ids nothing;
+    read_result(*call, result, nothing);
+    return true;
+}
+
 /// A plain value for a plain call, so on_special_reply() would do nothing but read it.
 bool caller::is_plain(const pending_call& call, const parsed_message& reply) noexcept {
     return reply.what.ok() && reply.extras.empty() && !call.naming && !call.checked &&
@@ -105,7 +117,7 @@ void caller::read_result(pending_call& call, const_bytes result, loan_ids& lent_
                    reader.ok() ? "the reply has trailing bytes after the result"
                                : "the reply cannot be decoded as the result type");
     }
-    end(call, {});
+    end_well(call);
 }
 
 /// The call stays pending meanwhile, so ending it ends the fetch, too. What is not fetched is

@@ -216,21 +216,40 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
         if (from == nullptr) return;
     }
     from->heard = true;
+    if (!on_plain(*from, arrived)) [[unlikely]]
+        on_any(*from, arrived);
+}
+
+/// The ordinary call and its answer. False: nothing was done.
+inline bool engine_core::on_plain(peer_state& from, message& arrived) noexcept {
+    const const_bytes bytes = arrived.bytes();
+    if (bytes.size() < reply_bytes) return false;
+    const auto head = load_le<std::uint64_t>(bytes.data());
+    if (plain_head::is_reply(head)) {
+        return caller_.on_plain_reply(from, arrived.tag(), (head & plain_head::reply_xdr) != 0,
+                                      bytes.subspan(reply_bytes));
+    }
+    const bool one_way = plain_head::is_one_way(head);
+    if ((!one_way && !plain_head::is_request(head)) || bytes.size() < request_bytes) return false;
+    return server_.on_plain_request(from, arrived, head, one_way);
+}
+
+// Out of line, like the next three, so that on_message() saves few registers.
+[[gnu::noinline]] void engine_core::on_any(peer_state& from, message& arrived) noexcept {
     parsed_message parsed;
     if (const char* wrong = parse(arrived.bytes(), parsed)) [[unlikely]] {
-        on_malformed(*from, arrived.tag(), parsed, wrong);
+        on_malformed(from, arrived.tag(), parsed, wrong);
     } else if (is_request(parsed.kind)) {
-        server_.on_request(*from, arrived, parsed);
+        server_.on_request(from, arrived, parsed);
     } else if (parsed.kind == message_kind::reply) {
-        caller_.on_reply(*from, arrived.tag(), parsed);
+        caller_.on_reply(from, arrived.tag(), parsed);
     } else if (parsed.kind == message_kind::mail) {
-        on_mail(*from, parsed.body);
+        on_mail(from, parsed.body);
     } else {
-        on_other(*from, arrived.tag(), parsed);
+        on_other(from, arrived.tag(), parsed);
     }
 }
 
-// Out of line, like the next two, so that on_message() saves few registers.
 [[gnu::noinline]] peer_state* engine_core::meet(std::uint16_t port, peer_id who) noexcept {
     try {
         return &peers_.meet(port, who);

@@ -162,6 +162,8 @@ private:
     void open_ports(endpoints where);
     void start_streams();
     void expose_counters();
+    bool on_plain(peer_state& from, message& arrived) noexcept;
+    void on_any(peer_state& from, message& arrived) noexcept;
     /// Null: out of memory; the connection ends.
     peer_state* meet(std::uint16_t port, peer_id who) noexcept;
     void on_malformed(peer_state& from, std::uint64_t tag, const parsed_message& parsed,

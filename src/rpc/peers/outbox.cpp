@@ -54,6 +54,7 @@ void outbox::open(std::span<const std::unique_ptr<port>> ports) {
         limits_.push_back(each->can().max_message_bytes);
         eager_.push_back(std::min(each->can().eager_bytes, limits_.back() / 2));
         inline_.push_back(each->can().inline_bytes);
+        short_.push_back(std::min(eager_.back(), inline_.back()));
     }
     links_.push_back({});
     spare_ = buffers_.take(spare_bytes);
@@ -162,6 +163,32 @@ bool outbox::post_at_once(peer_state& there, std::uint64_t tag,
         out.counts_loss = how.counts_loss;
         unused_ = nullptr;
     }
+    return true;
+}
+
+[[gnu::noinline]] bool outbox::make_unused() noexcept {
+    unused_ = make_copy(0, {});
+    return unused_ != nullptr;
+}
+
+bool outbox::send_now(peer_state& there, std::uint64_t tag, const_bytes whole) noexcept {
+    const std::size_t port = there.name.port();
+    if (!there.heard || there.queue_first != nullptr || port >= short_.size() ||
+        whole.size() > short_[port] || closed_) [[unlikely]] {
+        return false;
+    }
+    if (unused_ == nullptr && !make_unused()) [[unlikely]]
+        return false;
+    const posted took =
+        links_[port].where->post_send(there.name.id(), tag, gather(&whole, 1), *unused_);
+    if (took == posted::done) [[likely]]
+        return true;
+    if (took == posted::full) return false;
+    copied_message& out = *std::exchange(unused_, nullptr);  // The peer is gone, as above.
+    out.to = there.name;
+    out.tag = tag;
+    out.where = outgoing::at::port;
+    out.counts_loss = nullptr;
     return true;
 }
 

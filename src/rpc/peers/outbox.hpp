@@ -85,6 +85,10 @@ public:
                    std::initializer_list<const_bytes> pieces) noexcept {
         return send_copy(there, tag, pieces, {});
     }
+    /// Sends one short piece whose outcome nobody needs, if the port copies it now. False: nothing
+    /// was sent.
+    /// Cost: no copy of ours.
+    bool send_now(peer_state& there, std::uint64_t tag, const_bytes whole) noexcept;
     /// Disconnects a peer. The loss is reported later, from the port's progress.
     void cut_off(const peer& there) noexcept;
     /// There was no memory to answer the peer, which waits: ends the connection instead. Not for
@@ -128,6 +132,7 @@ private:
     posted post(const peer& to, outgoing& out) noexcept;
     bool post_at_once(peer_state& there, std::uint64_t tag,
                       std::initializer_list<const_bytes> pieces, const copy_options& how) noexcept;
+    bool make_unused() noexcept;
     copied_message* make_copy(std::size_t bytes, const copy_options& how) noexcept;
     link& link_to(std::uint16_t port) noexcept;
     void append(peer_state& there, outgoing& out) noexcept;
@@ -148,6 +153,7 @@ private:
     std::vector<std::size_t> limits_;   // max_message_bytes per port.
     std::vector<std::size_t> eager_;    // eager_bytes per port.
     std::vector<std::size_t> inline_;   // inline_bytes per port.
+    std::vector<std::size_t> short_;    // The lower of these two.
     copied_message* unused_ = nullptr;  // Without bytes, for the next message sent without a copy.
     self_link self_;
     std::atomic<std::size_t> queued_{0};

@@ -78,7 +78,73 @@ void invocation::add_credit(std::uint32_t items) noexcept {
 }
 
 void invocation::serve() noexcept {
-    if (late_ != nullptr) return serve_late();
+    if (plain && !begin()) [[likely]]
+        return serve_plain();
+    late_ != nullptr ? serve_late() : serve_any();
+}
+
+/// True: canceled already.
+bool invocation::begin() noexcept {
+    if (is_inline()) return false;
+    // If the handler shares the stream with cancel(), no ordering is needed.
+    const bool other_thread = !owner_.context().on_owner();
+    begun_.store(true, other_thread ? std::memory_order_seq_cst : std::memory_order_relaxed);
+    return canceled();
+}
+
+/// As serve_any(), without what only others need.
+void invocation::serve_plain() noexcept {
+    answer_values values(&owner_.context().buffers());
+    try {
+        const running_call mine(*this);
+        engine_core& core = owner_.context().core();
+        const origin came{&core, from_, nullptr, nullptr};
+        const origin goes{&core, from_, &values.lends, nullptr};
+        archive_reader reader(arguments, values_as(), &came);
+        archive_writer writer(values.values, values_as(), &goes);
+        if (!what().run->invoke(reader, writer, {})) [[unlikely]]
+            return answer_misfit(values, reader);
+    } catch (...) {
+        return answer_thrown(values);
+    }
+    owner_.context().stay_in_parent();
+    if (owner_.conclude_plain(*this, values)) [[likely]]
+        return;
+    answer(values, {}, {});
+}
+
+[[gnu::noinline]] void invocation::answer(answer_values& values, status what,
+                                          std::string_view text) noexcept {
+    waited_answer answer(*this, values);
+    answer.frame(what, text);
+    owner_.conclude(*this, answer);
+}
+
+[[gnu::noinline]] void invocation::answer_thrown(answer_values& values) noexcept {
+    std::string text;
+    status what;
+    try {
+        what = thrown(text);
+    } catch (...) {
+        what = {errc::no_memory};
+    }
+    owner_.context().stay_in_parent();
+    answer(values, what, text);
+}
+
+[[gnu::noinline]] void invocation::answer_misfit(answer_values& values,
+                                                 const archive_reader& reader) noexcept {
+    std::string text;
+    status what;
+    try {
+        what = misfit(reader, text);
+    } catch (...) {
+        what = {errc::no_memory};
+    }
+    answer(values, what, text);
+}
+
+[[gnu::noinline]] void invocation::serve_any() noexcept {
     answer_values values(&owner_.context().buffers());
     std::string text;
     status what;
@@ -88,9 +154,7 @@ void invocation::serve() noexcept {
         what = {errc::no_memory};
     }
     release_loans();
-    waited_answer answer(*this, values);
-    answer.frame(what, text);
-    owner_.conclude(*this, answer);
+    answer(values, what, text);
 }
 
 /// The responder answers, unless the handler never got it.
@@ -109,11 +173,8 @@ void invocation::serve_late() noexcept {
 }
 
 status invocation::run(answer_values& into, std::string& text) {
-    // If the handler shares the stream with cancel(), no ordering is needed.
-    const bool other_thread = !owner_.context().on_owner();
-    begun_.store(true, other_thread ? std::memory_order_seq_cst : std::memory_order_relaxed);
     status what{errc::canceled};
-    if (canceled()) {
+    if (begin() || canceled()) {
         text = "canceled before it started";
     } else if (deadline_ != clock::time_point::max() && owner_.context().now() >= deadline_) {
         text = "the deadline passed before the call could start; the server is overloaded";
@@ -199,20 +260,29 @@ status invocation::run_handler(answer_values& into, std::string& text) {
             items_.store(extras_->items.get(), std::memory_order_release);
         }
         if (what().run->invoke(reader, writer, way)) return {};
-        text = fmt::format("the arguments do not fit {}: {}", what().signature,
-                           reader.ok() ? "trailing bytes" : reader.why());
-        return {errc::mismatch};
+        return misfit(reader, text);
     } catch (...) {
-        failure why = thrown_there("the handler");
-        if (canceled() && why.what.handler_code() == errc::canceled) return {errc::canceled};
-        // Its reader has the call's own deadline, and may see it pass before the caller does.
-        if (what().streams_values && why.what.handler_code() == errc::timed_out &&
-            deadline_ != clock::time_point::max() && owner_.context().now() >= deadline_) {
-            return {errc::timed_out};
-        }
-        text = std::move(why.sentence);
-        return why.what;
+        return thrown(text);
     }
+}
+
+status invocation::misfit(const archive_reader& reader, std::string& text) const {
+    text = fmt::format("the arguments do not fit {}: {}", what().signature,
+                       reader.ok() ? "trailing bytes" : reader.why());
+    return {errc::mismatch};
+}
+
+/// What the handler has thrown; call while it is caught.
+status invocation::thrown(std::string& text) {
+    failure why = thrown_there("the handler");
+    if (canceled() && why.what.handler_code() == errc::canceled) return {errc::canceled};
+    // Its reader has the call's own deadline, and may see it pass before the caller does.
+    if (what().streams_values && why.what.handler_code() == errc::timed_out &&
+        deadline_ != clock::time_point::max() && owner_.context().now() >= deadline_) {
+        return {errc::timed_out};
+    }
+    text = std::move(why.sentence);
+    return why.what;
 }
 
 }  // namespace amalgam::detail

@@ -114,10 +114,21 @@ public:
     std::uint32_t window() const noexcept { return extras_ ? extras_->window : 0; }
     loan_ids* lent_to_us() const noexcept { return extras_ ? &extras_->lent_to_us : nullptr; }
 
+    /// Neither the request nor its procedure has anything out of the ordinary, and no interceptor
+    /// watches it.
+    bool plain = false;
     const_bytes arguments;
     buffer large;  ///< Holds the arguments when they are not inline.
 
 private:
+    void serve_plain() noexcept;
+    bool begin() noexcept;
+    void serve_any() noexcept;
+    void answer(answer_values& values, status what, std::string_view text) noexcept;
+    void answer_thrown(answer_values& values) noexcept;
+    void answer_misfit(answer_values& values, const archive_reader& reader) noexcept;
+    status misfit(const archive_reader& reader, std::string& text) const;
+    status thrown(std::string& text);
     status run(answer_values& into, std::string& text);
     status run_watched(answer_values& into, std::string& text);
     status run_handler(answer_values& into, std::string& text);

@@ -77,7 +77,8 @@ server::server(engine_context& context, const call_settings& settings, engine& w
       max_one_ways_(options.max_one_ways),
       max_unread_(options.max_unread_bytes),
       max_unread_total_(options.max_unread_bytes_total),
-      max_values_(options.max_values_bytes) {}
+      max_values_(options.max_values_bytes),
+      serves_plain_(settings.of_users.empty() && !settings.checksums) {}
 
 void server::on_request(peer_state& from, message& arrived,
                         const parsed_message& request) noexcept {
@@ -90,11 +91,59 @@ void server::on_request(peer_state& from, message& arrived,
         counts_.served.add();
         runs_in_ult(*what, request) ? launch(from, *what, arrived, request)
                                     : run_inline(from, *what, arrived, request);
+    } catch (...) {
+        refuse_thrown(from, id, request);
+    }
+}
+
+[[gnu::noinline]] void server::refuse_thrown(peer_state& from, std::uint64_t id,
+                                             const parsed_message& request) noexcept {
+    try {
+        throw;
     } catch (const error& why) {
         refuse(from, id, request, why.code(), text_of(why));
     } catch (const std::exception& why) {
         refuse(from, id, request, {errc::no_memory}, text_of(why));
     }
+}
+
+bool server::on_plain_request(peer_state& from, message& arrived, std::uint64_t head,
+                              bool one_way) noexcept {
+    const auto id = load_le<std::uint64_t>(arrived.bytes().data() + 8);
+    const const_bytes body = arrived.bytes().subspan(request_bytes);
+    const auto provider = static_cast<std::uint16_t>(head >> 16);
+    served_procedure* const what = procedures_.find(id, provider);
+    if (what == nullptr || !what->plain || !serves_plain_ || body.size() > max_values_ ||
+        out_.unread_bytes().value() > max_unread_total_) [[unlikely]] {
+        return false;
+    }
+    if (one_way ? counts_.one_ways.value() >= max_one_ways_
+                : running() >= max_running_ || from.unread_bytes > max_unread_) [[unlikely]] {
+        return false;
+    }
+    const bool in_ult = what->options.run != handler::inline_;
+    if (!in_ult && reinterpret_cast<std::uintptr_t>(body.data()) % 8 != 0) return false;
+    counts_.served.add();
+    const arrived_call how{*this,    where_,
+                           *what,    from.name,
+                           arrived.tag(), provider,
+                           static_cast<std::uint8_t>(head >> 8), one_way,
+                           clock::time_point::max()};
+    if (!in_ult) {
+        run_plain_inline(how, body);
+        return true;
+    }
+    try {
+        launch_plain(from, how, arrived, body);
+    } catch (...) {
+        parsed_message request;
+        request.kind = one_way ? message_kind::one_way : message_kind::request;
+        request.flags = how.flags;
+        request.provider = provider;
+        request.procedure = id;
+        refuse_thrown(from, how.id, request);
+    }
+    return true;
 }
 
 bool server::runs_in_ult(const served_procedure& what, const parsed_message& request) noexcept {
@@ -203,6 +252,37 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
     request.has(wire_flag::urgent) ? start_ult_first(runs_it) : start_ult(runs_it);
 }
 
+void server::launch_plain(peer_state& from, const arrived_call& how, message& arrived,
+                          const_bytes body) {
+    pool* const own = how.what.options.in;
+    ult_core& runs_it = prepare_ult(own != nullptr ? *own : context_.streams().handlers(),
+                                    invocation_closure, false);
+    void* const closure = closure_of(&runs_it);
+    auto* const call = ::new (closure) invocation(how, &runs_it);
+    call->plain = true;
+    try {
+        keep_arguments(*call, static_cast<std::byte*>(closure) + inline_arguments_at, arrived,
+                       body);
+    } catch (...) {
+        call->~invocation();
+        drop_ult(runs_it);
+        throw;
+    }
+    track(*call);
+    if (how.one_way && !from.name.is_self()) count_one_way(from, *call);
+    start_ult(runs_it);
+}
+
+/// Nothing can cancel it before it ends, so it is counted but in no index.
+void server::run_plain_inline(const arrived_call& how, const_bytes body) noexcept {
+    invocation call(how, nullptr);
+    call.plain = true;
+    call.arguments = body;
+    counts_.running.add();
+    ++how.what.running;
+    call.serve();
+}
+
 void server::run_inline(peer_state& from, served_procedure& what, message& arrived,
                         const parsed_message& request) {
     const arrived_call how = arrival_of(from, what, arrived, request);
@@ -236,6 +316,21 @@ inline void server::untrack(served_call& call) noexcept {
 
 void server::conclude(invocation& call, waited_answer& answer) noexcept {
     call.is_inline() ? conclude_inline(call, answer) : answer.send();
+}
+
+bool server::conclude_plain(invocation& call, answer_values& values) noexcept {
+    if (!call.is_inline() && !context_.on_owner()) return false;
+    if (!call.one_way() && !call.canceled()) {
+        peer_state* const there = peers_.find(call.from());
+        if (there == nullptr || !values.lends.empty()) [[unlikely]]
+            return false;
+        std::byte* const header = values.values.front(reply_bytes);
+        store_le(header, plain_head::of_reply((call.flags() & wire_flag::xdr) != 0));
+        if (!out_.send_now(*there, call.id(), {header, reply_bytes + values.values.size()}))
+            return false;
+    }
+    untrack(call);
+    return true;
 }
 
 [[gnu::noinline]] void server::conclude_inline(invocation& call, waited_answer& answer) noexcept {

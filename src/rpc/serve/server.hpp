@@ -63,11 +63,15 @@ public:
     detail::loans& loans() noexcept { return loans_; }
 
     void on_request(peer_state& from, message& arrived, const parsed_message& request) noexcept;
+    /// The same for a request that plain_head::is_request() or is_one_way(). False: on_request()
+    /// must look at it.
+    bool on_plain_request(peer_state& from, message& arrived, std::uint64_t head,
+                          bool one_way) noexcept;
     void on_cancel(peer_state& from, std::uint64_t id) noexcept override;
     /// The peer's calls need no answers any more.
     void on_peer_down(peer_state& gone) noexcept;
     /// New requests are refused with `unavailable`.
-    void close() noexcept { closed_ = true; }
+    void close() noexcept { closed_ = true, serves_plain_ = false; }
     /// Ends streaming handlers: no more credit will come.
     void cancel_streams() noexcept;
     /// The engine ends: running calls are removed from the index, since they may now end on any
@@ -79,6 +83,9 @@ public:
     /// The handler has returned: replies and releases the call. Parks the caller until the reply
     /// was sent. Any thread that runs handlers.
     void conclude(invocation& call, waited_answer& answer) noexcept;
+    /// The same for the result of a plain call, where neither a wait nor a copy is needed. False:
+    /// nothing was done.
+    bool conclude_plain(invocation& call, answer_values& values) noexcept;
     /// True: sent (or not wanted any more); else its on_sent will run.
     bool send_answer(answer_record& answer) noexcept;
 
@@ -124,6 +131,11 @@ private:
     void refuse_undefined(peer_state& from, std::uint64_t id, const parsed_message& request);
     void launch(peer_state& from, served_procedure& what, message& arrived,
                 const parsed_message& request);
+    /// Call while an exception is caught.
+    void refuse_thrown(peer_state& from, std::uint64_t id, const parsed_message& request) noexcept;
+    void launch_plain(peer_state& from, const arrived_call& how, message& arrived,
+                      const_bytes body);
+    void run_plain_inline(const arrived_call& how, const_bytes body) noexcept;
     void run_inline(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request);
     bool send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
@@ -167,6 +179,7 @@ private:
     std::size_t max_unread_total_;
     std::size_t max_values_;
     bool closed_ = false;
+    bool serves_plain_;  // Open, without interceptors and checksums.
     running_calls calls_;
     server_counts counts_;
 };

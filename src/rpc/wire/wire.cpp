@@ -14,15 +14,9 @@ namespace amalgam::detail {
 
 namespace {
 
-constexpr std::uint8_t version = 2;
 constexpr std::size_t trace_bytes = 32;
 constexpr std::size_t extras_head_bytes = 8;
 constexpr std::size_t extra_head_bytes = 8;
-
-// Shared by all kinds: byte 0 holds version and kind, byte 1 flags or a status code.
-std::uint8_t first_byte(message_kind kind) noexcept {
-    return static_cast<std::uint8_t>(version << 4 | static_cast<std::uint8_t>(kind));
-}
 
 constexpr std::size_t round_up_8(std::size_t bytes) noexcept {
     return (bytes + 7) & ~std::size_t{7};
@@ -240,7 +234,7 @@ const char* parse(const_bytes bytes, parsed_message& into) noexcept {
     if (bytes.empty()) return "empty message";
     const auto first = load_le<std::uint8_t>(bytes.data());
     into.kind = static_cast<message_kind>(first & 15);  // The same in every version.
-    if (first >> 4 != version) return "another protocol version";
+    if (first >> 4 != wire_version) return "another protocol version";
     if (is_request(into.kind)) return parse_request(bytes, into);
     if (into.kind == message_kind::reply || into.kind == message_kind::item)
         return parse_outcome<reply_bytes>(bytes, into);

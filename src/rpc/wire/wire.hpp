@@ -88,6 +88,39 @@ struct parsed_message {
     }
 };
 
+/// The version of these messages, in their first byte.
+inline constexpr std::uint8_t wire_version = 2;
+
+/// Byte 0 of every message.
+constexpr std::uint8_t first_byte(message_kind kind) noexcept {
+    return static_cast<std::uint8_t>(wire_version << 4 | static_cast<std::uint8_t>(kind));
+}
+
+/// The first 8 bytes of the message that nearly every one is, as one number: no extras, names,
+/// checksum or deadline, and a good status. Whoever finds it need not parse() the rest of the
+/// header.
+namespace plain_head {
+inline constexpr std::uint64_t request_xdr = std::uint64_t{wire_flag::xdr} << 8;
+inline constexpr std::uint64_t request_provider = std::uint64_t{0xffff} << 16;
+inline constexpr std::uint64_t reply_xdr = std::uint64_t{wire_flag::xdr} << 16;
+
+constexpr bool is_request(std::uint64_t head) noexcept {
+    return (head & ~(request_xdr | request_provider)) == first_byte(message_kind::request);
+}
+constexpr bool is_one_way(std::uint64_t head) noexcept {
+    return (head & ~(request_xdr | request_provider)) == first_byte(message_kind::one_way);
+}
+constexpr bool is_reply(std::uint64_t head) noexcept {
+    return (head & ~reply_xdr) == first_byte(message_kind::reply);
+}
+constexpr std::uint64_t of_request(message_kind kind, std::uint16_t provider, bool xdr) noexcept {
+    return first_byte(kind) | (xdr ? request_xdr : 0) | std::uint64_t{provider} << 16;
+}
+constexpr std::uint64_t of_reply(bool xdr) noexcept {
+    return first_byte(message_kind::reply) | (xdr ? reply_xdr : 0);
+}
+}  // namespace plain_head
+
 /// Null if `bytes` are a valid message; else what is wrong, as a literal.
 const char* parse(const_bytes bytes, parsed_message& into) noexcept;
 
