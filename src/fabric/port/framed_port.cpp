@@ -71,6 +71,29 @@ void framed_port::set_sink(message_sink* sink) noexcept {
     if (has_due() && !ending_) due();
 }
 
+namespace {
+[[gnu::noinline]] std::size_t total_of_pieces(gather bytes) noexcept {
+    return total_bytes(bytes);
+}
+}  // namespace
+
+// Inlined into the next two.
+[[gnu::always_inline]] inline posted framed_port::send_message(frame_kind kind, peer_id to,
+                                                               std::uint64_t tag, gather bytes,
+                                                               completion& on_done) noexcept {
+    peer_record* peer = peers_.find(to);
+    if (peer == nullptr || !peer->up()) [[unlikely]]
+        return refuse(peer, on_done);
+    const std::size_t size = bytes.size() == 1 ? bytes.front().size() : total_of_pieces(bytes);
+    if (size > can_.max_message_bytes) [[unlikely]]
+        return complete_later(peer, on_done, {errc::too_large});
+
+    const posted how = peer->link->send(header_of(kind, tag, size), bytes, &on_done);
+    if (how == posted::done) [[likely]]
+        return how;
+    return how == posted::pending ? lent(*peer, on_done, size) : no_room(*peer, on_done);
+}
+
 posted framed_port::post_send(peer_id to, std::uint64_t tag, gather bytes,
                               completion& on_done) noexcept {
     return send_message(frame_kind::unexpected, to, tag, bytes, on_done);
@@ -79,21 +102,6 @@ posted framed_port::post_send(peer_id to, std::uint64_t tag, gather bytes,
 posted framed_port::post_send_expected(peer_id to, std::uint64_t tag, gather bytes,
                                        completion& on_done) noexcept {
     return send_message(frame_kind::expected, to, tag, bytes, on_done);
-}
-
-posted framed_port::send_message(frame_kind kind, peer_id to, std::uint64_t tag, gather bytes,
-                                 completion& on_done) noexcept {
-    peer_record* peer = peers_.find(to);
-    if (peer == nullptr || !peer->up()) [[unlikely]]
-        return refuse(peer, on_done);
-    const std::size_t size = total_bytes(bytes);
-    if (size > can_.max_message_bytes) [[unlikely]]
-        return complete_later(peer, on_done, {errc::too_large});
-
-    const posted how = peer->link->send(header_of(kind, tag, size), bytes, &on_done);
-    if (how == posted::done) [[likely]]
-        return how;
-    return how == posted::pending ? lent(*peer, on_done, size) : no_room(*peer, on_done);
 }
 
 posted framed_port::lent(peer_record& peer, completion& on_done, std::size_t size) noexcept {

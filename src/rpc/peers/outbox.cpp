@@ -65,7 +65,7 @@ outbox::link& outbox::link_to(std::uint16_t port) noexcept {
     return port == peer::self_port ? links_.back() : links_[port];
 }
 
-posted outbox::post(const peer& to, outgoing& out) noexcept {
+inline posted outbox::post(const peer& to, outgoing& out) noexcept {
     const gather pieces(out.pieces.data(), out.piece_count);
     if (to.is_self()) return self_.post(out.tag, pieces);
     return links_[to.port()].where->post_send(to.id(), out.tag, pieces, out);

@@ -65,6 +65,9 @@ public:
     /// Whether a record of that many lines fits now.
     bool has_room(std::size_t lines) noexcept { return lines <= free_ || look_again(lines); }
 
+    /// Whether one of a line does, as far as is known.
+    bool is_known_free() const noexcept { return free_ != 0; }
+
     /// Appends a record. False: no room, nothing was written. `payload` holds `bytes` bytes;
     /// `frame.bytes` may differ.
     bool write(const frame_header& frame, gather payload, std::size_t bytes) noexcept {
@@ -93,10 +96,33 @@ private:
     /// recently written data is in such pieces, and a wider load would wait until all of them have
     /// reached the cache.
     static void copy_short(std::byte* to, const_bytes from) noexcept {
-        const std::byte* source = from.data();
-        std::size_t left = from.size();
-        for (; left >= 8; left -= 8, to += 8, source += 8)
-            std::memcpy(to, source, 8);
+        static_assert(shm_short_bytes < 48);
+        const std::byte* const source = from.data();
+        const std::size_t whole = from.size() & ~std::size_t{7};
+        const auto word = [&](std::size_t at) { std::memcpy(to + at, source + at, 8); };
+        switch (whole) {
+            case 40:
+                word(32);
+                [[fallthrough]];
+            case 32:
+                word(24);
+                [[fallthrough]];
+            case 24:
+                word(16);
+                [[fallthrough]];
+            case 16:
+                word(8);
+                [[fallthrough]];
+            case 8:
+                word(0);
+                [[fallthrough]];
+            default:
+                break;
+        }
+        if (from.size() != whole) copy_rest(to + whole, source + whole, from.size() - whole);
+    }
+    /// Less than 8 bytes.
+    static void copy_rest(std::byte* to, const std::byte* source, std::size_t left) noexcept {
         if (left >= 4) {
             std::memcpy(to, source, 4);
             left -= 4, to += 4, source += 4;
@@ -121,16 +147,10 @@ private:
 
     void publish(const frame_header& frame, std::size_t lines) noexcept {
         std::byte* const at = place_.line(tail_);
-        // Field by field, as it was just written: see copy_short().
+        // By words, as header_of() has just written it: see copy_short().
         std::byte* const to = at + offsetof(shm_record_header, frame);
-        const auto copy = [to](const auto& field, std::size_t offset) {
-            std::memcpy(to + offset, &field, sizeof field);
-        };
-        copy(frame.bytes, offsetof(frame_header, bytes));
-        copy(frame.kind, offsetof(frame_header, kind));
-        copy(frame.flags, offsetof(frame_header, flags));
-        copy(frame.extra, offsetof(frame_header, extra));
-        copy(frame.tag, offsetof(frame_header, tag));
+        std::memcpy(to, &frame, 8);
+        std::memcpy(to + 8, &frame.tag, 8);
         if (fenced_)
             place_.sequence(at).exchange(tail_, std::memory_order_seq_cst);
         else

@@ -43,11 +43,19 @@ void shm_sender::drop() noexcept {
 
 bool shm_sender::write(const frame_header& header, gather payload, std::size_t bytes) noexcept {
     if (!ring_.write(header, payload, bytes)) return false;
-    wake_reader();
+    (void)wake_reader();
     return true;
 }
 
-void shm_sender::look_at_reader(std::uint64_t now) noexcept {
+posted shm_sender::send_other(const frame_header& header, gather payload,
+                              completion* on_sent) noexcept {
+    if (clear_ && header.bytes <= limits::shm_whole_bytes && write(header, payload, header.bytes))
+        return posted::done;
+    return send_slowly(header, payload, on_sent);
+}
+
+/// Rings it if it sleeps. Says what wake_reader() does, for a call at its end.
+posted shm_sender::look_at_reader(std::uint64_t now) noexcept {
     const std::uint64_t awake = now & shm_registrations_layout::fences;
     if (awake != reader_awake_) {
         reader_awake_ = awake;
@@ -59,6 +67,7 @@ void shm_sender::look_at_reader(std::uint64_t now) noexcept {
     }
     if ((now & shm_registrations_layout::asleep) != 0 && std::exchange(rung_, now) != now)
         link_.ring();
+    return posted::done;
 }
 
 posted shm_sender::refuse(std::size_t lines) noexcept {
@@ -118,7 +127,7 @@ bool shm_sender::advance(shm_lent& one) noexcept {
         const frame_header header =
             one.has_begun() ? header_of(shm_piece_kind, 0, bytes) : one.header;
         if (!ring_.write_some(header, one.payload, one.at, bytes)) return false;
-        wake_reader();
+        (void)wake_reader();
         one.left -= bytes;
         if (one.left == 0) return true;
     }

@@ -38,16 +38,13 @@ public:
 
     /// As frame_link::send, forget and detach.
     posted send(const frame_header& header, gather payload, completion* on_sent) noexcept {
-        if (clear_ && header.bytes <= shm_short_bytes && payload.size() == 1) [[likely]] {
-            if (ring_.write_short(header, payload.front())) [[likely]] {
-                wake_reader();
-                return posted::done;
-            }
-        } else if (clear_ && header.bytes <= limits::shm_whole_bytes &&
-                   write(header, payload, header.bytes)) {
-            return posted::done;
+        // Ends in calls that need nothing of this one, so that it saves no registers.
+        if (!clear_ || header.bytes > shm_short_bytes || payload.size() != 1 ||
+            !ring_.is_known_free()) [[unlikely]] {
+            return send_other(header, payload, on_sent);
         }
-        return send_slowly(header, payload, on_sent);
+        ring_.write_short(header, payload.front());
+        return wake_reader();
     }
     bool forget(completion& on_sent) noexcept;
     void detach(completion& on_sent) noexcept;
@@ -62,15 +59,18 @@ public:
 
 private:
     bool write(const frame_header& header, gather payload, std::size_t bytes) noexcept;
-    void wake_reader() noexcept {
+    /// The record is in the ring, so it says `done`.
+    posted wake_reader() noexcept {
         // The load must not pass the record's store. This fence orders them for the compiler; for
         // the processor, sleep_barrier() does, or the store is itself a full barrier.
         std::atomic_signal_fence(std::memory_order_seq_cst);
         const std::uint64_t now = reader_sleeps_->load(std::memory_order_relaxed);
         if (now % shm_registrations_layout::a_sleep != reader_awake_) [[unlikely]]
-            look_at_reader(now);
+            return look_at_reader(now);
+        return posted::done;
     }
-    void look_at_reader(std::uint64_t now) noexcept;
+    posted look_at_reader(std::uint64_t now) noexcept;
+    posted send_other(const frame_header&, gather payload, completion* on_sent) noexcept;
     posted send_slowly(const frame_header&, gather payload, completion* on_sent) noexcept;
     posted refuse(std::size_t lines) noexcept;
     shm_lent* keep(const frame_header&, gather payload, completion* on_sent) noexcept;
