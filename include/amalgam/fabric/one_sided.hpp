@@ -109,14 +109,14 @@ public:
     /// Precondition: no transfer uses it.
     virtual void close_key(void*) noexcept = 0;
 
-    /// Registers local memory for transfers of this end only. Failure: `no_memory` and others; the
-    /// put or get then goes by packets, or fails with that if parts of it are under way already.
+    /// Registers local memory for transfers of this end only. Failure: `no_memory` and others; what
+    /// has not begun of the put or get then goes by packets, after what is under way.
     virtual result<void*> register_memory(mutable_bytes) noexcept { return nullptr; }
     /// Precondition: no transfer uses it.
     virtual void unregister_memory(void*) noexcept {}
 
     /// Begins a transfer. done: it is over, as its `how` tells; `unsupported` means that packets
-    /// must carry the operation; only for carriers that leave none of its transfers pending.
+    /// must carry this and what follows of the operation.
     /// pending: finished() follows. full: nothing was taken; the port tries again in a later
     /// progress().
     virtual posted start(packet_link& to, one_sided_transfer&) noexcept = 0;

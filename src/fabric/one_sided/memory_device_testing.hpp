@@ -79,6 +79,7 @@ public:
         std::size_t room = 16;  ///< Transfers in its queue.
         bool stalled = false;   ///< Neither copies nor lets go.
         bool registers = true;  ///< Else register_memory() fails.
+        std::size_t most_registrations = ~std::size_t{0};  ///< And when there were so many.
         bool exposes = true;    ///< Else expose() fails.
         std::size_t started = 0, copied_bytes = 0;
         std::size_t exposures = 0, opened = 0, closed = 0;
@@ -133,7 +134,8 @@ public:
     }
 
     result<void*> register_memory(mutable_bytes bytes) noexcept override {
-        if (!with_.registers) return {errc::no_memory, "a test asked for it"};
+        if (!with_.registers || with_.registrations >= with_.most_registrations)
+            return {errc::no_memory, "a test asked for it"};
         ++with_.registered;
         ++with_.registrations;
         return static_cast<void*>(new mutable_bytes(bytes));

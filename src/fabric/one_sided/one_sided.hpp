@@ -23,6 +23,7 @@ class one_sided_port {
 public:
     virtual const region_entry* region_of(const remote_key&) noexcept = 0;
     virtual void transfer_over(completion&, status, std::size_t bytes) noexcept = 0;
+    virtual void go_on_by_packets(frame_link&, const rma_rest&, completion&) noexcept = 0;
     /// The link of a peer that is down may be released.
     virtual void transfers_over(frame_link&) noexcept = 0;
 
@@ -73,6 +74,10 @@ private:
     }
     void transfer_over(completion& op, status how, std::size_t bytes) noexcept override {
         port_.transfer_over(op, how, bytes);
+    }
+    void go_on_by_packets(one_sided_peer& peer, const rma_rest& rest,
+                          completion& op) noexcept override {
+        port_.go_on_by_packets(peer.link, rest, op);
     }
     void transfers_over(one_sided_peer&) noexcept override;
     void stop_waiting(one_sided_peer&) noexcept;

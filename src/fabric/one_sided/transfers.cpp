@@ -23,6 +23,7 @@ bool direct_transfers::make_room() noexcept try {
     if (free_operations_.empty()) {
         free_operations_.reserve(all_operations_.size() + 1);
         waiting_.reserve(all_operations_.size() + 1);
+        leaving_.reserve(all_operations_.size() + 1);
         all_operations_.push_back(std::make_unique<direct_operation>());
         free_operations_.push_back(all_operations_.back().get());
     }
@@ -77,7 +78,7 @@ std::optional<direct_transfers::begun> direct_transfers::launch(direct_operation
     op.peer->operations.append(op);
     go_on(op);
     // Also if some was copied: packets write the same bytes.
-    if (op.stopped && op.held == 0 && op.why == errc::unsupported) {
+    if (op.by_packets && op.held == 0) {
         retire(op);
         return std::nullopt;
     }
@@ -91,7 +92,7 @@ std::optional<direct_transfers::begun> direct_transfers::launch(direct_operation
 }
 
 void direct_transfers::go_on(direct_operation& op) noexcept {
-    while (op.left > 0 && !op.stopped && op.held < facts_.window)
+    while (op.left > 0 && !op.stopped && !op.by_packets && op.held < facts_.window)
         if (!begin_piece(op)) return wait(op);
 }
 
@@ -116,20 +117,20 @@ void direct_transfers::prepare(direct_operation& op, one_sided_transfer& piece) 
     piece.operation = &op;
 }
 
-/// The whole segment at once, for all of its pieces.
-status direct_transfers::pin(direct_operation& op, one_sided_transfer& piece) noexcept {
+/// The whole segment at once, for all of its pieces. False: it cannot be registered.
+bool direct_transfers::pin(direct_operation& op, one_sided_transfer& piece) noexcept {
     if (op.pinned == nullptr || !op.pinned->holds({piece.here, piece.bytes})) {
         if (op.pinned != nullptr) memory_.leave(*std::exchange(op.pinned, nullptr));
         const std::size_t segment =
             op.is_put ? op.from[op.at.index].size() : op.into[op.at.index].size();
         const auto pinned = memory_.use({piece.here, segment - op.at.within});
-        if (!pinned) return pinned.why().what;
+        if (!pinned) return false;
         op.pinned = pinned.value();
     }
     ++op.pinned->uses;
     piece.pinned = op.pinned;
     piece.memory = op.pinned->registered;
-    return {};
+    return true;
 }
 
 /// False: the carrier has no room.
@@ -139,15 +140,15 @@ bool direct_transfers::begin_piece(direct_operation& op) noexcept {
             all_pieces_.push_back(std::make_unique<one_sided_transfer>());
             free_pieces_.push_back(all_pieces_.back().get());
         } catch (const std::bad_alloc&) {
-            stop(op, {op.held > 0 ? errc::no_memory : errc::unsupported});
+            op.by_packets = true;
             return true;
         }
     one_sided_transfer& piece = *free_pieces_.back();
     piece = {};
     prepare(op, piece);
     if (facts_.registers_memory) {
-        if (const status how = pin(op, piece); !how.ok()) {
-            stop(op, op.held > 0 ? how : status{errc::unsupported});
+        if (!pin(op, piece)) {
+            op.by_packets = true;
             return true;
         }
     }
@@ -163,7 +164,10 @@ bool direct_transfers::begin_piece(direct_operation& op) noexcept {
     }
     if (how == posted::full) return false;
     if (how == posted::done && !piece.how.ok()) {
-        stop(op, piece.how);
+        if (piece.how == errc::unsupported)
+            op.by_packets = true;
+        else
+            stop(op, piece.how);
         return true;
     }
     op.left -= bytes;
@@ -177,17 +181,39 @@ void direct_transfers::wait(direct_operation& op) noexcept {
     waiting_.push_back(&op);  // There is capacity for all.
 }
 
+/// Once the carrier holds nothing of it. Not at once: this may be an upcall of the carrier's.
+void direct_transfers::leave_to_packets(direct_operation& op) noexcept {
+    if (std::exchange(op.leaves, true)) return;
+    leaving_.push_back(&op);  // There is capacity for all.
+}
+
+void direct_transfers::hand_over(direct_operation& op) noexcept {
+    const rma_rest rest{op.is_put, op.from, op.into, op.at, op.remote, op.offset, op.left, op.total};
+    completion& user = *op.user;
+    one_sided_peer& peer = *op.peer;
+    retire(op);
+    home_.go_on_by_packets(peer, rest, user);
+}
+
+/// What follows when a piece has ended or could not begin.
+void direct_transfers::look_at(direct_operation& op) noexcept {
+    if (is_over(op))
+        end(op);
+    else if (op.by_packets && !op.stopped && op.held == 0)
+        leave_to_packets(op);
+}
+
 void direct_transfers::pump() noexcept {
+    while (!leaving_.empty())
+        hand_over(*leaving_.front());
     // One that the carrier still has no room for puts itself back.
     for (std::size_t count = waiting_.size(); count > 0; --count) {
         direct_operation& op = *waiting_.front();
         waiting_.erase(waiting_.begin());
         op.waits = false;
         go_on(op);
-        if (is_over(op))
-            end(op);
-        else if (op.waits)
-            return;
+        if (op.waits) return;
+        look_at(op);
     }
 }
 
@@ -199,7 +225,12 @@ bool direct_transfers::is_over(const direct_operation& op) const noexcept {
 
 void direct_transfers::stop(direct_operation& op, status why) noexcept {
     if (!std::exchange(op.stopped, true)) op.why = why;
+    leave_lists(op);
+}
+
+void direct_transfers::leave_lists(direct_operation& op) noexcept {
     if (std::exchange(op.waits, false)) std::erase(waiting_, &op);
+    if (std::exchange(op.leaves, false)) std::erase(leaving_, &op);
 }
 
 /// The carrier no longer holds the piece, or never did.
@@ -230,7 +261,7 @@ void direct_transfers::finished(one_sided_transfer& piece, status how) noexcept 
         stop(op, how);
         let_go(op);
     }
-    if (is_over(op)) end(op);
+    look_at(op);
 }
 
 void direct_transfers::end(direct_operation& op) noexcept {
@@ -244,7 +275,7 @@ void direct_transfers::end(direct_operation& op) noexcept {
 }
 
 void direct_transfers::retire(direct_operation& op) noexcept {
-    if (op.waits) stop(op, op.why);
+    leave_lists(op);
     if (op.pinned != nullptr) memory_.leave(*op.pinned);
     op.peer->operations.remove(op);
     keys_.leave(*op.peer, *op.key);

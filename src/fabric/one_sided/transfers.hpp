@@ -34,6 +34,8 @@ struct direct_operation {
     std::uint64_t total = 0;
     pinned_memory* pinned = nullptr;  ///< That `at` is in.
     bool waits = false;               ///< In transfers::waiting_.
+    bool by_packets = false;          ///< Begins no more: the carrier cannot. Packets go on.
+    bool leaves = false;              ///< In transfers::leaving_.
     bool stopped = false;             ///< Begins no more, and ends with `why`.
     status why;
     chain<one_sided_transfer> pieces;  ///< That the carrier holds.
@@ -44,6 +46,9 @@ struct direct_operation {
 
 /// Puts and gets that a one_sided_carrier carries out: cuts them at segments and at the carrier's
 /// longest transfer, keeps a window of them pending, and ends each operation once.
+///
+/// Where the carrier cannot go on, say because no more memory can be registered, what it holds is
+/// finished first. Then packets move the rest.
 ///
 /// An operation that fails, is canceled or loses its peer begins no more. It ends when the carrier
 /// has let go of all that it holds: until then its memory could be read or written. A carrier that
@@ -74,9 +79,10 @@ public:
     /// is needed until one_sided_home::transfers_over().
     void give_up(one_sided_peer&) noexcept;
 
-    /// Tries again what the carrier had no room for.
+    /// Tries again what the carrier had no room for, and hands over what packets go on with.
     void pump() noexcept;
-    bool has_waiting() const noexcept { return !waiting_.empty(); }
+    /// pump() has work.
+    bool has_waiting() const noexcept { return !waiting_.empty() || !leaving_.empty(); }
     /// Transfers that the carrier holds.
     std::size_t held() const noexcept { return held_; }
 
@@ -89,11 +95,15 @@ private:
     std::optional<begun> launch(direct_operation&) noexcept;
     void go_on(direct_operation&) noexcept;
     bool begin_piece(direct_operation&) noexcept;
-    status pin(direct_operation&, one_sided_transfer&) noexcept;
+    bool pin(direct_operation&, one_sided_transfer&) noexcept;
     void prepare(direct_operation&, one_sided_transfer&) noexcept;
     void stop(direct_operation&, status why) noexcept;
+    void leave_lists(direct_operation&) noexcept;
     void let_go(direct_operation&) noexcept;
     void wait(direct_operation&) noexcept;
+    void leave_to_packets(direct_operation&) noexcept;
+    void hand_over(direct_operation&) noexcept;
+    void look_at(direct_operation&) noexcept;
     void take_back(one_sided_transfer&) noexcept;
     bool is_over(const direct_operation&) const noexcept;
     void end(direct_operation&) noexcept;
@@ -109,6 +119,7 @@ private:
     std::vector<std::unique_ptr<one_sided_transfer>> all_pieces_;
     std::vector<one_sided_transfer*> free_pieces_;
     std::vector<direct_operation*> waiting_;
+    std::vector<direct_operation*> leaving_;
     std::size_t held_ = 0;
 };
 

@@ -85,6 +85,10 @@ private:
     void transfer_over(completion& op, status how, std::size_t bytes) noexcept override {
         framed_port::transfer_over(op, how, bytes);
     }
+    void go_on_by_packets(frame_link& link, const rma_rest& rest,
+                          completion& op) noexcept override {
+        framed_port::go_on_by_frames(link, rest, op);
+    }
     void transfers_over(frame_link& link) noexcept override { framed_port::transfers_over(link); }
     one_sided_peer* one_sided_of(packet_connection& who) noexcept;
     bool transfers_at_once() const noexcept;

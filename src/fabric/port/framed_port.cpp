@@ -304,6 +304,11 @@ void framed_port::transfer_over(completion& op, status what, std::size_t bytes) 
     completions_.push(op, what, bytes);
 }
 
+void framed_port::go_on_by_frames(frame_link& link, const rma_rest& rest, completion& op) noexcept {
+    completions_.withdraw(op);  // Counted again as an operation by frames.
+    initiator_.go_on(*link.record, rest, op);
+}
+
 void framed_port::cancel(completion& op) noexcept {
     peer_record* peer = peer_of(op);
     switch (kind_of(op)) {

@@ -169,6 +169,9 @@ protected:
     }
     /// A transfer that was left pending ended; it completes in the next progress(). Any time.
     void transfer_over(completion&, status, std::size_t bytes) noexcept;
+    /// Frames go on with a transfer that was left pending. Not inside an upcall of the library's.
+    /// Precondition: the link is up.
+    void go_on_by_frames(frame_link&, const rma_rest&, completion&) noexcept;
     /// The last transfer of a link that is down ended. Any time.
     void transfers_over(frame_link&) noexcept;
     /// The region that a key opens, nullptr if none. Valid until the next region opens or closes.

@@ -64,8 +64,20 @@ posted rma_initiator::get(peer_record& peer, scatter into, const remote_key& key
     rma_operation* op = start(peer, key, offset, user);
     if (op == nullptr) return posted::pending;
     op->into = into;
-    op->total = total_bytes(into);
+    op->total = op->whole = total_bytes(into);
     return launch(*op);
+}
+
+void rma_initiator::go_on(peer_record& peer, const rma_rest& rest, completion& user) noexcept {
+    rma_operation* op = start(peer, rest.key, rest.offset, user);
+    if (op == nullptr) return;
+    op->what = rest.is_put ? rma_operation::kind::put : rma_operation::kind::get;
+    op->from = rest.from;
+    op->into = rest.into;
+    op->at = rest.at;
+    op->total = rest.left;
+    op->whole = rest.total;
+    (void)launch(*op, /*may_be_full=*/false);
 }
 
 rma_operation* rma_initiator::start(peer_record& peer, const remote_key& key, std::uint64_t offset,
@@ -326,8 +338,8 @@ void rma_initiator::data_arrived(rma_operation& op, std::size_t bytes) noexcept 
     op.landed += bytes;
     ++op.pieces_answered;
     if (op.landed < op.total) return;
-    const std::uint64_t total = op.total;
-    completions_.finish(retire(op), {}, total);
+    const std::uint64_t whole = op.whole;
+    completions_.finish(retire(op), {}, whole);
 }
 
 void rma_initiator::cancel(completion& user) noexcept {

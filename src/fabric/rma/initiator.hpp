@@ -34,7 +34,7 @@ struct rma_operation {
     remote_key key;
     std::uint64_t offset = 0;
     std::uint64_t total = 0;  ///< Bytes that frames move.
-    std::uint64_t whole;      ///< put: all its bytes, also those moved without frames.
+    std::uint64_t whole;      ///< put and get: all its bytes, also those moved without frames.
     std::uint64_t notice;     ///< put that notifies.
     /// For atomic operations. `old`: what was there before; null: not wanted.
     atomic_operation::kind atomic;
@@ -59,6 +59,18 @@ struct rma_operation {
     bool is_quiet() const noexcept { return pieces_answered >= pieces_asked; }
     /// Size of the piece that starts `done` bytes into the transfer.
     std::size_t piece_bytes(std::uint64_t done) const noexcept;
+};
+
+/// A put or get that frames go on with: its first bytes were moved without them.
+struct rma_rest {
+    bool is_put = false;
+    gather from;   ///< put.
+    scatter into;  ///< get.
+    segment_cursor at;
+    remote_key key;
+    std::uint64_t offset = 0;  ///< In the region, of the first byte that is left.
+    std::uint64_t left = 0;
+    std::uint64_t total = 0;
 };
 
 /// The initiating side of put, get and atomic operations: splits them into frames, keeps up to
@@ -91,6 +103,8 @@ public:
                       std::uint64_t notice, bool moved, completion& user) noexcept;
     posted atomic(peer_record&, const remote_key&, std::uint64_t offset, const atomic_operation&,
                   std::uint64_t* old, completion& user) noexcept;
+    /// Never full: pending, or its completion is due.
+    void go_on(peer_record&, const rma_rest&, completion& user) noexcept;
 
     /// Sends as much as the window and the link allow.
     void pump(peer_record&) noexcept;
