@@ -43,7 +43,7 @@ struct one_sided_transfer {
 /// Upcalls from a carrier to its port.
 class one_sided_events {
 public:
-    /// A transfer that start() left pending is over: neither carrier nor library uses its memory or
+    /// A transfer that start() left pending is over, once: neither carrier nor library uses its memory or
     /// its key any more. `denied` if the target's memory was refused. Inside
     /// packet_carrier::progress() or let_go(). Calls nothing of the carrier's but start().
     virtual void finished(one_sided_transfer&, status how) noexcept = 0;
@@ -123,10 +123,15 @@ public:
     /// Asks that a pending transfer ends early. It ends by finished(), here or later, once library
     /// and device have let go of its memory; no other transfer ends in this call. Also called for
     /// every transfer of a link that is closed or down. The link stays until they are over, or
-    /// until the port gives up on them after the silence limit: then release() comes first. Those
-    /// that are not over when the port is destroyed, a moment after it asked, end with the carrier:
-    /// the calls that unregister their memory and close their keys come before its destructor.
+    /// until the port gives up on them after the silence limit: then release() comes first.
     virtual void let_go(one_sided_transfer&) noexcept = 0;
+
+    /// The port ends; called once, after it asked for every transfer and waited a moment, and after
+    /// all links were closed. When this returns, neither library nor device uses memory or key of
+    /// any transfer, also of those that are not over, and finished() is not called any more.
+    /// Packets that links took may still leave first, as in the carrier's destructor. Of the other
+    /// calls only left(), close_key(), unregister_memory() and packet_carrier::release() follow.
+    virtual void end_one_sided() noexcept = 0;
 
 protected:
     ~one_sided_carrier() = default;

@@ -78,6 +78,7 @@ public:
         unsigned delay = 2;     ///< Calls of run() until a transfer is over.
         std::size_t room = 16;  ///< Transfers in its queue.
         bool stalled = false;   ///< Neither copies nor lets go.
+        bool ended = false;     ///< By end_one_sided().
         bool registers = true;  ///< Else register_memory() fails.
         std::size_t most_registrations = ~std::size_t{0};  ///< And when there were so many.
         bool exposes = true;    ///< Else expose() fails.
@@ -91,6 +92,7 @@ public:
         for (const auto& [region, numbers] : exposed_)
             for (const auto& [index, key] : numbers)
                 memory_network::instance().remove(key.number);
+        EXPECT_TRUE(with_.ended || events_ == nullptr);
         EXPECT_EQ(with_.registered, 0u);
         EXPECT_EQ(with_.opened, with_.closed);
     }
@@ -148,6 +150,7 @@ public:
     }
 
     posted start(packet_link&, one_sided_transfer& what) noexcept override {
+        EXPECT_FALSE(with_.ended);
         if (queue_.size() >= with_.room) return posted::full;
         if (with_.facts.registers_memory) {
             const auto& known = *static_cast<mutable_bytes*>(what.memory);
@@ -163,6 +166,10 @@ public:
         return posted::pending;
     }
     void let_go(one_sided_transfer& what) noexcept override { what.carrier_words[1] = 1; }
+    void end_one_sided() noexcept override {
+        EXPECT_FALSE(std::exchange(with_.ended, true));
+        queue_.clear();
+    }
 
     /// Returns how many transfers ended.
     std::size_t run() {

@@ -112,4 +112,10 @@ void one_sided_part::end(const std::function<void()>& progress,
         if (!peer->operations.empty() && !peer->given_up) give_up(*peer);
 }
 
+void one_sided_part::drop() noexcept {
+    carrier_.end_one_sided();
+    for (const auto& peer : all_)
+        transfers_.drop(*peer);
+}
+
 }  // namespace amalgam::detail

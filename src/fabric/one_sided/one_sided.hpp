@@ -40,7 +40,7 @@ public:
     /// Failure: throws std::bad_alloc.
     one_sided_part(one_sided_carrier& carrier, one_sided_port& port,
                    std::chrono::milliseconds silence_limit);
-    /// Precondition: end() ran.
+    /// Precondition: drop() ran.
     ~one_sided_part();
 
     /// nullptr: out of memory.
@@ -65,8 +65,10 @@ public:
     void progress() noexcept;
     /// False: progress() has work.
     bool may_sleep() const noexcept { return parting_ == 0 && !transfers_.has_waiting(); }
-    /// Ends every operation, after at most `patience` of `progress`.
+    /// The port ends: ends every operation, after at most `patience` of `progress`.
     void end(const std::function<void()>& progress, std::chrono::milliseconds patience) noexcept;
+    /// Then, once all links are shut: nobody uses memory or keys of ours any more.
+    void drop() noexcept;
 
 private:
     const region_entry* region_of(const remote_key& key) noexcept override {

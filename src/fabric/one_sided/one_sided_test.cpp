@@ -267,6 +267,40 @@ TEST_F(one_sided_test, peer_that_is_closed_ends_its_transfers_with_closed) {
 
 TEST_F(one_sided_test, port_that_ends_completes_what_a_stalled_device_holds) {
     prepare();
+    device_a_.stalled = true;
+    recorded op, other;
+    ASSERT_EQ(put(near_, op), posted::pending);
+    ASSERT_EQ(get(near_, other), posted::pending);
+    a_->end->cancel(other);
+    for (recorded* each : {&op, &other})
+        each->then = [&] { EXPECT_TRUE(device_a_.ended) << "it could still use the memory"; };
+    a_.reset();
+    EXPECT_TRUE(op.ended_with(errc::closed));
+    EXPECT_TRUE(other.ended_with(errc::closed));
+    EXPECT_EQ(device_a_.registered, 0u);
+    EXPECT_EQ(device_a_.opened, device_a_.closed);
+    region_ = {};
+}
+
+TEST_F(one_sided_test, port_ends_with_transfers_that_it_had_given_up) {
+    port_options options;
+    options.silence_limit = std::chrono::milliseconds(50);
+    prepare(access::read_write, options);
+    device_a_.stalled = true;
+    recorded op;
+    ASSERT_EQ(put(near_, op), posted::pending);
+    region_ = {};
+    b_.reset();
+    a_until([&] { return !a_->lost.empty(); });
+    EXPECT_EQ(device_a_.registered, 1u);
+    a_.reset();
+    EXPECT_EQ(op.runs, 1);
+    EXPECT_EQ(device_a_.registered, 0u);
+    EXPECT_EQ(device_a_.opened, device_a_.closed);
+}
+
+TEST_F(one_sided_test, transfers_that_end_while_the_port_ends_have_ended_with_closed) {
+    prepare();
     recorded op;
     ASSERT_EQ(put(near_, op), posted::pending);
     a_.reset();

@@ -312,4 +312,14 @@ void direct_transfers::give_up(one_sided_peer& peer) noexcept {
             home_.transfer_over(*user, op->why, 0);
 }
 
+void direct_transfers::drop(one_sided_peer& peer) noexcept {
+    while (direct_operation* op = peer.operations.first()) {
+        while (one_sided_transfer* piece = op->pieces.take_first()) {
+            --held_;
+            take_back(*piece);
+        }
+        retire(*op);
+    }
+}
+
 }  // namespace amalgam::detail

@@ -78,6 +78,8 @@ public:
     /// Completes every operation with this peer now, whatever the carrier holds. The peer's record
     /// is needed until one_sided_home::transfers_over().
     void give_up(one_sided_peer&) noexcept;
+    /// Takes back all that was given up. The carrier has ended.
+    void drop(one_sided_peer&) noexcept;
 
     /// Tries again what the carrier had no room for, and hands over what packets go on with.
     void pump() noexcept;

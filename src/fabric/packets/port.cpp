@@ -61,6 +61,9 @@ packet_port::~packet_port() {
         return;
     }
     if (one_sided_) one_sided_->end([this] { carrier_->progress(64); }, limits::flush_limit);
+    shut_everything();
+    // Before completions run: what they give back may be freed.
+    if (one_sided_) one_sided_->drop();
     end_everything();
     for (auto& each : connections_) {
         each->lost();

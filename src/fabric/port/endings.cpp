@@ -13,11 +13,15 @@ framed_port::~framed_port() {
     end_everything();
 }
 
-void framed_port::end_everything() noexcept {
+void framed_port::shut_everything() noexcept {
     ending_ = true;
     peers_.for_each([this](peer_record& peer) {
         if (peer.up()) end_peer(peer, {errc::closed});
     });
+}
+
+void framed_port::end_everything() noexcept {
+    shut_everything();
     completions_.run_all_with({errc::closed});
     while (early_message* one = unasked_.take_first())
         discard(*one);

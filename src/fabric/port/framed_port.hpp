@@ -67,6 +67,8 @@ protected:
     /// Shuts and releases every link and completes everything with `closed`. A transport's
     /// destructor calls it first, while its links still exist.
     void end_everything() noexcept;
+    /// Its first part: shuts every link. Runs no callbacks.
+    void shut_everything() noexcept;
 
     // ---- implemented by each transport
 

@@ -76,6 +76,7 @@ public:
 
     posted start(packet_link&, one_sided_transfer&) noexcept override;
     void let_go(one_sided_transfer&) noexcept override {}
+    void end_one_sided() noexcept override {}
 
     /// For `amalgam info --explain`, after "puts and gets": what it does, and how often it could
     /// not.
