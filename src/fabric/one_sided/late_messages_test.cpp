@@ -1,5 +1,6 @@
 // Transfers of which the device cannot move all: messages go on where it stopped.
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -73,6 +74,30 @@ TEST_F(late_messages_test, get_goes_on_by_messages_where_memory_cannot_be_regist
     EXPECT_EQ(op.bytes, 3 * third);
     EXPECT_TRUE(is_put());
     EXPECT_EQ(device_a_.copied_bytes, third);
+    region_ = {};
+}
+
+TEST_F(late_messages_test, notice_does_not_overtake_what_messages_go_on_with) {
+    prepare_halves(1);
+    struct told_puts final : message_sink {
+        void on_message(message&) noexcept override {}
+        void on_put(const put_notice&) noexcept override {
+            ++told;
+            EXPECT_TRUE(all_is_put());
+        }
+        std::function<bool()> all_is_put;
+        int told = 0;
+    } sink;
+    sink.all_is_put = [this] { return is_put(); };
+    b_->end->set_sink(&sink);
+    recorded op, noticed;
+    ASSERT_EQ(put_parts(op), posted::pending);
+    ASSERT_EQ(a_->end->post_put_notify(there_, {}, key_, 0, 1, noticed), posted::pending);
+    both_until([&] { return noticed.runs > 0; });
+    EXPECT_TRUE(op.ended_with(errc::ok));
+    EXPECT_TRUE(noticed.ended_with(errc::ok));
+    EXPECT_EQ(sink.told, 1);
+    b_->end->set_sink(b_.get());
     region_ = {};
 }
 

@@ -1,4 +1,4 @@
-// One-sided transfers over a device in memory: when it carries them, and how they end.
+// One-sided transfers over a device in memory: when it carries them.
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -187,127 +187,6 @@ TEST_F(one_sided_test, region_that_closed_is_not_touched_by_what_was_in_flight) 
     EXPECT_EQ(device_a_.opened, device_a_.closed);
 }
 
-TEST_F(one_sided_test, canceled_transfer_ends_when_the_device_has_let_go) {
-    prepare();
-    device_a_.stalled = true;
-    recorded op;
-    ASSERT_EQ(get(near_, op), posted::pending);
-    a_->end->cancel(op);
-    for (int i = 0; i < 100; ++i)
-        a_->end->progress();
-    EXPECT_EQ(op.runs, 0);
-    EXPECT_EQ(device_a_.registered, 1u);
-    EXPECT_EQ(a_->end->open_operations(), 1u);
-    device_a_.stalled = false;
-    a_until([&] { return op.runs > 0; });
-    EXPECT_TRUE(op.ended_with(errc::canceled));
-    EXPECT_EQ(device_a_.registered, 0u);
-    EXPECT_EQ(near_, pattern(size));
-    region_ = {};
-}
-
-TEST_F(one_sided_test, transfer_that_waits_for_room_is_canceled_at_once) {
-    device_a_.room = 0;
-    prepare();
-    recorded op;
-    ASSERT_EQ(put(near_, op), posted::pending);
-    a_->end->cancel(op);
-    a_until([&] { return op.runs > 0; });
-    EXPECT_TRUE(op.ended_with(errc::canceled));
-    EXPECT_TRUE(a_->end->prepare_to_sleep());
-    region_ = {};
-}
-
-TEST_F(one_sided_test, lost_peer_ends_transfers_once_the_device_lets_go_and_then_is_told) {
-    prepare();
-    device_a_.stalled = true;
-    recorded op;
-    ASSERT_EQ(put(near_, op), posted::pending);
-    region_ = {};
-    b_.reset();
-    for (int i = 0; i < 1000; ++i)
-        a_->end->progress();
-    EXPECT_EQ(op.runs, 0);
-    EXPECT_TRUE(a_->lost.empty());
-    op.then = [&] { EXPECT_TRUE(a_->lost.empty()) << "told before its operations ended"; };
-    device_a_.stalled = false;
-    a_until([&] { return !a_->lost.empty(); });
-    EXPECT_TRUE(op.ended_with(errc::disconnected));
-}
-
-TEST_F(one_sided_test, device_that_never_lets_go_of_a_lost_peer_ends_transfers_at_the_limit) {
-    port_options options;
-    options.silence_limit = std::chrono::milliseconds(50);
-    prepare(access::read_write, options);
-    device_a_.stalled = true;
-    recorded op, other;
-    ASSERT_EQ(put(near_, op), posted::pending);
-    ASSERT_EQ(get(near_, other), posted::pending);
-    region_ = {};
-    b_.reset();
-    a_until([&] { return !a_->lost.empty(); });
-    EXPECT_TRUE(op.ended_with(errc::disconnected));
-    EXPECT_TRUE(other.ended_with(errc::disconnected));
-    EXPECT_EQ(device_a_.registered, 2u) << "until the device lets go";
-    EXPECT_TRUE(a_->end->prepare_to_sleep());
-    device_a_.stalled = false;
-    a_until([&] { return device_a_.registered == 0; });
-    EXPECT_EQ(op.runs, 1);
-}
-
-TEST_F(one_sided_test, peer_that_is_closed_ends_its_transfers_with_closed) {
-    prepare();
-    recorded op;
-    ASSERT_EQ(put(near_, op), posted::pending);
-    a_->end->close(there_);
-    a_until([&] { return op.runs > 0; });
-    EXPECT_TRUE(op.ended_with(errc::closed));
-    region_ = {};
-}
-
-TEST_F(one_sided_test, port_that_ends_completes_what_a_stalled_device_holds) {
-    prepare();
-    device_a_.stalled = true;
-    recorded op, other;
-    ASSERT_EQ(put(near_, op), posted::pending);
-    ASSERT_EQ(get(near_, other), posted::pending);
-    a_->end->cancel(other);
-    for (recorded* each : {&op, &other})
-        each->then = [&] { EXPECT_TRUE(device_a_.ended) << "it could still use the memory"; };
-    a_.reset();
-    EXPECT_TRUE(op.ended_with(errc::closed));
-    EXPECT_TRUE(other.ended_with(errc::closed));
-    EXPECT_EQ(device_a_.registered, 0u);
-    EXPECT_EQ(device_a_.opened, device_a_.closed);
-    region_ = {};
-}
-
-TEST_F(one_sided_test, port_ends_with_transfers_that_it_had_given_up) {
-    port_options options;
-    options.silence_limit = std::chrono::milliseconds(50);
-    prepare(access::read_write, options);
-    device_a_.stalled = true;
-    recorded op;
-    ASSERT_EQ(put(near_, op), posted::pending);
-    region_ = {};
-    b_.reset();
-    a_until([&] { return !a_->lost.empty(); });
-    EXPECT_EQ(device_a_.registered, 1u);
-    a_.reset();
-    EXPECT_EQ(op.runs, 1);
-    EXPECT_EQ(device_a_.registered, 0u);
-    EXPECT_EQ(device_a_.opened, device_a_.closed);
-}
-
-TEST_F(one_sided_test, transfers_that_end_while_the_port_ends_have_ended_with_closed) {
-    prepare();
-    recorded op;
-    ASSERT_EQ(put(near_, op), posted::pending);
-    a_.reset();
-    EXPECT_TRUE(op.ended_with(errc::closed));
-    region_ = {};
-}
-
 TEST_F(one_sided_test, region_and_block_are_registered_once_and_other_memory_for_each_transfer) {
     prepare();
     const auto transfer = [&](const_bytes from) {
@@ -370,41 +249,6 @@ TEST_F(one_sided_test, keys_are_asked_for_in_numbers_that_the_peer_allows) {
     EXPECT_EQ(device_b_.exposures, regions.size());
     regions.clear();
     both_until([&] { return device_a_.opened == device_a_.closed; });
-}
-
-struct noted_puts final : message_sink {
-    void on_message(message&) noexcept override {}
-    void on_put(const put_notice& one) noexcept override {
-        values.push_back(one.value);
-        first_bytes.push_back(*memory);
-    }
-    const std::byte* memory = nullptr;
-    std::vector<std::uint64_t> values;
-    std::vector<std::byte> first_bytes;
-};
-
-TEST_F(one_sided_test, notice_does_not_overtake_a_put_that_the_device_still_moves) {
-    prepare();
-    noted_puts sink;
-    sink.memory = far_.data();
-    b_->end->set_sink(&sink);
-    device_a_.stalled = true;
-    recorded op, noticed;
-    ASSERT_EQ(put(near_, op), posted::pending);
-    const const_bytes last = const_bytes(near_).last(1);
-    const auto post = [&] {
-        return a_->end->post_put_notify(there_, {&last, 1}, key_, size - 1, 7, noticed);
-    };
-    EXPECT_EQ(post(), posted::full);
-    device_a_.stalled = false;
-    both_until([&] { return op.runs > 0; });
-    ASSERT_EQ(post(), posted::pending);
-    both_until([&] { return noticed.runs > 0 && !sink.values.empty(); });
-    EXPECT_TRUE(noticed.ended_with(errc::ok));
-    EXPECT_EQ(sink.values, std::vector<std::uint64_t>{7});
-    EXPECT_EQ(sink.first_bytes, std::vector<std::byte>{near_[0]});
-    b_->end->set_sink(b_.get());
-    region_ = {};
 }
 
 // ---- registrations of this end, in random order

@@ -72,6 +72,26 @@ std::optional<direct_transfers::begun> direct_transfers::begin(one_sided_peer& p
     return launch(*op);
 }
 
+bool direct_transfers::queue_notice(one_sided_peer& peer, gather from, const remote_key& key,
+                                    std::uint64_t offset, std::uint64_t notice,
+                                    completion& user) noexcept {
+    if (!make_room()) return false;
+    direct_operation& op = *free_operations_.back();
+    free_operations_.pop_back();
+    op = {};
+    op.user = &user;
+    op.peer = &peer;
+    op.remote = key;
+    op.is_put = op.notifies = op.by_packets = true;
+    op.notice = notice;
+    op.from = from;
+    op.offset = offset;
+    op.left = op.total = total_bytes(from);
+    user.port_words[1] = reinterpret_cast<std::uintptr_t>(&op);
+    peer.operations.append(op);
+    return true;
+}
+
 std::optional<direct_transfers::begun> direct_transfers::launch(direct_operation& op) noexcept {
     free_operations_.pop_back();
     peer_keys::use(*op.key);
@@ -188,7 +208,8 @@ void direct_transfers::leave_to_packets(direct_operation& op) noexcept {
 }
 
 void direct_transfers::hand_over(direct_operation& op) noexcept {
-    const rma_rest rest{op.is_put, op.from, op.into, op.at, op.remote, op.offset, op.left, op.total};
+    const rma_rest rest{op.is_put, op.notifies, op.notice, op.from, op.into,
+                        op.at,     op.remote,   op.offset, op.left, op.total};
     completion& user = *op.user;
     one_sided_peer& peer = *op.peer;
     retire(op);
@@ -201,6 +222,12 @@ void direct_transfers::look_at(direct_operation& op) noexcept {
         end(op);
     else if (op.by_packets && !op.stopped && op.held == 0)
         leave_to_packets(op);
+}
+
+/// One that notifies goes when no operation is before it.
+void direct_transfers::look_at_notices(one_sided_peer& peer) noexcept {
+    direct_operation* first = peer.operations.first();
+    if (first != nullptr && first->notifies && !first->stopped) leave_to_packets(*first);
 }
 
 void direct_transfers::pump() noexcept {
@@ -220,7 +247,7 @@ void direct_transfers::pump() noexcept {
 // ---- ending
 
 bool direct_transfers::is_over(const direct_operation& op) const noexcept {
-    return op.held == 0 && (op.stopped || op.left == 0);
+    return op.held == 0 && (op.stopped || (op.left == 0 && !op.by_packets));
 }
 
 void direct_transfers::stop(direct_operation& op, status why) noexcept {
@@ -278,8 +305,9 @@ void direct_transfers::retire(direct_operation& op) noexcept {
     leave_lists(op);
     if (op.pinned != nullptr) memory_.leave(*op.pinned);
     op.peer->operations.remove(op);
-    keys_.leave(*op.peer, *op.key);
+    if (op.key != nullptr) keys_.leave(*op.peer, *op.key);
     free_operations_.push_back(&op);
+    look_at_notices(*op.peer);
 }
 
 void direct_transfers::cancel(completion& user) noexcept {

@@ -23,9 +23,11 @@ namespace amalgam::detail {
 struct direct_operation {
     completion* user = nullptr;  ///< Null: it has been completed, and the carrier still holds some.
     one_sided_peer* peer = nullptr;
-    known_key* key = nullptr;
+    known_key* key = nullptr;  ///< Null for one that notifies.
     remote_key remote;
     bool is_put = false;
+    bool notifies = false;  ///< A put by packets that waits for the operations before it.
+    std::uint64_t notice = 0;
     gather from;   ///< put.
     scatter into;  ///< get.
     segment_cursor at;
@@ -70,7 +72,11 @@ public:
                                std::uint64_t offset, completion& user) noexcept;
     std::optional<begun> begin(one_sided_peer&, scatter get_into, const remote_key&,
                                std::uint64_t offset, completion& user) noexcept;
-    /// `user` is one that begin() left pending.
+    /// A put that tells the target: packets carry it once the operations that were begun before
+    /// have ended. Pending. False: out of memory. Precondition: there are some.
+    bool queue_notice(one_sided_peer&, gather from, const remote_key&, std::uint64_t offset,
+                      std::uint64_t notice, completion& user) noexcept;
+    /// `user` is one that begin() or queue_notice() left pending.
     void cancel(completion& user) noexcept;
 
     /// Ends what it can. False: one_sided_home::transfers_over() follows.
@@ -106,6 +112,7 @@ private:
     void leave_to_packets(direct_operation&) noexcept;
     void hand_over(direct_operation&) noexcept;
     void look_at(direct_operation&) noexcept;
+    void look_at_notices(one_sided_peer&) noexcept;
     void take_back(one_sided_transfer&) noexcept;
     bool is_over(const direct_operation&) const noexcept;
     void end(direct_operation&) noexcept;

@@ -76,6 +76,8 @@ private:
     void cancel_transfer(completion&) noexcept override;
     bool end_transfers(frame_link&, status) noexcept override;
     bool has_transfers(const frame_link&) const noexcept override;
+    bool queue_put_notify(frame_link&, gather, const remote_key&, std::uint64_t offset,
+                          std::uint64_t notice, completion&) noexcept override;
     delivery deliver_own(frame_link&, const frame_header&, const_bytes) noexcept override;
     void region_opened(const remote_key&, scatter) noexcept override;
     void region_closed(const remote_key&) noexcept override;

@@ -75,6 +75,13 @@ bool packet_port::has_transfers(const frame_link& link) const noexcept {
     return peer != nullptr && !peer->operations.empty();
 }
 
+bool packet_port::queue_put_notify(frame_link& link, gather from, const remote_key& key,
+                                   std::uint64_t offset, std::uint64_t notice,
+                                   completion& on_done) noexcept {
+    one_sided_peer& peer = *static_cast<packet_connection&>(link).one_sided;
+    return one_sided_->transfers().queue_notice(peer, from, key, offset, notice, on_done);
+}
+
 delivery packet_port::deliver_own(frame_link& link, const frame_header& header,
                                   const_bytes payload) noexcept {
     auto& from = static_cast<packet_connection&>(link);

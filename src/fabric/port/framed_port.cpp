@@ -202,7 +202,10 @@ posted framed_port::post_put_notify(peer_id to, gather from, const remote_key& k
     if (!may_access(key, offset, total_bytes(from), access::write))
         return complete_later(peer, on_done, {errc::denied});
     // The notice goes by a frame, and must not overtake what a device still moves.
-    if (starts_transfers_ && has_transfers(*peer->link)) return posted::full;
+    if (starts_transfers_ && has_transfers(*peer->link)) {
+        if (!queue_put_notify(*peer->link, from, key, offset, notice, on_done)) return posted::full;
+        return started(*peer, on_done, 0, {});
+    }
     bool moved = false;
     if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
         const std::optional<status> over = direct_put(*peer->link, from, key, offset);

@@ -119,6 +119,12 @@ protected:
     virtual bool end_transfers(frame_link&, status) noexcept { return true; }
     /// Whether any of them is pending.
     virtual bool has_transfers(const frame_link&) const noexcept { return false; }
+    /// A put with a notice that waits for the pending ones, so that it does not overtake them; then
+    /// go_on_by_frames(). It ends as they do. Precondition: there is one. False: out of memory.
+    virtual bool queue_put_notify(frame_link&, gather, const remote_key&, std::uint64_t /*offset*/,
+                                  std::uint64_t /*notice*/, completion&) noexcept {
+        return false;
+    }
     /// A frame of a kind that framed_port does not know, for transports that start_transfers().
     virtual delivery deliver_own(frame_link&, const frame_header&, const_bytes) noexcept {
         return delivery::malformed;

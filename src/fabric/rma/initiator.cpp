@@ -22,12 +22,16 @@ posted rma_initiator::put(peer_record& peer, gather from, const remote_key& key,
     return launch(*op);
 }
 
+/// Once a notice is queued, memory that proves unreadable costs the connection.
+bool rma_initiator::may_tell_of(gather from) noexcept {
+    return rma_notify_bytes + total_bytes(from) <= limits::max_copy_bytes || memory_.may_read(from);
+}
+
 posted rma_initiator::put_notify(peer_record& peer, gather from, const remote_key& key,
                                  std::uint64_t offset, std::uint64_t notice, bool moved,
                                  completion& user) noexcept {
-    // Once the notice is queued, memory that proves unreadable costs the connection.
     const std::size_t bytes = total_bytes(from);
-    if (!moved && rma_notify_bytes + bytes > limits::max_copy_bytes && !memory_.may_read(from)) {
+    if (!moved && !may_tell_of(from)) {
         completions_.opened();
         completions_.push(user, no_access, 0);
         return posted::pending;
@@ -69,8 +73,14 @@ posted rma_initiator::get(peer_record& peer, scatter into, const remote_key& key
 }
 
 void rma_initiator::go_on(peer_record& peer, const rma_rest& rest, completion& user) noexcept {
+    if (rest.notifies && !may_tell_of(rest.from)) {
+        completions_.opened();
+        return completions_.push(user, no_access, 0);
+    }
     rma_operation* op = start(peer, rest.key, rest.offset, user);
     if (op == nullptr) return;
+    op->notifies = rest.notifies;
+    op->notice = rest.notice;
     op->what = rest.is_put ? rma_operation::kind::put : rma_operation::kind::get;
     op->from = rest.from;
     op->into = rest.into;

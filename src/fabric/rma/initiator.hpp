@@ -61,9 +61,11 @@ struct rma_operation {
     std::size_t piece_bytes(std::uint64_t done) const noexcept;
 };
 
-/// A put or get that frames go on with: its first bytes were moved without them.
+/// A put or get that frames go on with: its first bytes were moved without them, or it had to wait.
 struct rma_rest {
     bool is_put = false;
+    bool notifies = false;     ///< A put that tells the target, with all of its bytes.
+    std::uint64_t notice = 0;
     gather from;   ///< put.
     scatter into;  ///< get.
     segment_cursor at;
@@ -142,6 +144,7 @@ public:
 private:
     rma_operation* start(peer_record&, const remote_key&, std::uint64_t offset,
                          completion& user) noexcept;
+    bool may_tell_of(gather from) noexcept;
     posted launch(rma_operation&, bool may_be_full = true) noexcept;
     rma_operation* find(const peer_record&, std::uint64_t id) noexcept;
     posted send_piece(rma_operation&) noexcept;
