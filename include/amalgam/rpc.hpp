@@ -2,6 +2,7 @@
 
 /// The engine and typed procedures. All public headers of the layer, and the alias `am`.
 #include <amalgam/core/alias.hpp>
+#include <amalgam/rpc/allow_list.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/archive_context.hpp>
 #include <amalgam/rpc/body.hpp>

@@ -38,9 +38,9 @@ struct credential_parts {
 /// TLS 1.3. `amalgam key` makes them, see docs/guide/trust.md; so does any other authority.
 ///
 /// What it holds does not change, except by reload(). That happens by itself: before a handshake,
-/// at most once a second, files are looked at, and if one has changed all are read again. If the new
-/// ones cannot be used, the old stay in force, and the log says why, once per change. Connections
-/// made before stay as they are; sessions begun before are not resumed.
+/// at most once a second, files are looked at, and if one has changed all are read again. If the
+/// new ones cannot be used, the old stay in force, and the log says why, once per change.
+/// Connections made before stay as they are; sessions begun before are not resumed.
 ///
 /// The private key is kept in OpenSSL's secure heap: locked in memory as far as RLIMIT_MEMLOCK
 /// allows, and left out of core dumps. It never appears in logs or sentences.

@@ -17,7 +17,8 @@ struct key_fingerprint {
 };
 
 /// 64 lower-case hexadecimal digits, as of
-///     openssl x509 -in certificate.pem -pubkey -noout | openssl pkey -pubin -outform DER | sha256sum
+///     openssl x509 -in certificate.pem -pubkey -noout | openssl pkey -pubin -outform DER |
+///     sha256sum
 std::string to_text(const key_fingerprint& key);
 /// Failure: throws error{invalid} for anything but 64 hexadecimal digits.
 key_fingerprint parse_key_fingerprint(std::string_view text);
@@ -53,6 +54,9 @@ struct identity {
 
     friend bool operator==(const identity&, const identity&) = default;
 };
+
+/// This process, as the kernel would describe it to others on this host.
+identity own_process();
 
 /// For logs and messages, in one line: "node7 (groups: compute, admin)", "uid 1000 (pid 4711)",
 /// "nobody known".

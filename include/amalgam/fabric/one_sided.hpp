@@ -43,8 +43,8 @@ struct one_sided_transfer {
 /// Upcalls from a carrier to its port.
 class one_sided_events {
 public:
-    /// A transfer that start() left pending is over, once: neither carrier nor library uses its memory or
-    /// its key any more. `denied` if the target's memory was refused. Inside
+    /// A transfer that start() left pending is over, once: neither carrier nor library uses its
+    /// memory or its key any more. `denied` if the target's memory was refused. Inside
     /// packet_carrier::progress() or let_go(). Calls nothing of the carrier's but start().
     virtual void finished(one_sided_transfer&, status how) noexcept = 0;
 

@@ -37,7 +37,7 @@
 /// |---|---|
 /// | 2 | the oldest that is loaded |
 /// | 3 | notified puts and atomic operations: port, message_sink::on_put(), capabilities::atomics |
-/// | 4 | port_options::trust |
+/// | 4 | port_options::trust, port::who() |
 namespace amalgam {
 
 /// Raised with every change of the classes that both sides share. Versions from the oldest on share

@@ -18,6 +18,8 @@
 
 namespace amalgam {
 
+struct identity;  // See identity.hpp.
+
 /// How puts and gets move bytes.
 enum class rma_mode : std::uint8_t {
     emulated,      ///< As messages, carried out by the target's progress().
@@ -252,6 +254,12 @@ public:
 
     /// Any thread may call it while the port lives.
     virtual transfer_counts transfers() const noexcept { return {}; }
+
+    // With version 4:
+    /// Who the peer is, as far as the transport knows: over shm:// the kernel's word, over tcp+tls
+    /// the certificate. It stays the same while the connection is up. identity_kind::none if there
+    /// is none yet or no more, for an unknown id, and where nobody proves anything.
+    virtual identity who(peer_id) const;
 };
 
 inline region::~region() {

@@ -31,6 +31,8 @@ public:
 
     /// The caller; can be called back.
     const peer& from() const noexcept { return from_; }
+    /// Who the caller is: see peer::who().
+    identity who() const;
     /// The serving engine; invalid once the handler has destroyed it.
     engine& where() const noexcept { return *where_; }
     /// Name of the procedure, as defined.

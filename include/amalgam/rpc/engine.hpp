@@ -16,6 +16,7 @@
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/transport.hpp>
+#include <amalgam/rpc/allow_list.hpp>
 #include <amalgam/rpc/archive_context.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/handler.hpp>
@@ -136,6 +137,14 @@ struct engine_options {
     bool remote_stop = false;
     /// Whether peers may read which procedures there are: see describe.hpp.
     bool reflection = true;
+    /// Who may call procedures, the library's own ("amalgam.ping" …) and posted messages between
+    /// resources included. Empty optional: whoever reaches a port. Others get `denied` with a
+    /// sentence that names whom this engine took them for; no handler runs, "rpc.denied" counts
+    /// them. This engine itself always may.
+    std::optional<allow_list> allow{};
+    /// The same by name of a procedure, in place of `allow`: the first of that name;
+    /// procedure_options::allow goes before.
+    std::vector<std::pair<std::string, allow_list>> allow_for{};
     keepalive_options keepalive{};  ///< Notices peers that hang. Off by default.
 };
 
@@ -164,6 +173,9 @@ struct procedure_options {
     std::uint16_t provider = 0;
     /// One sentence for people who look the procedure up: see describe.hpp. At most 1,024 bytes.
     std::string_view about{};
+    /// Who may call it, in place of engine_options::allow and allow_for. Empty optional: as those
+    /// say.
+    std::optional<allow_list> allow{};
 };
 
 struct engine_config;

@@ -10,6 +10,7 @@
 namespace amalgam {
 
 class engine;
+struct identity;  // See identity.hpp.
 namespace detail {
 class engine_core;
 }
@@ -32,6 +33,10 @@ public:
     /// the latest 4,096 lost peers that were looked up and the latest 256 that connected; empty for
     /// others.
     std::string address() const;
+    /// Who it is, as far as the transport of the path in use knows: see port::who(). Of this engine
+    /// itself: this process. identity_kind::none before the connection is up, and once it is lost.
+    /// Not for hot paths: asks the engine's stream.
+    identity who() const;
     /// One sentence: the path in use, why, and what became of the other addresses. For people; not
     /// for hot paths.
     std::string explain() const;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
@@ -47,6 +48,25 @@ TEST_F(mail_test, of_a_stranger_is_dropped_where_a_secret_is_asked_for) {
     from.post(to.id(), 2, "a friend");
     EXPECT_EQ(to.receive().content.text(), "a friend");
     while (refused(where) == before)
+        std::this_thread::yield();
+    EXPECT_FALSE(to.try_receive());
+}
+
+TEST_F(mail_test, of_a_process_that_the_engine_does_not_allow_is_dropped) {
+    engine host("shm://"), stranger("shm://");
+    engine where("shm://", {.allow = allow_list{.uids = {::geteuid() + 1}}});
+    const directory_server directory(host);
+    context mine(where, at(host));
+    const resource to = mine.add({{"type", "to"}});
+    const auto denied = [&] {
+        std::uint64_t all = 0;
+        for (const auto& [name, value] : where.counters().snapshot())
+            if (name == "rpc.denied") all = value;
+        return all;
+    };
+    const auto before = denied();
+    send(stranger, where.address(), {resource_id{77}, to.id(), 1}, "let me in");
+    while (denied() == before)
         std::this_thread::yield();
     EXPECT_FALSE(to.try_receive());
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <amalgam/fabric/completion.hpp>
+#include <amalgam/fabric/identity.hpp>
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/region.hpp>
 
@@ -85,6 +86,9 @@ public:
     /// transport makes no more upcalls for this link. May run inside an upcall for the same link
     /// (deliver() then returns `gone`); the link stays valid until framed_port::release().
     virtual void shut() noexcept = 0;
+
+    /// Who is at the other end, once the connection is up: see port::who().
+    virtual identity who() const { return {}; }
 
     peer_id peer;                   ///< Set by framed_port.
     peer_record* record = nullptr;  ///< Set and used by framed_port.

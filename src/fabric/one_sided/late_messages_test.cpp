@@ -22,12 +22,8 @@ protected:
             into_parts_.push_back(part);
         }
     }
-    posted put_parts(recorded& op) {
-        return a_->end->post_put(there_, from_parts_, key_, 10, op);
-    }
-    posted get_parts(recorded& op) {
-        return a_->end->post_get(there_, into_parts_, key_, 10, op);
-    }
+    posted put_parts(recorded& op) { return a_->end->post_put(there_, from_parts_, key_, 10, op); }
+    posted get_parts(recorded& op) { return a_->end->post_get(there_, into_parts_, key_, 10, op); }
     bool is_put() const {
         return std::equal(near_.begin(), near_.begin() + 3 * third, far_.begin() + 10);
     }

@@ -81,7 +81,7 @@ public:
         bool ended = false;     ///< By end_one_sided().
         bool registers = true;  ///< Else register_memory() fails.
         std::size_t most_registrations = ~std::size_t{0};  ///< And when there were so many.
-        bool exposes = true;    ///< Else expose() fails.
+        bool exposes = true;                               ///< Else expose() fails.
         std::size_t started = 0, copied_bytes = 0;
         std::size_t exposures = 0, opened = 0, closed = 0;
         std::size_t registered = 0, registrations = 0;  ///< Now, and ever.

@@ -93,9 +93,8 @@ TEST_F(one_sided_test, notices_come_in_order_after_the_puts_before_them) {
         for (std::size_t n = dice.below(3); n > 0; --n)
             (dice.below(2) == 0 ? a_ : b_)->end->progress();
     }
-    both_until([&] {
-        return std::all_of(ops.begin(), ops.end(), [](auto& op) { return op.runs == 1; });
-    });
+    both_until(
+        [&] { return std::all_of(ops.begin(), ops.end(), [](auto& op) { return op.runs == 1; }); });
     for (const recorded& op : ops)
         EXPECT_TRUE(op.ended_with(errc::ok));
     EXPECT_EQ(sink.told, sink.puts_before.size());

@@ -57,6 +57,11 @@ std::string framed_port::peer_address(peer_id peer) const {
     return record == nullptr ? std::string() : record->address;
 }
 
+identity framed_port::who(peer_id peer) const {
+    const peer_record* record = peers_.find(peer);
+    return record == nullptr || !record->up() ? identity{} : record->link->who();
+}
+
 void framed_port::close(peer_id peer) noexcept {
     peer_record* record = peers_.find(peer);
     if (record == nullptr || !record->up()) return;

@@ -37,6 +37,7 @@ public:
     std::uint64_t incarnation() const noexcept final;
     result<peer_id> lookup(std::string_view address) noexcept final;
     std::string peer_address(peer_id) const final;
+    identity who(peer_id) const final;
     void close(peer_id) noexcept final;
     void set_sink(message_sink*) noexcept final;
     posted post_send(peer_id, std::uint64_t tag, gather, completion&) noexcept final;

@@ -5,16 +5,20 @@
 namespace amalgam::detail {
 namespace {
 
-capabilities without_atomics(capabilities can) noexcept {
+constexpr std::uint32_t first_with_atomics = 3;
+
+capabilities as_of_version(capabilities can, std::uint32_t version) noexcept {
     // The older port's structure has padding there, which may hold anything.
-    can.atomics = atomic_mode::none;
+    if (version < first_with_atomics) can.atomics = atomic_mode::none;
     return can;
 }
 
 class older_port final : public port {
 public:
-    explicit older_port(std::unique_ptr<port> inner)
-        : inner_(std::move(inner)), can_(without_atomics(inner_->can())) {}
+    older_port(std::unique_ptr<port> inner, std::uint32_t version)
+        : inner_(std::move(inner)),
+          can_(as_of_version(inner_->can(), version)),
+          has_atomics_(version >= first_with_atomics) {}
     ~older_port() override {
         ending_ = true;
         while (first_ != nullptr)
@@ -29,6 +33,7 @@ public:
     std::uint64_t incarnation() const noexcept override { return inner_->incarnation(); }
     std::string explain() const override {
         std::string told = inner_->explain();
+        if (has_atomics_) return told;
         told += told.ends_with('.') ? " " : ". ";
         return told +
                "Its plug-in is older than notified puts and atomic operations; they end with "
@@ -67,17 +72,25 @@ public:
                     completion& on_done) noexcept override {
         return inner_->post_get(from, into, key, offset, on_done);
     }
-    posted post_put_notify(peer_id, gather, const remote_key&, std::uint64_t, std::uint64_t,
-                           completion& on_done) noexcept override {
-        return refuse(on_done);
+    posted post_put_notify(peer_id to, gather from, const remote_key& key, std::uint64_t offset,
+                           std::uint64_t notice, completion& on_done) noexcept override {
+        if (!has_atomics_) return refuse(on_done);
+        return inner_->post_put_notify(to, from, key, offset, notice, on_done);
     }
-    posted post_fetch_add(peer_id, const remote_key&, std::uint64_t, std::uint64_t, std::uint64_t*,
+    posted post_fetch_add(peer_id to, const remote_key& key, std::uint64_t offset,
+                          std::uint64_t add, std::uint64_t* old,
                           completion& on_done) noexcept override {
-        return refuse(on_done);
+        if (!has_atomics_) return refuse(on_done);
+        return inner_->post_fetch_add(to, key, offset, add, old, on_done);
     }
-    posted post_compare_swap(peer_id, const remote_key&, std::uint64_t, std::uint64_t,
-                             std::uint64_t, std::uint64_t*, completion& on_done) noexcept override {
-        return refuse(on_done);
+    posted post_compare_swap(peer_id to, const remote_key& key, std::uint64_t offset,
+                             std::uint64_t expected, std::uint64_t desired, std::uint64_t* old,
+                             completion& on_done) noexcept override {
+        if (!has_atomics_) return refuse(on_done);
+        return inner_->post_compare_swap(to, key, offset, expected, desired, old, on_done);
+    }
+    transfer_counts transfers() const noexcept override {
+        return has_atomics_ ? inner_->transfers() : transfer_counts{};
     }
     void cancel(completion& op) noexcept override {
         // A refused one ends as it is in the next progress().
@@ -124,6 +137,7 @@ private:
 
     std::unique_ptr<port> inner_;
     const capabilities can_;
+    const bool has_atomics_;
     completion* first_ = nullptr;  ///< Refused operations that have not ended, oldest first.
     completion* last_ = nullptr;   ///< Unless there are none.
     std::size_t open_ = 0;
@@ -132,8 +146,8 @@ private:
 
 }  // namespace
 
-std::unique_ptr<port> make_older_port(std::unique_ptr<port> inner) {
-    return std::make_unique<older_port>(std::move(inner));
+std::unique_ptr<port> make_older_port(std::unique_ptr<port> inner, std::uint32_t version) {
+    return std::make_unique<older_port>(std::move(inner), version);
 }
 
 }  // namespace amalgam::detail

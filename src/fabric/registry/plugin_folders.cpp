@@ -26,7 +26,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view before_name = "amalgam-transport-";
 constexpr std::string_view after_name = ".so";
-constexpr std::uint32_t first_with_atomics = 3;  ///< Ports before it are wrapped.
 
 /// How an object of that version of the interface must have been built.
 std::string_view abi_of_version(std::uint32_t version) {
@@ -61,8 +60,8 @@ public:
                                        const port_options& options) const override {
         const kept_signals kept;
         auto opened = inner_->open(where, options);
-        if (!opened || version_ >= first_with_atomics) return opened;
-        return make_older_port(std::move(*opened));
+        if (!opened || version_ == plugin_interface_version) return opened;
+        return make_older_port(std::move(*opened), version_);
     }
 
 private:

@@ -64,7 +64,7 @@ struct rma_operation {
 /// A put or get that frames go on with: its first bytes were moved without them, or it had to wait.
 struct rma_rest {
     bool is_put = false;
-    bool notifies = false;     ///< A put that tells the target, with all of its bytes.
+    bool notifies = false;  ///< A put that tells the target, with all of its bytes.
     std::uint64_t notice = 0;
     gather from;   ///< put.
     scatter into;  ///< get.

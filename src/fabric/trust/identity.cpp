@@ -1,9 +1,10 @@
-#include <amalgam/fabric/identity.hpp>
-
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <amalgam/core/detail/printable.hpp>
 #include <amalgam/core/status.hpp>
+#include <amalgam/fabric/identity.hpp>
+#include <amalgam/fabric/port.hpp>
 
 namespace amalgam {
 namespace {
@@ -38,12 +39,25 @@ key_fingerprint parse_key_fingerprint(std::string_view text) {
 
 std::string_view name(identity_kind kind) noexcept {
     switch (kind) {
-        case identity_kind::none: return "none";
-        case identity_kind::certificate: return "certificate";
-        case identity_kind::pre_shared: return "pre_shared";
-        case identity_kind::process: return "process";
+        case identity_kind::none:
+            return "none";
+        case identity_kind::certificate:
+            return "certificate";
+        case identity_kind::pre_shared:
+            return "pre_shared";
+        case identity_kind::process:
+            return "process";
     }
     return "unknown";
+}
+
+identity own_process() {
+    identity me;
+    me.kind = identity_kind::process;
+    me.uid = ::geteuid();
+    me.gid = ::getegid();
+    me.pid = ::getpid();
+    return me;
 }
 
 std::string to_text(const identity& who) {
@@ -53,6 +67,10 @@ std::string to_text(const identity& who) {
     if (who.groups.empty()) return shown;
     return fmt::format("{} (groups: {})", shown,
                        detail::printable_name(fmt::format("{}", fmt::join(who.groups, ", "))));
+}
+
+identity port::who(peer_id) const {
+    return {};
 }
 
 }  // namespace amalgam

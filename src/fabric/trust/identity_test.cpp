@@ -1,6 +1,6 @@
-#include <amalgam/fabric/identity.hpp>
-
 #include <gtest/gtest.h>
+
+#include <amalgam/fabric/identity.hpp>
 
 #include "thrown.hpp"
 

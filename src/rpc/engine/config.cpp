@@ -104,34 +104,50 @@ std::string ports_of(const port_options& ports) {
                    {"max_queued_bytes_total", size_of(ports.max_queued_bytes_total)}});
 }
 
+std::string allow_of(const allow_list& who) {
+    return object(
+        {{"names", list(who.names, in_quotes)},
+         {"groups", list(who.groups, in_quotes)},
+         {"uids", list(who.uids, [](std::uint32_t uid) { return std::to_string(uid); })}});
+}
+
 }  // namespace
 
 std::string to_json(const engine_config& config) {
     const engine_options& options = config.options;
-    return object({{"endpoints", list(config.endpoints, in_quotes)},
-                   {"name", in_quotes(options.name)},
-                   {"streams", list(options.streams.each, stream_of)},
-                   {"pools", pools_of(options.pools)},
-                   {"handlers", in_quotes(options.handlers)},
-                   {"progress", progress_of(options)},
-                   {"spin", spin_of(options.spin)},
-                   {"ports", ports_of(options.ports)},
-                   {"max_queued", size_of(options.max_queued)},
-                   {"max_running", size_of(options.max_running)},
-                   {"max_one_ways", size_of(options.max_one_ways)},
-                   {"max_unread_bytes_total", size_of(options.max_unread_bytes_total)},
-                   {"max_unread_bytes", size_of(options.max_unread_bytes)},
-                   {"max_borrowed_bytes", size_of(options.max_borrowed_bytes)},
-                   {"max_borrowed_bytes_total", size_of(options.max_borrowed_bytes_total)},
-                   {"max_reader_bytes", size_of(options.max_reader_bytes)},
-                   {"max_values_bytes", size_of(options.max_values_bytes)},
-                   {"encoding", word_of(detail::encoding_words, options.encoding)},
-                   {"checksum", options.checksum ? "true" : "false"},
-                   {"remote_stop", options.remote_stop ? "true" : "false"},
-                   {"reflection", options.reflection ? "true" : "false"},
-                   {"keepalive", object({{"interval", time_of(options.keepalive.interval)},
-                                         {"timeout", time_of(options.keepalive.timeout)}})},
-                   {"drain", time_of(options.drain)}});
+    std::vector<member> all{
+        {"endpoints", list(config.endpoints, in_quotes)},
+        {"name", in_quotes(options.name)},
+        {"streams", list(options.streams.each, stream_of)},
+        {"pools", pools_of(options.pools)},
+        {"handlers", in_quotes(options.handlers)},
+        {"progress", progress_of(options)},
+        {"spin", spin_of(options.spin)},
+        {"ports", ports_of(options.ports)},
+        {"max_queued", size_of(options.max_queued)},
+        {"max_running", size_of(options.max_running)},
+        {"max_one_ways", size_of(options.max_one_ways)},
+        {"max_unread_bytes_total", size_of(options.max_unread_bytes_total)},
+        {"max_unread_bytes", size_of(options.max_unread_bytes)},
+        {"max_borrowed_bytes", size_of(options.max_borrowed_bytes)},
+        {"max_borrowed_bytes_total", size_of(options.max_borrowed_bytes_total)},
+        {"max_reader_bytes", size_of(options.max_reader_bytes)},
+        {"max_values_bytes", size_of(options.max_values_bytes)},
+        {"encoding", word_of(detail::encoding_words, options.encoding)},
+        {"checksum", options.checksum ? "true" : "false"},
+        {"remote_stop", options.remote_stop ? "true" : "false"},
+        {"reflection", options.reflection ? "true" : "false"},
+        {"keepalive", object({{"interval", time_of(options.keepalive.interval)},
+                              {"timeout", time_of(options.keepalive.timeout)}})},
+        {"drain", time_of(options.drain)}};
+    if (options.allow) all.emplace_back("allow", allow_of(*options.allow));
+    if (!options.allow_for.empty()) {
+        std::vector<member> lists;
+        for (const auto& [name, list] : options.allow_for)
+            lists.emplace_back(name, allow_of(list));
+        all.emplace_back("allow_for", object(lists));
+    }
+    return object(all);
 }
 
 engine_config detail::engine_core::configuration() {

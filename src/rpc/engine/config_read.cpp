@@ -128,6 +128,43 @@ void read_progress(const json_reader& from, progress_options& into) {
     if (from.has("spin")) into.spin = read_spin(from.at("spin"));
 }
 
+/// `one`: an example of one, in quotes.
+std::vector<std::string> read_texts(const json_reader& from, std::string_view what,
+                                    std::string_view one) {
+    if (!from.value().is_array())
+        from.unexpected(fmt::format("a list of {}s", what), fmt::format("[{}]", one));
+    std::vector<std::string> all;
+    for (std::size_t i = 0; i < from.value().size(); ++i)
+        all.push_back(from.at(i).text(fmt::format("a {}", what), one));
+    return all;
+}
+
+/// An object without any of the three would be a slip: "names": [] says that nobody may.
+allow_list read_allow_list(const json_reader& from) {
+    constexpr std::string_view example = R"({"groups": ["operators"], "uids": [0]})";
+    from.expect_object({"names", "groups", "uids"}, example);
+    if (from.value().empty()) from.unexpected("an object with names, groups or uids", example);
+    allow_list list;
+    if (from.has("names")) list.names = read_texts(from.at("names"), "name", R"("node7")");
+    if (from.has("groups")) list.groups = read_texts(from.at("groups"), "group", R"("operators")");
+    if (!from.has("uids")) return list;
+    const json_reader uids = from.at("uids");
+    if (!uids.value().is_array()) uids.unexpected("a list of user ids", "[0, 1000]");
+    for (std::size_t i = 0; i < uids.value().size(); ++i)
+        list.uids.push_back(static_cast<std::uint32_t>(uids.at(i).number(0, 0xffffffff, 1000)));
+    return list;
+}
+
+std::vector<std::pair<std::string, allow_list>> read_allow_lists(const json_reader& from) {
+    if (!from.value().is_object())
+        from.unexpected("an object of allow lists by procedure",
+                        R"({"sum": {"groups": ["operators"]}})");
+    std::vector<std::pair<std::string, allow_list>> all;
+    for (const auto& [name, ignored] : from.value().items())
+        all.emplace_back(name, read_allow_list(from.at(name)));
+    return all;
+}
+
 engine_config read_config(const json_reader& from) {
     from.expect_object({"endpoints",
                         "name",
@@ -151,7 +188,9 @@ engine_config read_config(const json_reader& from) {
                         "drain",
                         "remote_stop",
                         "reflection",
-                        "keepalive"},
+                        "keepalive",
+                        "allow",
+                        "allow_for"},
                        config_example);
     if (!from.has("endpoints")) {
         from.fail(
@@ -188,6 +227,8 @@ engine_config read_config(const json_reader& from) {
     }
     if (from.has("reflection")) options.reflection = from.at("reflection").truth(true);
     if (from.has("keepalive")) read_keepalive(from.at("keepalive"), options.keepalive);
+    if (from.has("allow")) options.allow = read_allow_list(from.at("allow"));
+    if (from.has("allow_for")) options.allow_for = read_allow_lists(from.at("allow_for"));
     if (from.has("drain")) options.drain = read_milliseconds(from.at("drain"));
     try {
         engine_options filled = options;

@@ -285,7 +285,22 @@ constexpr wrong_config wrong[] = {
      "handlers, progress, spin, ports, max_queued, max_running, "
      "max_one_ways, max_unread_bytes, max_unread_bytes_total, max_borrowed_bytes, "
      "max_borrowed_bytes_total, max_reader_bytes, max_values_bytes, encoding, "
-     "checksum, drain, remote_stop, reflection, keepalive"},
+     "checksum, drain, remote_stop, reflection, keepalive, allow, allow_for"},
+    {R"("allow": {})", R"(allow is {}, expected an object with names, groups or uids; )"
+                       R"(example: {"groups": ["operators"], "uids": [0]})"},
+    {R"("allow": {"name": ["a"]})",
+     "allow.name is not known, expected one of: names, groups, uids"},
+    {R"("allow": {"names": "a"})",
+     R"(allow.names is "a", expected a list of names; example: ["node7"])"},
+    {R"("allow": {"groups": [7]})",
+     R"(allow.groups[0] is 7, expected a group; example: "operators")"},
+    {R"("allow": {"uids": [-1]})",
+     "allow.uids[0] is -1, expected a number from 0 to 4294967295; example: 1000"},
+    {R"("allow_for": [])", R"(allow_for is [], expected an object of allow lists by procedure; )"
+                           R"(example: {"sum": {"groups": ["operators"]}})"},
+    {R"("allow_for": {"sum": {}})",
+     R"(allow_for.sum is {}, expected an object with names, groups or uids; )"
+     R"(example: {"groups": ["operators"], "uids": [0]})"},
     {R"("keepalive": {"interval": "1s", "timeout": "0s"})",
      "keepalive.timeout is 0 ms, expected 1 ms or more; example: \"20s\""},
     {R"("streams": 0)", "streams is 0, expected a number from 1 to 1024; example: 2"},

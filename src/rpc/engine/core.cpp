@@ -171,6 +171,7 @@ void engine_core::expose_counters() {
     show("rpc.served", server_.counts().served);
     show("rpc.refused", server_.counts().refused);
     show("rpc.overloaded", server_.counts().overloaded);
+    show("rpc.denied", server_.counts().denied);
     show("rpc.cut_off", server_.counts().cut_off);
     show("rpc.canceled", server_.counts().canceled);
     show("rpc.transfers", transfers_.counts().begun);
@@ -291,8 +292,13 @@ inline bool engine_core::on_plain(peer_state& from, message& arrived) noexcept {
     }
 }
 
-void engine_core::on_mail(const peer_state& from, const_bytes content) noexcept {
-    if (mail_ == nullptr) return;
+identity engine_core::who(const peer& which) const {
+    if (which.is_self()) return own_process();
+    return which.port() < ports_.size() ? ports_[which.port()]->who(which.id()) : identity{};
+}
+
+void engine_core::on_mail(peer_state& from, const_bytes content) noexcept {
+    if (mail_ == nullptr || !server_.takes_mail(from)) return;
     reads_mail_ = true;
     mail_->on_mail(from.name, content);
     reads_mail_ = false;

@@ -117,6 +117,8 @@ public:
     /// the end.
     shared_block allocate(std::size_t bytes);
     const capabilities& can(std::size_t port) const noexcept { return ports_[port]->can(); }
+    /// The stream only.
+    identity who(const peer& which) const;
     std::size_t ports() const noexcept { return ports_.size(); }
     /// Another engine introduces itself; returns our introduction.
     introduction introduced(const peer& from, const introduction& asked);
@@ -170,7 +172,7 @@ private:
                       const char* wrong) noexcept;
     /// Neither a request nor a reply.
     void on_other(peer_state& from, std::uint64_t tag, const parsed_message& parsed) noexcept;
-    void on_mail(const peer_state& from, const_bytes content) noexcept;
+    void on_mail(peer_state& from, const_bytes content) noexcept;
     void forget_name(const peer& gone, bool untold, status why) noexcept;
     bool is_quiet() const noexcept;
     void tell_if_quiet() noexcept override;

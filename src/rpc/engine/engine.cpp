@@ -220,7 +220,7 @@ void engine::add_handler(detail::procedure_name given, std::string signature,
     fresh->form = form;
     fresh->run = std::move(handler);
     try {
-        core_->on_stream([&] { core_->server().procedures().add(std::move(fresh)); });
+        core_->on_stream([&] { core_->server().add(std::move(fresh)); });
     } catch (...) {
         fresh.reset();  // Its streams are idle.
         core_->streams().reap();
@@ -321,6 +321,17 @@ std::string peer::address() const {
     std::string address;
     owner_->on_stream([&] { address = owner_->peer_addresses().address_of(*this); });
     return address;
+}
+
+identity peer::who() const {
+    if (owner_ == nullptr) return {};
+    identity who;
+    owner_->on_stream([&] { who = owner_->who(*this); });
+    return who;
+}
+
+identity call_context::who() const {
+    return from_.who();
 }
 
 std::string peer::explain() const {

@@ -53,6 +53,7 @@ void known_peers::forget(peer_state& gone) noexcept {
     gone.untold = false;
     gone.unanswered = false;
     gone.heard = false;
+    gone.who.reset();
     free_.push_back(slot);
 }
 

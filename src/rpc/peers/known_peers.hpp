@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include <amalgam/fabric/identity.hpp>
 #include <amalgam/rpc/peer.hpp>
 
 namespace amalgam::detail {
@@ -34,6 +35,7 @@ struct peer_state {
     bool untold = false;                ///< No user was given this name: its loss is not reported.
     bool unanswered = false;            ///< Being disconnected for that: see keepalive.
     bool heard = false;                 ///< A message came from it: it is connected.
+    std::unique_ptr<const identity> who;  ///< Once somebody asked, and it was known.
     admission* admissions = nullptr;
     pending_call* pending = nullptr;       ///< Calls waiting for its reply.
     transfer_record* transfers = nullptr;  ///< Between its memory and ours.

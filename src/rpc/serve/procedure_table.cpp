@@ -54,7 +54,8 @@ void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
     // Allocations come first, so that a name is either present and findable, or neither.
     std::vector<entry> larger(std::bit_ceil(2 * (all_.size() + 1) + 2));
     fresh->number = ++numbers_;
-    fresh->plain = fresh->form == answer_form::result && !fresh->streams_values && !fresh->learned;
+    fresh->plain = fresh->form == answer_form::result && !fresh->streams_values &&
+                   !fresh->learned && !fresh->restricted;
     all_.push_back(std::move(fresh));
     const served_procedure& last = *all_.back();
     for (const auto& other : all_) {  // Whoever defines a name is served by it from now on.

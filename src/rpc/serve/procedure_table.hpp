@@ -30,7 +30,8 @@ struct served_procedure {
     bool defined = true;
     bool library = false;         ///< See is_library_procedure().
     bool streams_values = false;  ///< In either direction, so it cannot be posted.
-    bool plain = false;           ///< Answered by a result; defined, not learned.
+    bool plain = false;           ///< Answered by a result; defined, not learned; for all.
+    bool restricted = false;      ///< Only some peers may call it.
     bool learned = false;         ///< Served by the handler of what nobody defined.
     peer named_by;                ///< If learned: who brought the name, and has fewest such.
     std::string about;            ///< For people.

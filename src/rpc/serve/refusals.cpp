@@ -16,6 +16,55 @@
 
 namespace amalgam::detail {
 
+void server::add(std::unique_ptr<served_procedure> fresh) {
+    fresh->restricted = list_for(*fresh) != nullptr;
+    procedures_.add(std::move(fresh));
+}
+
+const allow_list* server::list_for(const served_procedure& what) const {
+    if (what.options.allow) return &*what.options.allow;
+    for (const auto& [name, list] : allow_for_)
+        if (name == what.name) return &list;
+    return allow_ ? &*allow_ : nullptr;
+}
+
+const identity& server::identity_of(peer_state& from) {
+    if (from.who == nullptr) {
+        auto fresh = std::make_unique<const identity>(from.name.who());
+        // A connection that has brought a message is up: what is not known now never will be.
+        from.who = std::move(fresh);
+    }
+    return *from.who;
+}
+
+bool server::may_call(peer_state& from, const allow_list* list) noexcept {
+    if (list == nullptr || from.name.is_self()) return true;
+    try {
+        return list->allows(identity_of(from));
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+}
+
+void server::refuse_stranger(peer_state& from, std::uint64_t id, const parsed_message& request) {
+    counts_.denied.add();
+    const identity& who = identity_of(from);
+    refuse(from, id, request, {errc::denied},
+           who.kind == identity_kind::none
+               ? "the server does not know who calls, and allows only some to; connect over "
+                 "tcp+tls with credentials, or over shm on its host"
+               : fmt::format("the server does not allow this call to {}; its operator can add the "
+                             "name, a group or the uid to the procedure's or engine's allow list",
+                             to_text(who)));
+}
+
+bool server::takes_mail(peer_state& from) noexcept {
+    if (!allow_ || may_call(from, &*allow_)) [[likely]]
+        return true;
+    counts_.denied.add();
+    return false;
+}
+
 [[gnu::noinline]] served_procedure* server::judge(peer_state& from, std::uint64_t id,
                                                   const parsed_message& request,
                                                   served_procedure* what) {
@@ -26,6 +75,8 @@ namespace amalgam::detail {
     }
     if (closed_) {
         refuse(from, id, request, {errc::unavailable}, {});
+    } else if (!may_call(from, what != nullptr ? list_for(*what) : allow_ ? &*allow_ : nullptr)) {
+        refuse_stranger(from, id, request);
     } else if (what == nullptr) {
         refuse_undefined(from, id, request);
     } else if (request.named() &&

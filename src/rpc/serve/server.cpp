@@ -73,6 +73,8 @@ server::server(engine_context& context, const call_settings& settings, engine& w
       out_(out),
       loans_(lent),
       caller_(own),
+      allow_(options.allow),
+      allow_for_(options.allow_for),
       max_running_(options.max_running),
       max_one_ways_(options.max_one_ways),
       max_unread_(options.max_unread_bytes),
@@ -124,10 +126,14 @@ bool server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
     const bool in_ult = what->options.run != handler::inline_;
     if (!in_ult && reinterpret_cast<std::uintptr_t>(body.data()) % 8 != 0) return false;
     counts_.served.add();
-    const arrived_call how{*this,    where_,
-                           *what,    from.name,
-                           arrived.tag(), provider,
-                           static_cast<std::uint8_t>(head >> 8), one_way,
+    const arrived_call how{*this,
+                           where_,
+                           *what,
+                           from.name,
+                           arrived.tag(),
+                           provider,
+                           static_cast<std::uint8_t>(head >> 8),
+                           one_way,
                            clock::time_point::max()};
     if (!in_ult) {
         run_plain_inline(how, body);
@@ -162,7 +168,7 @@ served_procedure* server::choose(peer_state& from, std::uint64_t id,
 /// Fast check, which most requests pass: judge() would have no objection.
 bool server::is_welcome(const peer_state& from, const served_procedure& what,
                         const parsed_message& request) const noexcept {
-    if (closed_ || request.named() || !request.extras.empty()) return false;
+    if (closed_ || what.restricted || request.named() || !request.extras.empty()) return false;
     if (request.body.size() > max_values_) return false;
     if (request.kind == message_kind::one_way) {
         return counts_.one_ways.value() < max_one_ways_ && !what.streams_values;
@@ -204,6 +210,7 @@ served_procedure* server::learn(const peer_state& from, const parsed_message& re
     fresh->streams = unknown_streams_;
     fresh->run = std::make_unique<shared_handler>(unknown_);
     fresh->named_by = from.name;
+    fresh->restricted = list_for(*fresh) != nullptr;
     return &procedures_.learn(std::move(fresh), peers_);
 }
 

@@ -2,7 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <amalgam/core/counter.hpp>
 #include <amalgam/fabric/message.hpp>
@@ -28,6 +32,7 @@ struct server_counts {
     owned_counter one_ways;    ///< Of those, one-way calls of peers, in ULTs.
     owned_counter served;      ///< Calls passed to a handler.
     owned_counter refused;     ///< Requests and one-way calls that were not.
+    owned_counter denied;      ///< Of those, because the caller may not; posted mail, too.
     owned_counter overloaded;  ///< Of those, because too many ran.
     owned_counter cut_off;     ///< Disconnected because they did not read their answers.
     owned_counter canceled;    ///< Cancels that found their call running.
@@ -61,6 +66,10 @@ public:
     /// Undoes it. False: there is none.
     bool forget_unknown() noexcept;
     detail::loans& loans() noexcept { return loans_; }
+    /// Adds a procedure under the allow list that goes for it. Failure: as procedure_table::add().
+    void add(std::unique_ptr<served_procedure> fresh);
+    /// Whether engine_options::allow lets the peer post mail; counts it if not.
+    bool takes_mail(peer_state& from) noexcept;
 
     void on_request(peer_state& from, message& arrived, const parsed_message& request) noexcept;
     /// The same for a request that plain_head::is_request() or is_one_way(). False: on_request()
@@ -122,6 +131,12 @@ private:
     bool is_welcome(const peer_state& from, const served_procedure& what,
                     const parsed_message& request) const noexcept;
     /// `what`, or null if refused.
+    /// The list that goes for that name; null: whoever calls may.
+    const allow_list* list_for(const served_procedure& what) const;
+    bool may_call(peer_state& from, const allow_list* list) noexcept;
+    /// As far as known. Failure: throws std::bad_alloc.
+    const identity& identity_of(peer_state& from);
+    void refuse_stranger(peer_state& from, std::uint64_t id, const parsed_message& request);
     served_procedure* judge(peer_state& from, std::uint64_t id, const parsed_message& request,
                             served_procedure* what);
     /// Null: nobody serves it.
@@ -172,6 +187,8 @@ private:
     std::shared_ptr<handler_base> unknown_;  // Serves names that nobody defined; or null.
     procedure_options unknown_options_;
     std::shared_ptr<stream_group> unknown_streams_;
+    const std::optional<allow_list> allow_;
+    const std::vector<std::pair<std::string, allow_list>> allow_for_;
     std::size_t max_running_;
     std::size_t max_one_ways_;
     std::size_t one_way_peers_ = 0;  // Peers with one-way calls in counts_.one_ways.

@@ -135,7 +135,7 @@ shm_credentials who_is(int socket) noexcept {
     ucred facts{};
     socklen_t bytes = sizeof facts;
     if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &facts, &bytes) != 0) return {};
-    return {facts.pid, facts.uid == ::geteuid()};
+    return {facts.pid, facts.uid == ::geteuid(), facts.uid, facts.gid, true};
 }
 
 unique_fd listen_at(std::string_view name) noexcept {

@@ -62,6 +62,9 @@ shm_hearing receive_hello(int socket, bool with_pair, shm_received_hello& into) 
 struct shm_credentials {
     pid_t pid = 0;  ///< 0: in another PID namespace.
     bool same_user = false;
+    uid_t uid = 0;
+    gid_t gid = 0;
+    bool known = false;  ///< The kernel has told.
 };
 shm_credentials who_is(int socket) noexcept;
 

@@ -32,6 +32,7 @@ bool shm_link::come_up(unique_fd socket, const shm_credentials& who,
     socket_ = std::move(socket);
     incarnation_ = heard.said.incarnation;
     pid_ = who.pid;
+    who_ = who;
     process_ = watch_process(pid_);
     if (port_.uses_cross_memory()) {
         const status probed = pid_ > 0 ? try_cross_memory(pid_, heard.said.probe, incarnation_)
@@ -43,6 +44,16 @@ bool shm_link::come_up(unique_fd socket, const shm_credentials& who,
     const bool fenced = !port_.has_barriers() || !heard.said.has(shm_hello::joined_barriers);
     sender_.open(registrations_.sleeping(), fenced);
     return true;
+}
+
+identity shm_link::who() const {
+    if (phase_ != phase::up || !who_.known) return {};
+    identity who;
+    who.kind = identity_kind::process;
+    who.uid = who_.uid;
+    who.gid = who_.gid;
+    who.pid = who_.pid;
+    return who;
 }
 
 bool shm_link::is_there() const noexcept {

@@ -49,6 +49,7 @@ public:
     bool forget(completion& on_sent) noexcept override { return sender_.forget(on_sent); }
     void detach(completion& on_sent) noexcept override { sender_.detach(on_sent); }
     void shut() noexcept override;
+    identity who() const override;
 
     // ---- connecting
     /// The peer's hello arrived: frames flow from now on. False: out of memory; see errno.
@@ -166,6 +167,7 @@ private:
     shm_registrations_view registrations_;
     shm_block_cache blocks_;  // The peer's.
     pid_t pid_ = 0;
+    shm_credentials who_;            // Of the peer.
     std::uint64_t incarnation_ = 0;  // The peer's.
 
     // Used by the port: see port.hpp.
