@@ -47,6 +47,13 @@ bool needs_dress(const call_settings& settings, const call_target& target,
            !settings.interceptors(target.what->library).empty();
 }
 
+/// Whether this call of the target needs no more than its arguments sent.
+bool is_plain(const call_target& target, const call_context* serving) noexcept {
+    return target.attempts <= 1 && target.timeout == std::chrono::nanoseconds::max() &&
+           !target.trace &&
+           (serving == nullptr || (serving->trace() == nullptr && !serving->deadline()));
+}
+
 constexpr std::string_view peer_is_gone = "the peer is gone; look up its address again";
 
 [[noreturn]] void cannot_post(const call_target& target, errc code, std::string_view why) {
@@ -82,6 +89,17 @@ void call_record::submit_in_turn() noexcept {
 
 void call_record::submit() noexcept {
     const call_context* const serving = call_context::try_current();
+    caller& by = caller_of(*core_);
+    engine_context& context = by.context();
+    pending_call& mine = pending();
+    if (window == 0 && is_plain(*target_, serving) &&
+        execution_stream::current() == &context.stream() && by.begin_plain(mine)) [[likely]] {
+        return;  // This may be gone.
+    }
+    submit_any(serving);
+}
+
+[[gnu::noinline]] void call_record::submit_any(const call_context* serving) noexcept {
     caller& by = caller_of(*core_);
     engine_context& context = by.context();
     pending_call& mine = pending();

@@ -35,6 +35,7 @@ struct call_settings {
     const std::size_t max_queued;
     std::vector<std::shared_ptr<interceptor>> of_users;
     std::vector<std::shared_ptr<interceptor>> of_library;
+    const bool plain = of_users.empty() && !checksums;  ///< None of what all calls would pay for.
 };
 
 }  // namespace amalgam::detail

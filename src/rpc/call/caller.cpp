@@ -58,15 +58,19 @@ std::uint8_t request_flags(bool naming, const_bytes extras, bool urgent, bool xd
 
 }  // namespace
 
-bool caller::take_slot(pending_call& call) noexcept {
-    if (first_free_ == none) {
-        try {
-            slots_.emplace_back().next_free = none;
-        } catch (const std::bad_alloc&) {
-            return false;
-        }
-        first_free_ = static_cast<std::uint32_t>(slots_.size() - 1);
+[[gnu::noinline]] bool caller::add_slot() noexcept {
+    try {
+        slots_.emplace_back().next_free = none;
+    } catch (const std::bad_alloc&) {
+        return false;
     }
+    first_free_ = static_cast<std::uint32_t>(slots_.size() - 1);
+    return true;
+}
+
+inline bool caller::take_slot(pending_call& call) noexcept {
+    if (first_free_ == none && !add_slot()) [[unlikely]]
+        return false;
     const std::uint32_t index = first_free_;
     slot& mine = slots_[index];
     first_free_ = mine.next_free;
@@ -83,7 +87,7 @@ pending_call* caller::find(std::uint64_t id) noexcept {
 }
 
 /// Removes the call from every list: no reply, timer or loss finds it afterwards.
-void caller::detach(pending_call& call) noexcept {
+inline void caller::detach(pending_call& call) noexcept {
     const auto index = static_cast<std::uint32_t>(call.id);
     slot& mine = slots_[index];
     mine.call = nullptr;
@@ -138,6 +142,31 @@ void caller::begin(pending_call& call) noexcept {
         });
     }
     if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
+}
+
+bool caller::begin_plain(pending_call& call) noexcept {
+    peer_state* const there = context_.owns(call.to) ? peers_.find(call.to) : nullptr;
+    body& arguments = call.record.arguments;
+    if (there == nullptr || !there->verified(call.what->index) || first_free_ == none ||
+        arguments.size() > out_.eager_bytes(call.to) || !call.record.loans_.empty() ||
+        !settings_.plain || closed_ || call.canceled_early) [[unlikely]] {
+        return false;
+    }
+    take_slot(call);
+    counts_.calls.add();
+    call.callee = there;
+    call.previous_pending = nullptr;
+    call.next_pending = std::exchange(there->pending, &call);
+    if (call.next_pending != nullptr) call.next_pending->previous_pending = &call;
+    std::byte* const header = arguments.front(request_bytes);
+    store_le(header, plain_head::of_request(message_kind::request, call.provider, call.xdr) |
+                         (call.urgent ? std::uint64_t{wire_flag::urgent} << 8 : 0));
+    store_le(header + 8, call.what->id);
+    call.tag = call.id;
+    call.pieces[0] = {header, request_bytes + arguments.size()};
+    call.piece_count = 1;
+    if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
+    return true;
 }
 
 /// The call's path is lost: uses another one, if any. A call that may be retried goes to the engine
@@ -205,7 +234,7 @@ void caller::fail_unsent(pending_call& call, status what, std::string_view text)
 }
 
 /// The call is in no list, and the port has released it.
-void caller::finish(pending_call& call) noexcept {
+inline void caller::finish(pending_call& call) noexcept {
     const engine_context::busy callbacks_run(context_);
     if (call.extras != nullptr && !finish_extras(call)) [[unlikely]]
         return;

@@ -116,6 +116,9 @@ public:
     // ---- the stream only
 
     void begin(pending_call& call) noexcept;
+    /// The same for a call without deadline, extras and retries. False: it needs more than that,
+    /// and nothing was done.
+    bool begin_plain(pending_call& call) noexcept;
     void cancel(pending_call& call) noexcept;
     /// The same for a call whose caller waits here until it has ended.
     void cancel_waited(pending_call& call) noexcept;
@@ -166,6 +169,7 @@ private:
     };
     static constexpr std::uint32_t none = 0xffffffff;
 
+    bool add_slot() noexcept;
     bool take_slot(pending_call& call) noexcept;
     void refuse(pending_call& call) noexcept;
     pending_call* find(std::uint64_t id) noexcept;

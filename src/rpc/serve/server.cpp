@@ -80,7 +80,7 @@ server::server(engine_context& context, const call_settings& settings, engine& w
       max_unread_(options.max_unread_bytes),
       max_unread_total_(options.max_unread_bytes_total),
       max_values_(options.max_values_bytes),
-      serves_plain_(settings.of_users.empty() && !settings.checksums) {}
+      serves_plain_(settings.plain) {}
 
 void server::on_request(peer_state& from, message& arrived,
                         const parsed_message& request) noexcept {

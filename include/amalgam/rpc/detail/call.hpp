@@ -109,6 +109,8 @@ private:
     friend class caller;
     friend struct pending_call;
 
+    void submit_any(const call_context* serving) noexcept;
+
     const call_target* target_;  // Until submit() returns.
     lent_list loans_;
     // The engine's view of the call, a pending_call. In place, so that a call on its caller's stack
