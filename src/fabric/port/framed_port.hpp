@@ -40,7 +40,7 @@ public:
     identity who(peer_id) const final;
     void close(peer_id) noexcept final;
     void set_sink(message_sink*) noexcept final;
-    posted post_send(peer_id, std::uint64_t tag, gather, completion&) noexcept final;
+    posted post_send(peer_id, std::uint64_t tag, gather, completion&) noexcept override;
     posted post_send_expected(peer_id, std::uint64_t tag, gather, completion&) noexcept final;
     posted post_receive(peer_id, std::uint64_t tag, mutable_bytes, completion&) noexcept final;
     using port::open_region;
@@ -136,6 +136,11 @@ protected:
 
     // ---- from the transport
 
+    /// The link to that peer; null: unknown or down.
+    frame_link* link_to(peer_id who) const noexcept {
+        const peer_record* const peer = peers_.find(who);
+        return peer == nullptr ? nullptr : peer->link;
+    }
     /// A peer connected to us; assigns it an id. `address` is for logs and peer_address(). Failure:
     /// peer_id{} if out of memory; the transport then drops the connection.
     peer_id accepted(frame_link&, std::string address) noexcept;

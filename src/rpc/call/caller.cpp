@@ -87,7 +87,7 @@ pending_call* caller::find(std::uint64_t id) noexcept {
 }
 
 /// Removes the call from every list: no reply, timer or loss finds it afterwards.
-inline void caller::detach(pending_call& call) noexcept {
+void caller::detach(pending_call& call) noexcept {
     const auto index = static_cast<std::uint32_t>(call.id);
     slot& mine = slots_[index];
     mine.call = nullptr;
@@ -234,7 +234,7 @@ void caller::fail_unsent(pending_call& call, status what, std::string_view text)
 }
 
 /// The call is in no list, and the port has released it.
-inline void caller::finish(pending_call& call) noexcept {
+void caller::finish(pending_call& call) noexcept {
     const engine_context::busy callbacks_run(context_);
     if (call.extras != nullptr && !finish_extras(call)) [[unlikely]]
         return;

@@ -7,34 +7,16 @@
 
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/interceptor.hpp>
-#include <amalgam/tasks/extension/local.hpp>
 
 #include "rpc/memory/rendezvous.hpp"
 #include "rpc/serve/answer_record.hpp"
 #include "rpc/serve/item_sender.hpp"
 #include "rpc/serve/late_answer.hpp"
+#include "rpc/serve/running_call.hpp"
 #include "rpc/serve/server.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
-
-namespace {
-
-/// Sets the current call while one lives.
-class running_call {
-public:
-    explicit running_call(call_context& call) noexcept
-        : slot_(task_local()), outer_(std::exchange(slot_, &call)) {}
-    ~running_call() { slot_ = outer_; }
-    running_call(const running_call&) = delete;
-    running_call& operator=(const running_call&) = delete;
-
-private:
-    void*& slot_;
-    void* outer_;
-};
-
-}  // namespace
 
 served_call::served_call(const arrived_call& call) noexcept
     : owner_(call.owner), what_(call.what), id_(call.id), flags_(call.flags) {
@@ -90,27 +72,6 @@ bool invocation::begin() noexcept {
     const bool other_thread = !owner_.context().on_owner();
     begun_.store(true, other_thread ? std::memory_order_seq_cst : std::memory_order_relaxed);
     return canceled();
-}
-
-/// As serve_any(), without what only others need.
-void invocation::serve_plain() noexcept {
-    answer_values values(&owner_.context().buffers());
-    try {
-        const running_call mine(*this);
-        engine_core& core = owner_.context().core();
-        const origin came{&core, from_, nullptr, nullptr};
-        const origin goes{&core, from_, &values.lends, nullptr};
-        archive_reader reader(arguments, values_as(), &came);
-        archive_writer writer(values.values, values_as(), &goes);
-        if (!what().run->invoke(reader, writer, {})) [[unlikely]]
-            return answer_misfit(values, reader);
-    } catch (...) {
-        return answer_thrown(values);
-    }
-    owner_.context().stay_in_parent();
-    if (owner_.conclude_plain(*this, values)) [[likely]]
-        return;
-    answer(values, {}, {});
 }
 
 [[gnu::noinline]] void invocation::answer(answer_values& values, status what,

@@ -121,6 +121,9 @@ public:
     buffer large;  ///< Holds the arguments when they are not inline.
 
 private:
+    friend class server;  // See plain_calls.cpp.
+
+    bool run_plain(answer_values& values) noexcept;
     void serve_plain() noexcept;
     bool begin() noexcept;
     void serve_any() noexcept;

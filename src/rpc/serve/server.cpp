@@ -40,16 +40,19 @@ constexpr std::size_t inline_arguments_at =
     (sizeof(invocation) + argument_alignment - 1) / argument_alignment * argument_alignment;
 static_assert(inline_arguments_at + invocation::inline_bytes <= inline_closure_bytes);
 
+/// Keeps arguments that are not copied behind the call.
+[[gnu::noinline]] void keep_large(invocation& call, message& arrived, const_bytes body) {
+    const auto at = static_cast<std::size_t>(body.data() - arrived.bytes().data());
+    call.large = arrived.take();
+    call.arguments = const_bytes(call.large.bytes()).subspan(at, body.size());
+}
+
 /// Keeps the arguments of `call`: copied to `room`, or in their original buffer.
 void keep_arguments(invocation& call, std::byte* room, message& arrived, const_bytes body) {
-    if (body.size() <= invocation::inline_bytes) {
-        if (!body.empty()) std::memcpy(room, body.data(), body.size());
-        call.arguments = {room, body.size()};
-    } else {
-        const auto at = static_cast<std::size_t>(body.data() - arrived.bytes().data());
-        call.large = arrived.take();
-        call.arguments = const_bytes(call.large.bytes()).subspan(at, body.size());
-    }
+    if (body.size() > invocation::inline_bytes) [[unlikely]]
+        return keep_large(call, arrived, body);
+    if (!body.empty()) std::memcpy(room, body.data(), body.size());
+    call.arguments = {room, body.size()};
 }
 
 constexpr bool is_late(answer_form form) noexcept {
@@ -107,49 +110,6 @@ void server::on_request(peer_state& from, message& arrived,
     } catch (const std::exception& why) {
         refuse(from, id, request, {errc::no_memory}, text_of(why));
     }
-}
-
-bool server::on_plain_request(peer_state& from, message& arrived, std::uint64_t head,
-                              bool one_way) noexcept {
-    const auto id = load_le<std::uint64_t>(arrived.bytes().data() + 8);
-    const const_bytes body = arrived.bytes().subspan(request_bytes);
-    const auto provider = static_cast<std::uint16_t>(head >> 16);
-    served_procedure* const what = procedures_.find(id, provider);
-    if (what == nullptr || !what->plain || !serves_plain_ || body.size() > max_values_ ||
-        out_.unread_bytes().value() > max_unread_total_) [[unlikely]] {
-        return false;
-    }
-    if (one_way ? counts_.one_ways.value() >= max_one_ways_
-                : running() >= max_running_ || from.unread_bytes > max_unread_) [[unlikely]] {
-        return false;
-    }
-    const bool in_ult = what->options.run != handler::inline_;
-    if (!in_ult && reinterpret_cast<std::uintptr_t>(body.data()) % 8 != 0) return false;
-    counts_.served.add();
-    const arrived_call how{*this,
-                           where_,
-                           *what,
-                           from.name,
-                           arrived.tag(),
-                           provider,
-                           static_cast<std::uint8_t>(head >> 8),
-                           one_way,
-                           clock::time_point::max()};
-    if (!in_ult) {
-        run_plain_inline(how, body);
-        return true;
-    }
-    try {
-        launch_plain(from, how, arrived, body);
-    } catch (...) {
-        parsed_message request;
-        request.kind = one_way ? message_kind::one_way : message_kind::request;
-        request.flags = how.flags;
-        request.provider = provider;
-        request.procedure = id;
-        refuse_thrown(from, how.id, request);
-    }
-    return true;
 }
 
 bool server::runs_in_ult(const served_procedure& what, const parsed_message& request) noexcept {
@@ -259,35 +219,37 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
     request.has(wire_flag::urgent) ? start_ult_first(runs_it) : start_ult(runs_it);
 }
 
-void server::launch_plain(peer_state& from, const arrived_call& how, message& arrived,
-                          const_bytes body) {
-    pool* const own = how.what.options.in;
-    ult_core& runs_it = prepare_ult(own != nullptr ? *own : context_.streams().handlers(),
-                                    invocation_closure, false);
-    void* const closure = closure_of(&runs_it);
-    auto* const call = ::new (closure) invocation(how, &runs_it);
-    call->plain = true;
+[[gnu::noinline, gnu::flatten]] void server::launch_plain(peer_state& from, served_procedure& what,
+                                                          message& arrived, std::uint64_t head,
+                                                          const_bytes body) noexcept {
+    const arrived_call how = plain_arrival(from, what, arrived.tag(), head);
+    counts_.served.add();
     try {
-        keep_arguments(*call, static_cast<std::byte*>(closure) + inline_arguments_at, arrived,
-                       body);
+        pool* const own = what.options.in;
+        ult_core& runs_it = prepare_ult(own != nullptr ? *own : context_.streams().handlers(),
+                                        invocation_closure, false);
+        void* const closure = closure_of(&runs_it);
+        auto* const call = ::new (closure) invocation(how, &runs_it);
+        call->plain = true;
+        try {
+            keep_arguments(*call, static_cast<std::byte*>(closure) + inline_arguments_at, arrived,
+                           body);
+        } catch (...) {
+            call->~invocation();
+            drop_ult(runs_it);
+            throw;
+        }
+        track(*call);
+        if (how.one_way && !from.name.is_self()) count_one_way(from, *call);
+        start_ult(runs_it);
     } catch (...) {
-        call->~invocation();
-        drop_ult(runs_it);
-        throw;
+        parsed_message request;
+        request.kind = how.one_way ? message_kind::one_way : message_kind::request;
+        request.flags = how.flags;
+        request.provider = how.provider;
+        request.procedure = what.id;
+        refuse_thrown(from, how.id, request);
     }
-    track(*call);
-    if (how.one_way && !from.name.is_self()) count_one_way(from, *call);
-    start_ult(runs_it);
-}
-
-/// Nothing can cancel it before it ends, so it is counted but in no index.
-void server::run_plain_inline(const arrived_call& how, const_bytes body) noexcept {
-    invocation call(how, nullptr);
-    call.plain = true;
-    call.arguments = body;
-    counts_.running.add();
-    ++how.what.running;
-    call.serve();
 }
 
 void server::run_inline(peer_state& from, served_procedure& what, message& arrived,
@@ -311,33 +273,8 @@ void server::run_inline(peer_state& from, served_procedure& what, message& arriv
     call.serve();
 }
 
-// Before its callers, so that it is inlined.
-inline void server::untrack(served_call& call) noexcept {
-    running_calls::remove(call);
-    counts_.running.subtract();
-    if (call.counts_as_one_way) [[unlikely]]
-        one_way_is_over(call);
-    procedures_.release(call.what());
-    context_.look_whether_quiet();
-}
-
 void server::conclude(invocation& call, waited_answer& answer) noexcept {
     call.is_inline() ? conclude_inline(call, answer) : answer.send();
-}
-
-bool server::conclude_plain(invocation& call, answer_values& values) noexcept {
-    if (!call.is_inline() && !context_.on_owner()) return false;
-    if (!call.one_way() && !call.canceled()) {
-        peer_state* const there = peers_.find(call.from());
-        if (there == nullptr || !values.lends.empty()) [[unlikely]]
-            return false;
-        std::byte* const header = values.values.front(reply_bytes);
-        store_le(header, plain_head::of_reply((call.flags() & wire_flag::xdr) != 0));
-        if (!out_.send_now(*there, call.id(), {header, reply_bytes + values.values.size()}))
-            return false;
-    }
-    untrack(call);
-    return true;
 }
 
 [[gnu::noinline]] void server::conclude_inline(invocation& call, waited_answer& answer) noexcept {

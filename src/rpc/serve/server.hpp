@@ -92,8 +92,8 @@ public:
     /// The handler has returned: replies and releases the call. Parks the caller until the reply
     /// was sent. Any thread that runs handlers.
     void conclude(invocation& call, waited_answer& answer) noexcept;
-    /// The same for the result of a plain call, where neither a wait nor a copy is needed. False:
-    /// nothing was done.
+    /// The same for the result of a plain call in a ULT, where neither a wait nor a copy is needed.
+    /// False: nothing was done.
     bool conclude_plain(invocation& call, answer_values& values) noexcept;
     /// True: sent (or not wanted any more); else its on_sent will run.
     bool send_answer(answer_record& answer) noexcept;
@@ -148,9 +148,23 @@ private:
                 const parsed_message& request);
     /// Call while an exception is caught.
     void refuse_thrown(peer_state& from, std::uint64_t id, const parsed_message& request) noexcept;
-    void launch_plain(peer_state& from, const arrived_call& how, message& arrived,
-                      const_bytes body);
-    void run_plain_inline(const arrived_call& how, const_bytes body) noexcept;
+    arrived_call plain_arrival(peer_state& from, served_procedure& what, std::uint64_t id,
+                               std::uint64_t head) noexcept {
+        return {*this,
+                where_,
+                what,
+                from.name,
+                id,
+                static_cast<std::uint16_t>(head >> 16),
+                static_cast<std::uint8_t>(head >> 8),
+                plain_head::is_one_way(head),
+                clock::time_point::max()};
+    }
+    void launch_plain(peer_state& from, served_procedure& what, message& arrived,
+                      std::uint64_t head, const_bytes body) noexcept;
+    void run_plain_inline(peer_state& from, served_procedure& what, std::uint64_t id,
+                          std::uint64_t head, const_bytes body) noexcept;
+    bool send_plain(const invocation& call, answer_values& values) noexcept;
     void run_inline(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request);
     bool send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
@@ -171,7 +185,14 @@ private:
     void count_one_way(peer_state& from, served_call& call) noexcept;
     void one_way_is_over(const served_call& call) noexcept;
     void track(served_call& call) noexcept;
-    void untrack(served_call& call) noexcept;
+    void untrack(served_call& call) noexcept {
+        running_calls::remove(call);
+        counts_.running.subtract();
+        if (call.counts_as_one_way) [[unlikely]]
+            one_way_is_over(call);
+        procedures_.release(call.what());
+        context_.look_whether_quiet();
+    }
     arrived_call arrival_of(peer_state& from, served_procedure& what, const message& arrived,
                             const parsed_message& request) noexcept;
 

@@ -38,12 +38,16 @@ public:
 
     /// As frame_link::send, forget and detach.
     posted send(const frame_header& header, gather payload, completion* on_sent) noexcept {
-        // Ends in calls that need nothing of this one, so that it saves no registers.
-        if (!clear_ || header.bytes > shm_short_bytes || payload.size() != 1 ||
-            !ring_.is_known_free()) [[unlikely]] {
+        if (payload.size() != 1 || !takes_short(payload.front())) [[unlikely]]
             return send_other(header, payload, on_sent);
-        }
-        ring_.write_short(header, payload.front());
+        return send_short(header, payload.front());
+    }
+    /// Whether send_short() would take it. False: send() may.
+    bool takes_short(const_bytes payload) const noexcept {
+        return clear_ && payload.size() <= shm_short_bytes && ring_.is_known_free();
+    }
+    posted send_short(const frame_header& header, const_bytes payload) noexcept {
+        ring_.write_short(header, payload);
         return wake_reader();
     }
     bool forget(completion& on_sent) noexcept;

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <utility>
+
+#include <amalgam/rpc/call_context.hpp>
+#include <amalgam/tasks/extension/local.hpp>
+
+namespace amalgam::detail {
+
+/// Sets the current call while one lives.
+class running_call {
+public:
+    explicit running_call(call_context& call) noexcept
+        : slot_(task_local()), outer_(std::exchange(slot_, &call)) {}
+    ~running_call() { slot_ = outer_; }
+    running_call(const running_call&) = delete;
+    running_call& operator=(const running_call&) = delete;
+
+private:
+    void*& slot_;
+    void* outer_;
+};
+
+}  // namespace amalgam::detail
