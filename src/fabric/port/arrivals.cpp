@@ -20,7 +20,7 @@ delivery framed_port::deliver(frame_link& link, const frame_header& header,
     peer_record& from = *link.record;
     switch (header.kind) {
         [[likely]] case frame_kind::unexpected
-            : return deliver_unexpected(from, header.tag, payload, nullptr);
+            : return deliver_message(from, header.tag, payload);
         case frame_kind::expected:
             return deliver_expected(from, header.tag, payload, nullptr);
         case frame_kind::put:
@@ -57,16 +57,6 @@ delivery framed_port::deliver(frame_link& link, const frame_header& header,
         default:
             return starts_transfers_ ? deliver_own(link, header, payload) : delivery::malformed;
     }
-}
-
-delivery framed_port::deliver_unexpected(peer_record& from, std::uint64_t tag, const_bytes bytes,
-                                         buffer* owned) noexcept {
-    // Earlier messages still queued go first.
-    if (sink_ == nullptr || !unasked_.empty()) [[unlikely]]
-        return keep(from, tag, bytes, owned, kept::unexpected);
-    message arrived(from.id, tag, bytes, owned, buffers_);
-    sink_->on_message(arrived);
-    return from.up() ? delivery::taken : delivery::gone;
 }
 
 delivery framed_port::deliver_expected(peer_record& from, std::uint64_t tag, const_bytes bytes,
@@ -295,7 +285,7 @@ delivery framed_port::end_placement(frame_link& link) noexcept {
     switch (std::exchange(placement.what, placement_state::kind::none)) {
         case placement_state::kind::unexpected: {
             buffer owned = take_landed(placement);
-            return deliver_unexpected(from, tag, std::as_const(owned).bytes(), &owned);
+            return deliver_message(from, tag, std::as_const(owned).bytes(), &owned);
         }
         case placement_state::kind::early: {
             buffer owned = take_landed(placement);

@@ -147,6 +147,16 @@ protected:
     /// A whole frame arrived. `payload` may be in the transport's memory and is not used after the
     /// return. Runs user callbacks, which may post, close and cancel.
     delivery deliver(frame_link&, const frame_header&, const_bytes payload) noexcept;
+    /// The same for an unexpected message.
+    delivery deliver_message(peer_record& from, std::uint64_t tag, const_bytes bytes,
+                             buffer* owned = nullptr) noexcept {
+        // Earlier messages still queued go first.
+        if (sink_ == nullptr || !unasked_.empty()) [[unlikely]]
+            return keep(from, tag, bytes, owned, kept::unexpected);
+        message arrived(from.id, tag, bytes, owned, buffers_);
+        sink_->on_message(arrived);
+        return from.up() ? delivery::taken : delivery::gone;
+    }
     /// A frame too large to buffer whole arrives: `prefix` is its first bytes, at least min(64,
     /// header.bytes) of them. The transport then fills the placement with the rest and calls
     /// end_placement() before it delivers anything else from this link. At most one placement per
@@ -243,7 +253,6 @@ private:
     static void on_first_due(void* self) noexcept;
 
     // Arrivals: arrivals.cpp.
-    delivery deliver_unexpected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
     delivery deliver_expected(peer_record&, std::uint64_t tag, const_bytes, buffer*) noexcept;
     enum class kept : std::uint8_t { unexpected, expected, put };
     delivery keep(peer_record&, std::uint64_t tag, const_bytes, buffer*, kept) noexcept;

@@ -45,8 +45,9 @@ std::size_t stream_loop::fire_timers() noexcept {
     std::size_t happened = runs_.run_batch(most);
     if (schedulers_.looping() != nullptr) [[unlikely]]
         happened += run_loop_of_top(most);
-    happened += pollers_.poll();
-    happened += fire_timers();
+    const std::size_t came = pollers_.poll() + fire_timers();
+    news_ = came != 0;
+    happened += came;
     if (happened == 0 && schedulers_.is_stacked()) happened += schedulers_.unstack();
     if (schedulers_.asked() && !schedulers_.runs_loop())
         schedulers_.replace_if_asked(stop_.asked());
@@ -83,14 +84,24 @@ void stream_loop::run_those_above(std::size_t depth) noexcept {
     }
 }
 
+bool stream_loop::has_run_dry() noexcept {
+    if (schedulers_.is_stacked() || schedulers_.looping() != nullptr) return false;
+    if (runs_.work().has_stashed()) return false;
+    for (const pool* each : schedulers_.top().pools()) {
+        if (!each->empty()) return false;
+    }
+    return true;
+}
+
 std::size_t stream_loop::run_ready(std::size_t most) noexcept {
     if (handle_given_.load(std::memory_order_relaxed)) get_up();
     const turn mine(*this);
     std::size_t happened = 0;
     while (happened < most) {
         const std::size_t now_happened = round(std::min(runs_.work().batch(), most - happened));
-        if (now_happened == 0) break;
         happened += now_happened;
+        // After what a batch ran, a round that finds nothing new need not be followed by another.
+        if (now_happened == 0 || (!news_ && has_run_dry())) break;
     }
     if (handle_given_.load(std::memory_order_relaxed)) lie_down();
     return happened;

@@ -76,6 +76,8 @@ private:
     };
     std::size_t round(std::size_t most) noexcept;
     std::size_t fire_timers() noexcept;
+    /// No unit is ready.
+    bool has_run_dry() noexcept;
     void idle(wanted what) noexcept;
     bool may_sleep(const pool* only) noexcept;
     void sleep(wanted what) noexcept;
@@ -109,6 +111,7 @@ private:
     std::unique_ptr<wake_up_call> wake_up_call_;     // null: not wakeable
     mutable std::atomic<bool> handle_given_{false};  // Until then nobody waits for this to wake.
     unsigned quiet_nights_ = 0;
+    bool news_ = false;  // Of pollers and timers, in the last round.
 };
 
 class stream_loop::turn {

@@ -49,6 +49,7 @@ public:
     using framed_port::begin_placement;
     using framed_port::buffers;
     using framed_port::deliver;
+    using framed_port::deliver_message;
     using framed_port::end_placement;
     using framed_port::link_down;
     using framed_port::sent;

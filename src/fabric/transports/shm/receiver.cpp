@@ -22,7 +22,10 @@ std::size_t shm_receiver::take(std::size_t budget) noexcept {
         if (arrives_.into == nullptr && is_frame_of_port(header.kind) &&
             header.bytes <= limits::shm_whole_bytes) [[likely]] {
             const const_bytes payload = ring_.payload_of(record, header.bytes);
-            const delivery what = link_.port().deliver(link_, header, payload);
+            const delivery what =
+                header.kind == frame_kind::unexpected
+                    ? link_.port().deliver_message(*link_.record, header.tag, payload)
+                    : link_.port().deliver(link_, header, payload);
             if (what != delivery::taken) [[unlikely]]
                 return taken + follow(what, header);
             ++taken;
