@@ -155,7 +155,10 @@ void packet_connection::received(const_bytes bytes) noexcept {
             if (!heard_hello_ && take_hello(bytes)) return;
             break;
     }
-    if (over_) return;
+    if (!over_) violated();
+}
+
+void packet_connection::violated() noexcept {
     log(log_level::warn, home_.can().transport, "dropped a peer that violated the protocol",
         {{"peer", address_}});
     down({errc::disconnected, EPROTO});
@@ -190,9 +193,7 @@ void packet_connection::take_frames(const_bytes bytes) noexcept {
             return bytes.empty() ? used_one() : hold(bytes);
         case delivery::malformed:
             if (over_) return;  // Ended by us, not its fault.
-            log(log_level::warn, home_.can().transport, "dropped a peer that violated the protocol",
-                {{"peer", address_}});
-            return down({errc::disconnected, EPROTO});
+            return violated();
         case delivery::gone:
             return;
     }
@@ -200,6 +201,7 @@ void packet_connection::take_frames(const_bytes bytes) noexcept {
 
 /// Keeps the rest of a packet until it may be read. The window bounds how many there are.
 void packet_connection::hold(const_bytes bytes) noexcept try {
+    if (held_.size() >= limits::packet_window) return violated();
     buffer kept = home_.memory().try_take(std::max<std::size_t>(bytes.size(), 1));
     if (kept.empty()) throw std::bad_alloc();
     if (!bytes.empty()) std::memcpy(kept.data(), bytes.data(), bytes.size());

@@ -77,6 +77,7 @@ private:
     void hold(const_bytes bytes) noexcept;
     void used_one() noexcept;
     void return_credit() noexcept;
+    void violated() noexcept;
     void down(status why) noexcept;
 
     packet_port& home_;

@@ -367,6 +367,22 @@ TEST_F(paused_packet_connection_test, packets_wait_in_order_and_give_credit_when
     EXPECT_TRUE(here_.end->prepare_to_sleep());
 }
 
+TEST_F(paused_packet_connection_test, peer_that_sends_more_than_a_window_is_dropped) {
+    meet();
+    here_.end->set_sink(nullptr);
+    for (unsigned i = 0; i < limits::packet_window; ++i)
+        come(packet_with(i, 2));
+    settle(100);
+    EXPECT_FALSE(link_->closed);
+    come(packet_with(0, 2));
+    settle(100);
+    EXPECT_TRUE(link_->closed);
+    here_.end->set_sink(&here_);
+    settle(1000);
+    ASSERT_EQ(here_.lost.size(), 1u);
+    EXPECT_EQ(here_.lost.front().second.code, errc::disconnected);
+}
+
 /// Requests a whole region, as the peer would.
 bytes_of get_request(std::uint64_t tag, const remote_key& key) {
     bytes_of raw(rma_request_bytes);
