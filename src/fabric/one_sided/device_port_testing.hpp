@@ -52,6 +52,7 @@ public:
         boxes_.erase(number);
     }
     void send(std::uint64_t number, std::uint64_t to, const_bytes bytes) {
+        const for_the_test spares;
         const std::lock_guard guard(lock_);
         const auto at = boxes_.find(number);
         if (at == boxes_.end()) return;
@@ -60,6 +61,7 @@ public:
         (void)!::write(at->second.bell.get(), &one, sizeof one);
     }
     bool take(std::uint64_t number, letter& into) {
+        const for_the_test spares;
         const std::lock_guard guard(lock_);
         box& from = boxes_[number];
         if (from.letters.empty()) return false;
@@ -145,6 +147,22 @@ inline result<std::unique_ptr<port>> try_open_device_port(memory_device::setting
     return make_packet_port(std::make_unique<device_carrier>(std::move(tcp).value(), with), traits,
                             options);
 }
+
+/// Ports whose devices have some delay.
+class device_transport final : public transport {
+public:
+    std::string_view name() const noexcept override { return "ofi"; }
+    transport_info describe() const override { return {}; }
+    result<std::unique_ptr<port>> open(const uri& where,
+                                       const port_options& options) const override {
+        all_.emplace_back();
+        all_.back().delay = all_.size() % 2 == 0 ? 1 : 3;
+        return try_open_device_port(all_.back(), options, where);
+    }
+
+private:
+    mutable std::deque<memory_device::settings> all_;
+};
 
 inline std::unique_ptr<port> open_device_port(memory_device::settings& with,
                                               const port_options& options = {}) {

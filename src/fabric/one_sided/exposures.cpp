@@ -27,7 +27,8 @@ delivery exposures::on_question(one_sided_peer& peer, std::uint64_t tag,
     pump(peer);
     return delivery::taken;
 } catch (const std::bad_alloc&) {
-    return delivery::malformed;
+    (void)say_none(peer, tag);  // Else it stays unanswered, and packets carry its transfers.
+    return delivery::taken;
 }
 
 void exposures::pump(one_sided_peer& peer) noexcept {
@@ -83,11 +84,15 @@ bool exposures::tell_segments(one_sided_peer& peer, key_notice& what, scatter se
 }
 
 bool exposures::refuse(one_sided_peer& peer, const key_notice& what) noexcept {
-    std::array<std::byte, key_answer::wire_bytes> payload;
-    key_answer{}.encode(payload.data());
-    if (!send(peer, key_answer_kind, what.tag, payload)) return false;
+    if (!say_none(peer, what.tag)) return false;
     --peer.questions;
     return true;
+}
+
+bool exposures::say_none(one_sided_peer& peer, std::uint64_t question) noexcept {
+    std::array<std::byte, key_answer::wire_bytes> payload;
+    key_answer{}.encode(payload.data());
+    return send(peer, key_answer_kind, question, payload);
 }
 
 bool exposures::send(one_sided_peer& peer, frame_kind kind, std::uint64_t tag,

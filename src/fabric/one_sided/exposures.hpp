@@ -41,6 +41,7 @@ private:
     bool tell(one_sided_peer&, key_notice&) noexcept;
     bool tell_segments(one_sided_peer&, key_notice&, scatter segments) noexcept;
     bool refuse(one_sided_peer&, const key_notice&) noexcept;
+    bool say_none(one_sided_peer&, std::uint64_t question) noexcept;
     bool send(one_sided_peer&, frame_kind, std::uint64_t tag, const_bytes payload) noexcept;
 
     one_sided_carrier& carrier_;

@@ -79,6 +79,7 @@ result<pinned_memory*> local_memory::use(mutable_bytes some) noexcept try {
         auto made = std::make_unique<pinned_memory>();
         made->first = some.data();
         made->bytes = some.size();
+        leaving_.reserve(leaving_.size() + known_.size() + 1);  // For remove(), too.
         leaving_.push_back(std::move(made));
         one = leaving_.back().get();
     } else {

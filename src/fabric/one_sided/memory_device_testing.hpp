@@ -17,6 +17,20 @@
 
 namespace amalgam::detail {
 
+/// Lives while memory is allocated for the test, so that a test that lets allocations fail can
+/// spare these.
+struct for_the_test {
+    for_the_test() noexcept {
+        if (begins != nullptr) begins();
+    }
+    ~for_the_test() {
+        if (ends != nullptr) ends();
+    }
+    for_the_test(const for_the_test&) = delete;
+    static inline void (*begins)() noexcept = nullptr;
+    static inline void (*ends)() noexcept = nullptr;
+};
+
 /// The network between memory devices of this process: memory that was exposed, by number.
 ///
 /// Threads: any. A copy holds the lock, so that what was hidden is not touched any more.
@@ -103,6 +117,7 @@ public:
     result<std::size_t> expose(packet_link&, const_bytes, const remote_key& key, scatter segments,
                                std::size_t index,
                                std::span<std::byte, max_key_bytes> told) noexcept override {
+        const for_the_test spares;
         ++with_.exposures;
         if (!with_.exposes) return {errc::no_memory, "a test asked for it"};
         auto& mine = exposed_[key.region];
@@ -115,6 +130,7 @@ public:
         return sizeof(device_key);
     }
     void hide(const remote_key& key) noexcept override {
+        const for_the_test spares;
         for (const auto& [index, one] : exposed_[key.region])
             memory_network::instance().remove(one.number);
         exposed_.erase(key.region);
@@ -122,6 +138,7 @@ public:
 
     result<void*> open_key(packet_link&, const remote_key&, std::size_t, std::uint64_t,
                            const_bytes told) noexcept override {
+        const for_the_test spares;
         if (told.size() != sizeof(device_key)) return {errc::invalid, "not a key"};
         auto made = std::make_unique<device_key>();
         std::memcpy(made.get(), told.data(), sizeof(device_key));
@@ -138,6 +155,7 @@ public:
     result<void*> register_memory(mutable_bytes bytes) noexcept override {
         if (!with_.registers || with_.registrations >= with_.most_registrations)
             return {errc::no_memory, "a test asked for it"};
+        const for_the_test spares;
         ++with_.registered;
         ++with_.registrations;
         return static_cast<void*>(new mutable_bytes(bytes));
@@ -150,6 +168,7 @@ public:
     }
 
     posted start(packet_link&, one_sided_transfer& what) noexcept override {
+        const for_the_test spares;
         EXPECT_FALSE(with_.ended);
         if (queue_.size() >= with_.room) return posted::full;
         if (with_.facts.registers_memory) {
@@ -175,12 +194,7 @@ public:
     std::size_t run() {
         if (with_.stalled) return 0;
         std::vector<std::pair<one_sided_transfer*, status>> over;
-        std::erase_if(queue_, [&](one_sided_transfer* one) {
-            if (one->carrier_words[0] > 0 && one->carrier_words[0]-- > 1) return false;
-            over.emplace_back(one,
-                              one->carrier_words[1] != 0 ? status{errc::canceled} : copy(*one));
-            return true;
-        });
+        take_over(over);
         for (auto& [one, how] : over)
             events_->finished(*one, how);
         return over.size();
@@ -193,6 +207,15 @@ private:
         std::uint64_t secret = 0;
     };
 
+    void take_over(std::vector<std::pair<one_sided_transfer*, status>>& over) {
+        const for_the_test spares;
+        std::erase_if(queue_, [&](one_sided_transfer* one) {
+            if (one->carrier_words[0] > 0 && one->carrier_words[0]-- > 1) return false;
+            over.emplace_back(one,
+                              one->carrier_words[1] != 0 ? status{errc::canceled} : copy(*one));
+            return true;
+        });
+    }
     status copy(const one_sided_transfer& one) {
         const auto& key = *static_cast<device_key*>(one.key);
         if (!memory_network::instance().copy(key.number, key.secret, one)) return {errc::denied};

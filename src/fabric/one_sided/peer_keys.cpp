@@ -104,8 +104,20 @@ void peer_keys::refuse(known_key& one) noexcept {
     if (one.uses == 0) close_segments(one);
 }
 
-delivery peer_keys::on_answer(one_sided_peer& peer, std::uint64_t tag, const_bytes payload) noexcept
-    try {
+bool peer_keys::open_segment(one_sided_peer& peer, known_key& one, const key_answer& answer,
+                             known_segment segment, const_bytes told) noexcept try {
+    one.segments.reserve(one.segments.size() + 1);
+    const auto opened = carrier_.open_key(peer.by, one.key, answer.index, answer.bytes, told);
+    if (!opened) return false;
+    segment.key = opened.value();
+    one.segments.push_back(segment);
+    return true;
+} catch (const std::bad_alloc&) {
+    return false;
+}
+
+delivery peer_keys::on_answer(one_sided_peer& peer, std::uint64_t tag,
+                              const_bytes payload) noexcept {
     if (payload.size() < key_answer::wire_bytes) return delivery::malformed;
     const key_answer answer = key_answer::decode(payload.data());
     const const_bytes told = payload.subspan(key_answer::wire_bytes);
@@ -128,21 +140,14 @@ delivery peer_keys::on_answer(one_sided_peer& peer, std::uint64_t tag, const_byt
     const std::uint64_t start = std::exchange(one.told_bytes, one.told_bytes + answer.bytes);
     const bool is_all = !each_region_;  // One segment, of any length.
     if (one.what == known_key::state::asked && (answer.bytes > 0 || is_all)) {
-        one.segments.reserve(one.segments.size() + 1);
-        const auto opened = carrier_.open_key(peer.by, one.key, answer.index, answer.bytes, told);
-        if (opened)
-            one.segments.push_back(
-                {opened.value(), start, is_all ? ~std::uint64_t{0} : answer.bytes});
-        else
-            refuse(one);
+        const std::uint64_t bytes = is_all ? ~std::uint64_t{0} : answer.bytes;
+        if (!open_segment(peer, one, answer, {nullptr, start, bytes}, told)) refuse(one);
     }
     if (!last) return delivery::taken;
     peer.asked.erase(at);
     if (one.what == known_key::state::asked)
         one.what = one.segments.empty() ? known_key::state::none : known_key::state::open;
     return delivery::taken;
-} catch (const std::bad_alloc&) {
-    return delivery::malformed;
 }
 
 delivery peer_keys::on_gone(one_sided_peer& peer, std::uint64_t region) noexcept {

@@ -7,6 +7,7 @@
 #include <amalgam/fabric/one_sided.hpp>
 
 #include "fabric/frames/frame.hpp"
+#include "fabric/one_sided/frames.hpp"
 #include "fabric/one_sided/peer.hpp"
 
 namespace amalgam::detail {
@@ -50,6 +51,8 @@ private:
     void ask(one_sided_peer&, const remote_key&) noexcept;
     bool make_room(one_sided_peer&) noexcept;
     void refuse(known_key&) noexcept;
+    bool open_segment(one_sided_peer&, known_key&, const key_answer&, known_segment,
+                      const_bytes told) noexcept;
     void close_segments(known_key&) noexcept;
     void drop(one_sided_peer&, std::uint64_t region) noexcept;
 

@@ -294,7 +294,7 @@ void direct_transfers::finished(one_sided_transfer& piece, status how) noexcept 
 void direct_transfers::end(direct_operation& op) noexcept {
     completion* user = op.user;
     one_sided_peer& peer = *op.peer;
-    const status why = op.left == 0 && !op.stopped ? status{} : op.why;
+    const status why = op.why;
     const std::size_t bytes = op.total;
     retire(op);
     if (user != nullptr) home_.transfer_over(*user, why, bytes);

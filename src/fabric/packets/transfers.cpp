@@ -86,7 +86,7 @@ delivery packet_port::deliver_own(frame_link& link, const frame_header& header,
                                   const_bytes payload) noexcept {
     auto& from = static_cast<packet_connection&>(link);
     one_sided_peer* peer = one_sided_of(from);
-    if (peer == nullptr) return delivery::malformed;
+    if (peer == nullptr) return delivery::taken;  // Out of memory: packets carry all transfers.
     const delivery found = one_sided_->deliver(*peer, header, payload);
     return from.is_over() ? delivery::gone : found;
 }
