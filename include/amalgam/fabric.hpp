@@ -7,6 +7,7 @@
 #include <amalgam/fabric/completion.hpp>
 #include <amalgam/fabric/credentials.hpp>
 #include <amalgam/fabric/identity.hpp>
+#include <amalgam/fabric/key_folder.hpp>
 #include <amalgam/fabric/loop.hpp>
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/one_sided.hpp>

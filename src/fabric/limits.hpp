@@ -50,6 +50,17 @@ inline constexpr std::size_t shm_max_pending = 256;
 /// From this size, a put or get that the kernel carries out pays for its system call.
 inline constexpr std::size_t cross_memory_bytes = std::size_t{16} << 10;
 
+// ---- trust
+/// Longest file, or text, of certificates and revocation lists in PEM, and of a private key.
+inline constexpr std::size_t most_pem_bytes = std::size_t{4} << 20;
+inline constexpr std::size_t most_key_bytes = std::size_t{32} << 10;
+/// Certificates, or revocation lists, in one of them.
+inline constexpr std::size_t most_pem_parts = 256;
+/// Longest chain of certificates that a peer may send. OpenSSL's default is 100 KiB.
+inline constexpr long max_chain_bytes = 32L << 10;
+/// How often files of credentials are looked at, at most.
+inline constexpr std::chrono::milliseconds credentials_interval{1000};
+
 // ---- closing
 /// A port that ends lets what was sent leave for so long.
 inline constexpr std::chrono::milliseconds flush_limit{200};

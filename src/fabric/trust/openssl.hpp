@@ -27,8 +27,7 @@ struct openssl_free {
     void operator()(X509_STORE_CTX* p) const noexcept { X509_STORE_CTX_free(p); }
     void operator()(X509_EXTENSION* p) const noexcept { X509_EXTENSION_free(p); }
     void operator()(GENERAL_NAMES* p) const noexcept { GENERAL_NAMES_free(p); }
-    void operator()(GENERAL_NAME* p) const noexcept { GENERAL_NAME_free(p); }
-    void operator()(ASN1_INTEGER* p) const noexcept { ASN1_INTEGER_free(p); }
+    void operator()(ASN1_STRING* p) const noexcept { ASN1_STRING_free(p); }  // Times, integers.
     void operator()(BIGNUM* p) const noexcept { BN_free(p); }
     void operator()(STACK_OF(X509_EXTENSION) * p) const noexcept {
         sk_X509_EXTENSION_pop_free(p, &X509_EXTENSION_free);

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace amalgam {
+
+// A small authority for a lab, in folders of PEM files. `amalgam key` is these functions.
+//
+// A folder has, of a key for an endpoint and of an authority:
+//
+//     key.pem          its private key, mode 0600
+//     certificate.pem  its certificate; an authority's is signed by itself
+//     request.pem      what an authority is asked to sign; not of authorities
+//     authority.pem    the authorities that the endpoint trusts; not of authorities
+//     revoked.pem      revocation lists of these authorities, or of this one
+//
+// openssl reads all of them (x509, pkey, req, crl, verify). Folders are made with mode 0700. Files
+// appear whole or not at all, and replace others only if `overwrite` says so, but for revocation
+// lists.
+//
+// Threads: all functions may run concurrently, also in other processes.
+// Failure: all throw amalgam::error with one sentence: `invalid` for names and values that cannot
+//          be used, and files that are not what they should be; `not_found` for files that cannot
+//          be read; `in_use` for those that would be replaced; `denied` for those that cannot be
+//          written, and keys that others can read.
+// Cost:    some milliseconds.
+
+/// The folder that a user means: a path if it has a "/", else a name in the folder of all keys,
+/// which is $XDG_CONFIG_HOME/amalgam/keys, or ~/.config/amalgam/keys.
+std::string key_folder(std::string_view name_or_path);
+
+enum class key_algorithm : std::uint8_t {
+    ed25519,  ///< Small and fast.
+    p256      ///< ECDSA over NIST P-256, where rules ask for it.
+};
+
+struct key_request {
+    /// The common name: who its owner is. Letters, digits and ._@- up to 64.
+    std::string name{};
+    /// Names and IP addresses under which others connect to it; `*.lab` for all of one level.
+    /// Without any it can connect, and nobody can connect to it. None for authorities.
+    std::vector<std::string> hosts{};
+    /// Of which groups it is a member, at most 64, with letters as in names. None for authorities.
+    std::vector<std::string> groups{};
+    /// How long an authority is valid: 1 to 36500. Others are asked for when they are signed.
+    unsigned days = 3650;
+    key_algorithm algorithm = key_algorithm::ed25519;
+    bool authority = false;
+    bool overwrite = false;
+};
+
+/// Makes a key in `folder`, and a request for its certificate. An authority certifies itself, and
+/// begins an empty revocation list. A certificate of an earlier key in the folder is removed.
+void make_key(const std::string& folder, const key_request& what);
+
+struct signing_options {
+    /// 1 to 36500, and not beyond the authority's own end. Default: 365, or until that end.
+    std::optional<unsigned> days{};
+    /// What is certified, in place of what the request asks for.
+    std::optional<std::vector<std::string>> hosts{};
+    std::optional<std::vector<std::string>> groups{};
+    /// Where the certificate goes. Empty: the folder of the request.
+    std::string output{};
+    bool overwrite = false;
+};
+
+/// Certifies what the request asks for: a file, or request.pem of a folder. Writes the certificate,
+/// and adds the authority and its revocation list to those that the folder trusts. Whoever signs a
+/// request from elsewhere says by this that name, hosts and groups are right.
+/// Returns one line that says what was certified.
+std::string sign_key(const std::string& file_or_folder, const std::string& authority,
+                     const signing_options& how = {});
+
+/// Lets the endpoint of `folder` trust an authority: a certificate in a file, or a folder, whose
+/// revocation list is taken over, too. A list in a file replaces the older one of its authority.
+/// Returns one line that says what is trusted.
+std::string trust_authority(const std::string& folder, const std::string& file_or_folder);
+
+/// Adds a certificate to the authority's revocation list: a file, a folder, or a serial number as
+/// describe_key() prints it. Endpoints refuse it once they have the new revoked.pem. The list stays
+/// in force as long as the authority. Returns one line that says what was revoked.
+std::string revoke_key(const std::string& certificate_or_serial, const std::string& authority);
+
+/// What a file or the files of a folder are, in lines for people. Says nothing of a private key but
+/// the fingerprint of its public half.
+std::string describe_key(const std::string& file_or_folder);
+
+}  // namespace amalgam

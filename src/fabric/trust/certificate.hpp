@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/result.hpp>
+#include <amalgam/fabric/identity.hpp>
+
+#include "fabric/trust/openssl.hpp"
+
+namespace amalgam::detail {
+
+using wall_time = std::chrono::system_clock::time_point;
+
+/// Who a certificate names. Proves nothing by itself.
+/// Failure: `denied` without a name, for names with control characters or of more than 255 bytes,
+///          and for more than 64 groups.
+result<identity> identity_of(X509& certificate);
+
+/// Works for every X509 with a key that OpenSSL knows; zero for others.
+key_fingerprint fingerprint_of(EVP_PKEY& key);
+
+/// The hosts a certificate is for: DNS names and IP addresses, as text.
+std::vector<std::string> hosts_of(const GENERAL_NAMES* names);
+std::vector<std::string> hosts_of(X509& certificate);
+
+/// One line, "CN=lab, OU=x", safe for a terminal.
+std::string to_line(const X509_NAME* name);
+std::string serial_of(const ASN1_INTEGER* number);  ///< Upper-case hexadecimal, as openssl shows it.
+
+/// The system's clock ends in 2262; later times are that.
+wall_time time_of(const ASN1_TIME* time);
+/// "2027-01-31 12:00:00 UTC".
+std::string to_text(wall_time time);
+
+/// Whether the certificate is valid at that time. Failure: `denied`, "has expired on …", "is not
+/// valid before …": the sentence continues after its name.
+result<void> check_time(X509& certificate, wall_time now);
+
+}  // namespace amalgam::detail

@@ -1,0 +1,151 @@
+// What is left of a private key in the memory of a process that has loaded it.
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <openssl/crypto.h>
+#include <unistd.h>
+
+#include <amalgam/core/unique_fd.hpp>
+
+#include "fabric/trust/lab_testing.hpp"
+#include "fabric/trust/tls_contexts.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+/// Bytes to look for, which this test itself must not have in its memory.
+class hidden_bytes {
+public:
+    explicit hidden_bytes(std::string_view plain) : bytes_(plain) {
+        for (char& each : bytes_)
+            each = static_cast<char>(each ^ mask);
+    }
+    std::size_t size() const noexcept { return bytes_.size(); }
+    bool is_at(const char* at) const noexcept {
+        for (std::size_t i = 0; i < bytes_.size(); ++i)
+            if ((at[i] ^ mask) != bytes_[i]) return false;
+        return true;
+    }
+
+private:
+    static constexpr char mask = 0x5a;
+    std::string bytes_;
+};
+
+struct mapping {
+    std::uintptr_t first = 0, last = 0;
+    std::string name;
+    bool readable = false;
+    bool in_core_dumps = true;
+};
+
+/// Of this process.
+std::vector<mapping> mappings() {
+    std::ifstream file("/proc/self/smaps");
+    std::vector<mapping> all;
+    for (std::string line; std::getline(file, line);) {
+        mapping one;
+        char rights[5] = {};
+        if (std::sscanf(line.c_str(), "%lx-%lx %4s", &one.first, &one.last, rights) == 3) {
+            one.name = line;
+            one.readable = rights[0] == 'r';
+            all.push_back(one);
+        } else if (line.starts_with("VmFlags:") && !all.empty()) {
+            all.back().in_core_dumps = line.find(" dd") == line.npos;
+        }
+    }
+    return all;
+}
+
+/// Where `wanted` is, as the mappings there.
+std::vector<mapping> places_of(const hidden_bytes& wanted) {
+    constexpr std::size_t most = std::size_t{1} << 30;  // Those of sanitizers are larger.
+    const unique_fd memory(::open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
+    EXPECT_TRUE(memory);
+    std::vector<char> part(std::size_t{1} << 20);
+    std::vector<mapping> found;
+    const auto own = reinterpret_cast<std::uintptr_t>(part.data());
+    for (const mapping& each : mappings()) {
+        if (!each.readable || each.last - each.first > most) continue;
+        const std::size_t step = part.size() - wanted.size() + 1;
+        for (std::uintptr_t at = each.first; at < each.last; at += step) {
+            const std::size_t size = std::min<std::size_t>(part.size(), each.last - at);
+            const ssize_t got = ::pread(memory.get(), part.data(), size, static_cast<off_t>(at));
+            for (ssize_t i = 0; i + static_cast<ssize_t>(wanted.size()) <= got; ++i) {
+                const std::uintptr_t place = at + static_cast<std::uintptr_t>(i);
+                if (place + wanted.size() > own && place < own + part.size()) continue;
+                if (wanted.is_at(part.data() + i)) found.push_back(each);
+            }
+        }
+    }
+    OPENSSL_cleanse(part.data(), part.size());
+    return found;
+}
+
+/// The part of a file's text that only its private key decides.
+hidden_bytes secret_text_of(const std::string& path, std::size_t from, std::size_t size) {
+    char text[4096] = {};
+    const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    EXPECT_GT(::read(file.get(), text, sizeof text), static_cast<ssize_t>(from + size));
+    const hidden_bytes hidden(std::string_view(text, sizeof text).substr(from, size));
+    OPENSSL_cleanse(text, sizeof text);
+    return hidden;
+}
+
+constexpr std::size_t first_line = sizeof "-----BEGIN PRIVATE KEY-----\n" - 1;
+
+TEST(key_memory, the_search_finds_what_is_there) {
+    const std::string plain = "something that nobody else in this process says";
+    std::string reversed(plain.rbegin(), plain.rend());
+    const hidden_bytes hidden(plain);
+    EXPECT_FALSE(places_of(hidden).empty());
+}
+
+TEST(key_memory, no_text_of_a_loaded_key_is_left_anywhere) {
+    const lab_folder here;
+    for (const key_algorithm each : {key_algorithm::ed25519, key_algorithm::p256}) {
+        const std::string name = each == key_algorithm::p256 ? "p256" : "ed25519";
+        const std::string folder = here.add(name, {.algorithm = each});
+        // Ed25519: the end of the one line. P-256: of the first, where the number begins.
+        const hidden_bytes text = secret_text_of(folder + "/key.pem", first_line + 40, 22);
+        const auto loaded = credentials::from_folder(folder);
+        tls_contexts contexts(loaded);
+        (void)contexts.accepting();
+        ASSERT_TRUE(loaded->reload());
+        for (const mapping& found : places_of(text))
+            ADD_FAILURE() << name << ": the key's text is in " << found.name;
+    }
+}
+
+TEST(key_memory, a_loaded_key_is_only_where_no_core_dump_has_it) {
+    if (CRYPTO_secure_malloc_initialized() == 0) use_secure_heap();
+    ASSERT_EQ(CRYPTO_secure_malloc_initialized(), 1);
+    const lab_folder here;
+    const std::string folder = here.add("node");
+    std::string seed(32, '\0');
+    {
+        const secret_text text = read_secret_file(folder + "/key.pem").value();
+        const auto key = private_key_in(text.text(), "key").value();
+        std::size_t size = seed.size();
+        ASSERT_EQ(EVP_PKEY_get_raw_private_key(
+                      key.get(), reinterpret_cast<unsigned char*>(seed.data()), &size),
+                  1);
+    }
+    const hidden_bytes hidden(seed);
+    OPENSSL_cleanse(seed.data(), seed.size());
+    const auto loaded = credentials::from_folder(folder);
+    tls_contexts contexts(loaded);
+    (void)contexts.connecting();
+    const auto places = places_of(hidden);
+    EXPECT_FALSE(places.empty());
+    for (const mapping& found : places)
+        EXPECT_FALSE(found.in_core_dumps) << found.name;
+}
+
+}  // namespace
+}  // namespace amalgam::detail

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <amalgam/core/result.hpp>
+
+#include "fabric/trust/openssl.hpp"
+
+namespace amalgam::detail {
+
+/// Bytes in OpenSSL's secure heap, wiped in the end.
+class secret_text {
+public:
+    /// Failure: throws std::bad_alloc, also when that heap is full.
+    explicit secret_text(std::size_t capacity);
+    secret_text(secret_text&& other) noexcept;
+    secret_text& operator=(secret_text&&) = delete;
+    ~secret_text();
+
+    char* data() noexcept { return data_; }
+    std::size_t capacity() const noexcept { return capacity_; }
+    void set_size(std::size_t size) noexcept { size_ = size; }
+    std::string_view text() const noexcept { return {data_, size_}; }
+
+private:
+    char* data_;
+    std::size_t capacity_;
+    std::size_t size_ = 0;
+};
+
+// All sentences begin with `name`, which is the path, or says what text it is.
+
+/// The file of a private key, read straight into such memory.
+/// Failure: `not_found` if it cannot be read; `denied` if others than its owner may read or write
+///          it; `invalid` if it is too long or no file.
+result<secret_text> read_secret_file(const std::string& path);
+/// Any other PEM file. Failure: `not_found`, `invalid` if it is too long.
+result<std::string> read_pem_file(const std::string& path);
+
+/// The private key in PEM text. No copy of the text is left behind.
+/// Failure: `invalid`, also for one that is encrypted.
+result<pkey_ptr> private_key_in(std::string_view pem, const std::string& name);
+/// All certificates, revocation lists, and the one request; what else is in the text is passed
+/// over. Failure: `invalid` if there is none, or one cannot be parsed. A revocation list may be
+/// absent.
+result<std::vector<x509_ptr>> certificates_in(std::string_view pem, const std::string& name);
+result<std::vector<x509_crl_ptr>> revocation_lists_in(std::string_view pem,
+                                                      const std::string& name);
+result<x509_request_ptr> request_in(std::string_view pem, const std::string& name);
+
+/// The PEM text. Failure: throws std::bad_alloc.
+std::string to_pem(X509& certificate);
+std::string to_pem(X509_CRL& list);
+std::string to_pem(X509_REQ& request);
+/// PKCS #8, not encrypted.
+secret_text to_pem(EVP_PKEY& key);
+
+}  // namespace amalgam::detail
