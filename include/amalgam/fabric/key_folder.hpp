@@ -57,6 +57,9 @@ struct key_request {
 /// begins an empty revocation list. A certificate of an earlier key in the folder is removed.
 void make_key(const std::string& folder, const key_request& what);
 
+/// Throws as sign_key() would, if this folder or name is no authority that can sign.
+void require_authority(const std::string& authority);
+
 struct signing_options {
     /// 1 to 36500, and not beyond the authority's own end. Default: 365, or until that end.
     std::optional<unsigned> days{};

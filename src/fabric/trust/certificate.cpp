@@ -119,9 +119,9 @@ std::vector<std::string> hosts_of(X509& certificate) {
 
 std::string to_line(const X509_NAME* name) {
     const openssl_ptr<BIO> to(BIO_new(BIO_s_mem()));
-    constexpr unsigned long how =
-        ASN1_STRFLGS_ESC_2253 | ASN1_STRFLGS_ESC_CTRL | ASN1_STRFLGS_UTF8_CONVERT |
-        ASN1_STRFLGS_DUMP_UNKNOWN | ASN1_STRFLGS_DUMP_DER | XN_FLAG_SEP_CPLUS_SPC | XN_FLAG_FN_SN;
+    constexpr unsigned long how = ASN1_STRFLGS_ESC_2253 | ASN1_STRFLGS_ESC_CTRL |
+                                  ASN1_STRFLGS_UTF8_CONVERT | ASN1_STRFLGS_DUMP_UNKNOWN |
+                                  ASN1_STRFLGS_DUMP_DER | XN_FLAG_SEP_CPLUS_SPC | XN_FLAG_FN_SN;
     if (to == nullptr || X509_NAME_print_ex(to.get(), name, 0, how) < 0) return {};
     char* text = nullptr;
     const long size = BIO_get_mem_data(to.get(), &text);

@@ -27,7 +27,8 @@ std::vector<std::string> hosts_of(X509& certificate);
 
 /// One line, "CN=lab, OU=x", safe for a terminal.
 std::string to_line(const X509_NAME* name);
-std::string serial_of(const ASN1_INTEGER* number);  ///< Upper-case hexadecimal, as openssl shows it.
+std::string serial_of(
+    const ASN1_INTEGER* number);  ///< Upper-case hexadecimal, as openssl shows it.
 
 /// The system's clock ends in 2262; later times are that.
 wall_time time_of(const ASN1_TIME* time);

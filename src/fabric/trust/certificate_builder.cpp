@@ -20,12 +20,12 @@ constexpr std::size_t most_certified_bytes = 64;  // Of a common name and a unit
 constexpr std::size_t most_host_bytes = 253;
 constexpr std::size_t most_certified = 64;  // Hosts, and groups.
 constexpr std::chrono::hours clocks_differ{1};
+constexpr int least_security_bits = 112;  // As TLS asks for, see loaded_credentials.
 
 void expect(bool good) {
     if (good) return;
-    throw error(errc::unsupported,
-                fmt::format("OpenSSL cannot make this key or certificate ({})",
-                            take_openssl_error()));
+    throw error(errc::unsupported, fmt::format("OpenSSL cannot make this key or certificate ({})",
+                                               take_openssl_error()));
 }
 
 bool is_letter_or_digit(char c) noexcept {
@@ -35,7 +35,8 @@ bool is_letter_or_digit(char c) noexcept {
 bool is_certifiable(std::string_view name) noexcept {
     return !name.empty() && name.size() <= most_certified_bytes &&
            is_letter_or_digit(name.front()) && std::all_of(name.begin(), name.end(), [](char c) {
-               return is_letter_or_digit(c) || std::string_view("._@-").find(c) != std::string::npos;
+               return is_letter_or_digit(c) ||
+                      std::string_view("._@-").find(c) != std::string::npos;
            });
 }
 
@@ -53,11 +54,10 @@ bool is_dns_name(std::string_view host) noexcept {
     if (host.find_first_not_of("0123456789.") == host.npos) return false;
     while (true) {
         const std::string_view label = host.substr(0, host.find('.'));
-        const bool good = !label.empty() && label.size() <= 63 && label.front() != '-' &&
-                          label.back() != '-' &&
-                          std::all_of(label.begin(), label.end(), [](char c) {
-                              return is_letter_or_digit(c) || c == '-' || c == '_';
-                          });
+        const bool good =
+            !label.empty() && label.size() <= 63 && label.front() != '-' && label.back() != '-' &&
+            std::all_of(label.begin(), label.end(),
+                        [](char c) { return is_letter_or_digit(c) || c == '-' || c == '_'; });
         if (!good) return false;
         if (label.size() == host.size()) return true;
         host.remove_prefix(label.size() + 1);
@@ -66,7 +66,8 @@ bool is_dns_name(std::string_view host) noexcept {
 
 void add_extension(X509V3_CTX& about, int kind, const std::string& value,
                    const auto& give_to_owner) {
-    const openssl_ptr<X509_EXTENSION> made(X509V3_EXT_conf_nid(nullptr, &about, kind, value.c_str()));
+    const openssl_ptr<X509_EXTENSION> made(
+        X509V3_EXT_conf_nid(nullptr, &about, kind, value.c_str()));
     expect(made != nullptr && give_to_owner(made.get()));
 }
 
@@ -80,10 +81,9 @@ std::string alternative_names(const std::vector<std::string>& hosts) {
 
 void set_subject(X509_NAME* subject, const certified_names& names) {
     const auto add = [&](int kind, const std::string& value) {
-        expect(X509_NAME_add_entry_by_NID(
-                   subject, kind, MBSTRING_UTF8,
-                   reinterpret_cast<const unsigned char*>(value.data()),
-                   static_cast<int>(value.size()), -1, 0) == 1);
+        expect(X509_NAME_add_entry_by_NID(subject, kind, MBSTRING_UTF8,
+                                          reinterpret_cast<const unsigned char*>(value.data()),
+                                          static_cast<int>(value.size()), -1, 0) == 1);
     };
     add(NID_commonName, names.name);
     for (const std::string& group : names.groups)
@@ -147,8 +147,8 @@ void copy_revoked(X509_CRL* from, X509_CRL& to) {
 void add_number(X509_CRL& list, const X509_CRL* before) {
     const openssl_ptr<ASN1_STRING> number(ASN1_INTEGER_new());
     expect(number != nullptr &&
-           ASN1_INTEGER_set_uint64(number.get(),
-                                   before == nullptr ? 1 : number_of(*before) + 1) == 1 &&
+           ASN1_INTEGER_set_uint64(number.get(), before == nullptr ? 1 : number_of(*before) + 1) ==
+               1 &&
            X509_CRL_add1_ext_i2d(&list, NID_crl_number, number.get(), 0, X509V3_ADD_DEFAULT) == 1);
 }
 
@@ -156,8 +156,9 @@ void add_number(X509_CRL& list, const X509_CRL* before) {
 
 void check_names(const certified_names& names) {
     const auto refuse = [](const char* what, const std::string& value, const char* expected) {
-        throw error(errc::invalid, fmt::format("the {} \"{}\" cannot be certified, expected {}", what,
-                                               printable_name(value.substr(0, 80)), expected));
+        throw error(errc::invalid,
+                    fmt::format("the {} \"{}\" cannot be certified, expected {}", what,
+                                printable_name(value.substr(0, 80)), expected));
     };
     if (!is_certifiable(names.name))
         refuse("name", names.name, "letters, digits and ._@- up to 64; example: node7");
@@ -214,6 +215,11 @@ certified_names names_in(X509_REQ& request, const std::string& called) {
         throw error(errc::invalid, fmt::format("{} is not signed by the key that it is for, "
                                                "expected what `amalgam key new` wrote",
                                                called));
+    if (EVP_PKEY_get_security_bits(key) < least_security_bits)
+        throw error(errc::invalid,
+                    fmt::format("{} is for a key of {} bits, expected Ed25519, EC P-256 or larger, "
+                                "or RSA of 2048 bits or more",
+                                called, EVP_PKEY_get_bits(key)));
     // A certificate of that subject, to read it the same way.
     const x509_ptr as_certificate(X509_new());
     expect(as_certificate != nullptr &&
@@ -253,8 +259,8 @@ x509_ptr make_certificate(const certified_names& names, EVP_PKEY& key_of_owner, 
 }
 
 std::uint64_t number_of(const X509_CRL& list) {
-    const openssl_ptr<ASN1_STRING> number(static_cast<ASN1_INTEGER*>(
-        X509_CRL_get_ext_d2i(&list, NID_crl_number, nullptr, nullptr)));
+    const openssl_ptr<ASN1_STRING> number(
+        static_cast<ASN1_INTEGER*>(X509_CRL_get_ext_d2i(&list, NID_crl_number, nullptr, nullptr)));
     std::uint64_t value = 0;
     if (number != nullptr && ASN1_INTEGER_get_uint64(&value, number.get()) != 1) ERR_clear_error();
     return value;
@@ -282,7 +288,9 @@ x509_crl_ptr make_list(X509_CRL* before, const ASN1_INTEGER* add, X509& authorit
     }
     X509V3_CTX about{};
     X509V3_set_ctx(&about, &authority, nullptr, nullptr, made.get(), 0);
-    const auto give = [&](X509_EXTENSION* one) { return X509_CRL_add_ext(made.get(), one, -1) == 1; };
+    const auto give = [&](X509_EXTENSION* one) {
+        return X509_CRL_add_ext(made.get(), one, -1) == 1;
+    };
     add_extension(about, NID_authority_key_identifier, "keyid:always", give);
     add_number(*made, before);
     X509_CRL_sort(made.get());

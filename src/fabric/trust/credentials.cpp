@@ -1,7 +1,6 @@
-#include <amalgam/fabric/credentials.hpp>
-
 #include <utility>
 
+#include <amalgam/fabric/credentials.hpp>
 #include <amalgam/fabric/key_folder.hpp>
 
 #include "fabric/trust/credential_store.hpp"
@@ -15,12 +14,11 @@ credentials::~credentials() = default;
 result<std::shared_ptr<const credentials>> credentials::try_from_folder(
     const std::string& folder) try {
     const std::string in = key_folder(folder) + "/";
-    auto store = detail::credential_store::of_files(
-        {.certificate = in + "certificate.pem",
-         .key = in + "key.pem",
-         .authority = in + "authority.pem",
-         .revoked = in + "revoked.pem"},
-        true);
+    auto store = detail::credential_store::of_files({.certificate = in + "certificate.pem",
+                                                     .key = in + "key.pem",
+                                                     .authority = in + "authority.pem",
+                                                     .revoked = in + "revoked.pem"},
+                                                    true);
     if (!store) return store.why();
     return std::shared_ptr<const credentials>(new credentials(std::move(*store)));
 } catch (const error& no_folder) {
@@ -34,8 +32,7 @@ result<std::shared_ptr<const credentials>> credentials::try_from_files(
     return std::shared_ptr<const credentials>(new credentials(std::move(*store)));
 }
 
-result<std::shared_ptr<const credentials>> credentials::try_from_text(
-    const credential_parts& pem) {
+result<std::shared_ptr<const credentials>> credentials::try_from_text(const credential_parts& pem) {
     auto store = detail::credential_store::of_text(pem);
     if (!store) return store.why();
     return std::shared_ptr<const credentials>(new credentials(std::move(*store)));
@@ -51,11 +48,17 @@ std::shared_ptr<const credentials> credentials::from_text(const credential_parts
     return try_from_text(pem).value();
 }
 
-result<void> credentials::reload() const { return store_->reload(); }
-identity credentials::self() const { return store_->in_force()->self(); }
+result<void> credentials::reload() const {
+    return store_->reload();
+}
+identity credentials::self() const {
+    return store_->in_force()->self();
+}
 std::chrono::system_clock::time_point credentials::expires() const {
     return store_->in_force()->expires();
 }
-std::string credentials::explain() const { return store_->in_force()->explain(); }
+std::string credentials::explain() const {
+    return store_->in_force()->explain();
+}
 
 }  // namespace amalgam

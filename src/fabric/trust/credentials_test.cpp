@@ -1,5 +1,3 @@
-#include <amalgam/fabric/credentials.hpp>
-
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +7,8 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <sys/stat.h>
+
+#include <amalgam/fabric/credentials.hpp>
 
 #include "fabric/limits.hpp"
 #include "fabric/trust/credential_store.hpp"
@@ -172,8 +172,9 @@ TEST_F(credentials_test, an_encrypted_key_is_refused_and_no_terminal_is_asked) {
     const long size = BIO_get_mem_data(to.get(), &text);
     write("key.pem", std::string(text, static_cast<std::size_t>(size)));
     expect_refused(errc::invalid, "is encrypted");
-    write("key.pem", "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n"
-                     "DEK-Info: AES-128-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n");
+    write("key.pem",
+          "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n"
+          "DEK-Info: AES-128-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n");
     expect_refused(errc::invalid, "is encrypted");
 }
 

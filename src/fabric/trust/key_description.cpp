@@ -41,9 +41,10 @@ std::string description_of(X509& certificate) {
     }
     text += row("certified by", to_line(X509_get_issuer_name(&certificate)));
     const auto valid = check_time(certificate, std::chrono::system_clock::now());
-    text += row("valid", fmt::format("{} to {}{}", to_text(time_of(X509_get0_notBefore(&certificate))),
-                                     to_text(time_of(X509_get0_notAfter(&certificate))),
-                                     valid ? "" : " (not now)"));
+    text +=
+        row("valid", fmt::format("{} to {}{}", to_text(time_of(X509_get0_notBefore(&certificate))),
+                                 to_text(time_of(X509_get0_notAfter(&certificate))),
+                                 valid ? "" : " (not now)"));
     text += row("serial", serial_of(X509_get0_serialNumber(&certificate)));
     if (EVP_PKEY* const key = X509_get0_pubkey(&certificate)) {
         text += row("key", key_kind(*key));
@@ -64,16 +65,17 @@ std::string description_of(X509_CRL& list) {
     std::string text = "revocation list\n";
     text += row("of", to_line(X509_CRL_get_issuer(&list)));
     const ASN1_TIME* const end = X509_CRL_get0_nextUpdate(&list);
-    text += row("in force", fmt::format("{} to {}", to_text(time_of(X509_CRL_get0_lastUpdate(&list))),
-                                        end == nullptr ? "its replacement" : to_text(time_of(end))));
+    text +=
+        row("in force", fmt::format("{} to {}", to_text(time_of(X509_CRL_get0_lastUpdate(&list))),
+                                    end == nullptr ? "its replacement" : to_text(time_of(end))));
     auto* const revoked = X509_CRL_get_REVOKED(&list);
     const int count = std::max(0, sk_X509_REVOKED_num(revoked));
     if (count == 0) text += row("revoked", "none");
     for (int i = 0; i < count; ++i) {
         const X509_REVOKED* const one = sk_X509_REVOKED_value(revoked, i);
-        text += row("revoked",
-                    fmt::format("{} on {}", serial_of(X509_REVOKED_get0_serialNumber(one)),
-                                to_text(time_of(X509_REVOKED_get0_revocationDate(one)))));
+        text +=
+            row("revoked", fmt::format("{} on {}", serial_of(X509_REVOKED_get0_serialNumber(one)),
+                                       to_text(time_of(X509_REVOKED_get0_revocationDate(one)))));
     }
     return text;
 }
@@ -119,7 +121,8 @@ std::string describe_key(const std::string& file_or_folder) {
     std::string all;
     for (const char* each :
          {"key.pem", "certificate.pem", "request.pem", "authority.pem", "revoked.pem"})
-        if (is_there(in + each)) all += fmt::format("{}{}: {}", in, each, description_of_file(in + each));
+        if (is_there(in + each))
+            all += fmt::format("{}{}: {}", in, each, description_of_file(in + each));
     if (!all.empty()) return all;
     throw error(errc::not_found,
                 fmt::format("there is no key in \"{}\", expected a folder that `amalgam key new` "

@@ -21,20 +21,22 @@ namespace {
 
 constexpr std::size_t most_serial_digits = 40;  // 20 bytes, by RFC 5280.
 
-std::string in_quotes(const std::string& path) { return fmt::format("\"{}\"", path); }
+std::string in_quotes(const std::string& path) {
+    return fmt::format("\"{}\"", path);
+}
 
 bool is_by(X509_CRL& list, X509& authority) {
-    const bool by = X509_NAME_cmp(X509_CRL_get_issuer(&list), X509_get_subject_name(&authority)) ==
-                        0 &&
-                    X509_CRL_verify(&list, X509_get0_pubkey(&authority)) == 1;
+    const bool by =
+        X509_NAME_cmp(X509_CRL_get_issuer(&list), X509_get_subject_name(&authority)) == 0 &&
+        X509_CRL_verify(&list, X509_get0_pubkey(&authority)) == 1;
     ERR_clear_error();
     return by;
 }
 
 bool is_by(X509& certificate, X509& authority) {
-    const bool by = X509_NAME_cmp(X509_get_issuer_name(&certificate),
-                                  X509_get_subject_name(&authority)) == 0 &&
-                    X509_verify(&certificate, X509_get0_pubkey(&authority)) == 1;
+    const bool by =
+        X509_NAME_cmp(X509_get_issuer_name(&certificate), X509_get_subject_name(&authority)) == 0 &&
+        X509_verify(&certificate, X509_get0_pubkey(&authority)) == 1;
     ERR_clear_error();
     return by;
 }
@@ -78,10 +80,11 @@ std::string folder_of_file(const std::string& path) {
 
 void check_authority(X509& certificate, const std::string& called) {
     if (X509_check_ca(&certificate) == 1) return;
-    throw error(errc::invalid,
-                fmt::format("{}: the certificate of {} is not an authority's, expected one that may "
-                            "sign others; example: amalgam key new lab --authority",
-                            called, to_line(X509_get_subject_name(&certificate))));
+    throw error(
+        errc::invalid,
+        fmt::format("{}: the certificate of {} is not an authority's, expected one that may "
+                    "sign others; example: amalgam key new lab --authority",
+                    called, to_line(X509_get_subject_name(&certificate))));
 }
 
 std::vector<x509_crl_ptr> revocation_lists_of(const std::string& text, const std::string& called) {
@@ -145,11 +148,12 @@ void take_list_over(const std::string& folder, X509_CRL& list) {
         if (!is_by(*each, **by)) {
             text += to_pem(*each);
         } else if (number_of(*each) > number_of(list)) {
-            throw error(errc::invalid,
-                        fmt::format("the revocation list of {} is older (number {}) than the one in "
-                                    "{} (number {}), expected the newest",
-                                    to_line(X509_CRL_get_issuer(&list)), number_of(list),
-                                    in_quotes(path), number_of(*each)));
+            throw error(
+                errc::invalid,
+                fmt::format("the revocation list of {} is older (number {}) than the one in "
+                            "{} (number {}), expected the newest",
+                            to_line(X509_CRL_get_issuer(&list)), number_of(list), in_quotes(path),
+                            number_of(*each)));
         }
     }
     write_file(path, text + to_pem(list), 0644, true);
@@ -175,11 +179,11 @@ openssl_ptr<ASN1_STRING> serial_to_revoke(const std::string& certificate_or_seri
         const openssl_ptr<BIGNUM> kept(number);
         serial.reset(number == nullptr ? nullptr : BN_to_ASN1_INTEGER(number, nullptr));
     } else {
-        throw error(errc::invalid,
-                    fmt::format("\"{}\" is neither a certificate nor a serial number, expected a "
-                                "file, the name of a key, or up to {} hexadecimal digits",
-                                printable_name(certificate_or_serial.substr(0, 80)),
-                                most_serial_digits));
+        throw error(
+            errc::invalid,
+            fmt::format("\"{}\" is neither a certificate nor a serial number, expected a "
+                        "file, the name of a key, or up to {} hexadecimal digits",
+                        printable_name(certificate_or_serial.substr(0, 80)), most_serial_digits));
     }
     if (serial == nullptr) throw std::bad_alloc();
     if (ASN1_INTEGER_cmp(serial.get(), X509_get0_serialNumber(&authority)) == 0)

@@ -1,5 +1,3 @@
-#include <amalgam/fabric/key_folder.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -10,6 +8,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/status.hpp>
+#include <amalgam/fabric/key_folder.hpp>
 
 #include "fabric/trust/certificate_builder.hpp"
 #include "fabric/trust/key_files.hpp"
@@ -26,8 +25,8 @@ constexpr unsigned most_days = 36500;
 
 wall_time days_from_now(unsigned days) {
     if (days == 0 || days > most_days)
-        throw error(errc::invalid, fmt::format("{} days are not a validity, expected 1 to {}", days,
-                                               most_days));
+        throw error(errc::invalid,
+                    fmt::format("{} days are not a validity, expected 1 to {}", days, most_days));
     return std::chrono::system_clock::now() + std::chrono::hours(24) * days;
 }
 
@@ -81,9 +80,10 @@ std::string key_folder(std::string_view name_or_path) {
     const char* home = std::getenv("HOME");
     if (home != nullptr && *home == '/')
         return fmt::format("{}/.config/amalgam/keys/{}", home, name_or_path);
-    throw error(errc::invalid, fmt::format("there is no home folder for the key \"{}\" (HOME is not "
-                                           "set), expected a path; example: ./{}",
-                                           name_or_path, name_or_path));
+    throw error(errc::invalid,
+                fmt::format("there is no home folder for the key \"{}\" (HOME is not "
+                            "set), expected a path; example: ./{}",
+                            name_or_path, name_or_path));
 }
 
 void make_key(const std::string& folder, const key_request& what) {
@@ -97,8 +97,7 @@ void make_key(const std::string& folder, const key_request& what) {
     const std::string in = key_folder(folder) + "/";
     make_folder(in.substr(0, in.size() - 1));
     const unique_fd locked = lock_folder(in);
-    if (!what.overwrite)
-        refuse_to_replace(in, {"key.pem", "certificate.pem", "request.pem"});
+    if (!what.overwrite) refuse_to_replace(in, {"key.pem", "certificate.pem", "request.pem"});
     const pkey_ptr key = generate_key(what.algorithm);
     // First what would vouch for the key that goes.
     for (const char* each : {"certificate.pem", "request.pem"})
@@ -114,6 +113,10 @@ void make_key(const std::string& folder, const key_request& what) {
     write_file(in + "certificate.pem", to_pem(*certificate), 0644, what.overwrite);
 }
 
+void require_authority(const std::string& authority) {
+    (void)authority_files::read(authority);
+}
+
 std::string sign_key(const std::string& file_or_folder, const std::string& authority,
                      const signing_options& how) {
     const std::string request_path = key_file(file_or_folder, "request.pem");
@@ -126,8 +129,8 @@ std::string sign_key(const std::string& file_or_folder, const std::string& autho
     check_names(names);
     const authority_files by = authority_files::read(authority);
     const wall_time end = end_of(how, *by.certificate);
-    const std::string in = how.output.empty() ? folder_of_file(request_path)
-                                              : key_folder(how.output);
+    const std::string in =
+        how.output.empty() ? folder_of_file(request_path) : key_folder(how.output);
     make_folder(in);
     const unique_fd locked = lock_folder(in);
     if (!how.overwrite) refuse_to_replace(in + "/", {"certificate.pem"});
@@ -176,14 +179,14 @@ std::string revoke_key(const std::string& certificate_or_serial, const std::stri
         serial_to_revoke(certificate_or_serial, *by.certificate);
     const std::string number = serial_of(serial.get());
     X509_REVOKED* before = nullptr;
-    if (by.list != nullptr &&
-        X509_CRL_get0_by_serial(by.list.get(), &before, serial.get()) == 1)
+    if (by.list != nullptr && X509_CRL_get0_by_serial(by.list.get(), &before, serial.get()) == 1)
         return fmt::format("{} is revoked already", number);
     const x509_crl_ptr list = make_list(by.list.get(), serial.get(), *by.certificate, *by.key);
     write_file(in + "/revoked.pem", to_pem(*list), 0644, true);
-    return fmt::format("revoked {}; give {}/revoked.pem to every endpoint, which is in force within "
-                       "a second; example: amalgam key trust node7 {}/revoked.pem",
-                       number, in, in);
+    return fmt::format(
+        "revoked {}; give {}/revoked.pem to every endpoint, which is in force within "
+        "a second; example: amalgam key trust node7 {}/revoked.pem",
+        number, in, in);
 }
 
 }  // namespace amalgam

@@ -1,6 +1,4 @@
 // What `amalgam key` does, and that openssl agrees with it.
-#include <amalgam/fabric/key_folder.hpp>
-
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -12,6 +10,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+
+#include <amalgam/fabric/key_folder.hpp>
 
 #include "fabric/trust/lab_testing.hpp"
 #include "thrown.hpp"
@@ -193,13 +193,20 @@ TEST_F(key_folder_test, a_request_made_by_openssl_is_signed_but_never_as_an_auth
     });
 }
 
+TEST_F(key_folder_test, a_request_for_a_short_key_is_refused) {
+    openssl("req -new -newkey rsa:1024 -nodes -keyout " + here.with("key.pem") + " -out " +
+            here.with("request.pem") + " -subj /CN=short");
+    expect_refused(errc::invalid, "is for a key of 1024 bits",
+                   [&] { sign_key(here.with("request.pem"), here.lab); });
+}
+
 TEST_F(key_folder_test, a_request_that_was_changed_is_refused) {
     make_key(here.with("node"), {.name = "node"});
     auto request =
         detail::request_in(content(here.with("node") + "/request.pem"), "request").value();
-    X509_NAME_add_entry_by_NID(X509_REQ_get_subject_name(request.get()),
-                               NID_organizationalUnitName, MBSTRING_UTF8,
-                               reinterpret_cast<const unsigned char*>("admin"), 5, -1, 0);
+    X509_NAME_add_entry_by_NID(X509_REQ_get_subject_name(request.get()), NID_organizationalUnitName,
+                               MBSTRING_UTF8, reinterpret_cast<const unsigned char*>("admin"), 5,
+                               -1, 0);
     unsigned char* changed = nullptr;
     ASSERT_GT(i2d_re_X509_REQ_tbs(request.get(), &changed), 0);  // Else the old text is written.
     OPENSSL_free(changed);
@@ -235,30 +242,27 @@ TEST_F(key_folder_test, names_hosts_groups_and_days_that_cannot_be_certified_are
         make_key(here.with("refused"), what);
     };
     for (const char* name :
-         {"-node", ".node", "no de", "no/de", "node\n", "n\xc3\xb6"
-                                                        "de",
+         {"-node", ".node", "no de", "no/de", "node\n",
+          "n\xc3\xb6"
+          "de",
           "node,OU=admin", "nodexxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"})
         expect_refused(errc::invalid, "the name \"", [&] { make({.name = name}); });
-    for (const char* host :
-         {"", "a,DNS:evil.lab", "a b", "*", "a.*.lab", "-a", "a-.lab", "a..lab", "10.0.0.300", "1.2",
-          "::g", "[::1]", "host:7000", "ho\nst"})
+    for (const char* host : {"", "a,DNS:evil.lab", "a b", "*", "a.*.lab", "-a", "a-.lab", "a..lab",
+                             "10.0.0.300", "1.2", "::g", "[::1]", "host:7000", "ho\nst"})
         expect_refused(errc::invalid, "the host \"", [&] { make({.hosts = {host}}); });
     for (const char* group : {"", "a b", "a/b", "-a", "a=b"})
         expect_refused(errc::invalid, "the group \"", [&] { make({.groups = {group}}); });
-    expect_refused(errc::invalid, "expected at most 64", [&] {
-        make({.groups = std::vector<std::string>(65, "g")});
-    });
-    expect_refused(errc::invalid, "an authority has no hosts", [&] {
-        make({.hosts = {"a"}, .authority = true});
-    });
+    expect_refused(errc::invalid, "expected at most 64",
+                   [&] { make({.groups = std::vector<std::string>(65, "g")}); });
+    expect_refused(errc::invalid, "an authority has no hosts",
+                   [&] { make({.hosts = {"a"}, .authority = true}); });
     for (const unsigned days : {0u, 36501u, 4000000000u})
         expect_refused(errc::invalid, "expected 1 to 36500",
                        [&] { make({.days = days, .authority = true}); });
     EXPECT_FALSE(files::exists(here.with("refused")));
     const std::string node = here.add("node");
-    expect_refused(errc::invalid, "longer than the authority itself", [&] {
-        sign_key(node, here.lab, {.days = 36500, .overwrite = true});
-    });
+    expect_refused(errc::invalid, "longer than the authority itself",
+                   [&] { sign_key(node, here.lab, {.days = 36500, .overwrite = true}); });
 }
 
 TEST_F(key_folder_test, what_is_no_authority_request_or_serial_number_is_named) {
@@ -274,12 +278,10 @@ TEST_F(key_folder_test, what_is_no_authority_request_or_serial_number_is_named) 
     expect_refused(errc::invalid, "is not an authority's", [&] { trust_authority(node, other); });
     expect_refused(errc::not_found, "there is no folder",
                    [&] { trust_authority(here.with("nobody"), here.lab); });
-    expect_refused(errc::invalid, "was not certified by",
-                   [&] { revoke_key(node, elsewhere.lab); });
-    expect_refused(errc::invalid, "cannot revoke itself",
-                   [&] { revoke_key(here.lab, here.lab); });
-    for (const char* serial : {"xyz", "", "0", "00", "12 34", "-1",
-                               "11111111111111111111111111111111111111111"})
+    expect_refused(errc::invalid, "was not certified by", [&] { revoke_key(node, elsewhere.lab); });
+    expect_refused(errc::invalid, "cannot revoke itself", [&] { revoke_key(here.lab, here.lab); });
+    for (const char* serial :
+         {"xyz", "", "0", "00", "12 34", "-1", "11111111111111111111111111111111111111111"})
         expect_refused(errc::invalid, "is neither a certificate nor a serial number",
                        [&] { revoke_key(serial, here.lab); });
     ::chmod((here.lab + "/key.pem").c_str(), 0644);
@@ -300,7 +302,8 @@ TEST_F(key_folder_test, several_authorities_are_trusted_side_by_side) {
     const auto second = trusted.find(begin, 1);
     ASSERT_NE(second, std::string::npos);
     EXPECT_EQ(trusted.find(begin, second + 1), std::string::npos) << "each once";
-    EXPECT_TRUE(credentials::try_from_folder(node)) << credentials::try_from_folder(node).sentence();
+    EXPECT_TRUE(credentials::try_from_folder(node))
+        << credentials::try_from_folder(node).sentence();
     EXPECT_TRUE(has(verified(node), ": OK"));
 }
 
@@ -325,9 +328,9 @@ TEST_F(key_folder_test, a_description_shows_what_openssl_shows_and_nothing_of_th
     const std::string print =
         openssl("x509 -in " + node +
                 "/certificate.pem -pubkey -noout | openssl pkey -pubin -outform DER | sha256sum");
-    for (const std::string& part : {std::string("node.lab"), std::string("compute"),
-                                    std::string("certified by CN=lab"), serial_in(node),
-                                    print.substr(0, 64), std::string("ED25519")})
+    for (const std::string& part :
+         {std::string("node.lab"), std::string("compute"), std::string("certified by CN=lab"),
+          serial_in(node), print.substr(0, 64), std::string("ED25519")})
         EXPECT_TRUE(has(text, part)) << part << "\n" << text;
     const std::string key = content(node + "/key.pem");
     EXPECT_FALSE(has(text, key.substr(28, 20)));

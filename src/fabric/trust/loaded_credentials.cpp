@@ -23,7 +23,9 @@ struct loaded_credentials::names {
 
 namespace {
 
-std::string quoted(const std::string& path) { return fmt::format("\"{}\"", path); }
+std::string quoted(const std::string& path) {
+    return fmt::format("\"{}\"", path);
+}
 
 /// What would be denied to a peer makes a part invalid here.
 failure unusable(const std::string& name, const failure& why) {
@@ -86,8 +88,7 @@ loaded_credentials::loaded loaded_credentials::from(const texts& pem,
                                                     const names& named) {
     std::shared_ptr<loaded_credentials> made(new loaded_credentials);
     made->trusted_keys_ = std::move(trusted);
-    if (const auto done = made->take_own(pem.certificate, pem.key, named); !done)
-        return done.why();
+    if (const auto done = made->take_own(pem.certificate, pem.key, named); !done) return done.why();
     if (const auto done = made->take_authorities(pem.authority, named); !done) return done.why();
     if (const auto done = made->take_lists(pem.revoked, named); !done) return done.why();
     if (const auto done = made->make_store(); !done) return done.why();
@@ -144,14 +145,13 @@ result<void> loaded_credentials::take_authorities(std::string_view authority, co
         if (!valid) last = valid;
     }
     if (any) return {};
-    return {errc::invalid,
-            fmt::format("the authority {} {}", named.authority, last.sentence())};
+    return {errc::invalid, fmt::format("the authority {} {}", named.authority, last.sentence())};
 }
 
 result<void> loaded_credentials::check_list(X509_CRL& list, const names& named) const {
     const X509_NAME* const by = X509_CRL_get_issuer(&list);
-    const bool is_ours = std::any_of(
-        authorities_.begin(), authorities_.end(), [&](const x509_ptr& each) {
+    const bool is_ours =
+        std::any_of(authorities_.begin(), authorities_.end(), [&](const x509_ptr& each) {
             return X509_NAME_cmp(X509_get_subject_name(each.get()), by) == 0 &&
                    X509_CRL_verify(&list, X509_get0_pubkey(each.get())) == 1;
         });
@@ -221,13 +221,12 @@ std::string loaded_credentials::explain() const {
     for (const x509_crl_ptr& each : lists_)
         revoked += std::max(0, sk_X509_REVOKED_num(X509_CRL_get_REVOKED(each.get())));
     const std::string whom =
-        trusted_keys_.empty()
-            ? fmt::format("who was certified by {}{}", trusted,
-                          lists_.empty() ? std::string(" (no revocation list)")
-                                         : fmt::format(" ({} revoked)", revoked))
-            : fmt::format("{} keys", trusted_keys_.size());
-    return fmt::format("proves itself as {} until {}; trusts {}", to_text(self_),
-                       to_text(expires_), whom);
+        trusted_keys_.empty() ? fmt::format("who was certified by {}{}", trusted,
+                                            lists_.empty() ? std::string(" (no revocation list)")
+                                                           : fmt::format(" ({} revoked)", revoked))
+                              : fmt::format("{} keys", trusted_keys_.size());
+    return fmt::format("proves itself as {} until {}; trusts {}", to_text(self_), to_text(expires_),
+                       whom);
 }
 
 }  // namespace amalgam::detail

@@ -1,9 +1,11 @@
 #include "fabric/trust/new_file.hpp"
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,6 +17,9 @@
 
 namespace amalgam::detail {
 namespace {
+
+constexpr int most_attempts = 1000;
+constexpr std::chrono::milliseconds attempt_interval{10};
 
 [[noreturn]] void cannot_write(const std::string& path) {
     const int why = errno;
@@ -57,8 +62,8 @@ public:
             placed_ = ::rename(path_.c_str(), as.c_str()) == 0;
         } else {
             // Some file systems know no such flag; a link does not replace anything, either.
-            placed_ = ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, as.c_str(),
-                                  RENAME_NOREPLACE) == 0;
+            placed_ =
+                ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, as.c_str(), RENAME_NOREPLACE) == 0;
             if (!placed_ && errno == EINVAL && ::link(path_.c_str(), as.c_str()) == 0) {
                 ::unlink(path_.c_str());
                 placed_ = true;
@@ -118,7 +123,14 @@ unique_fd lock_folder(const std::string& path) {
                                 "new` made",
                                 path, std::strerror(why)));
     }
-    while (::flock(folder.get(), LOCK_EX) != 0 && errno == EINTR) {
+    // Not for ever: who holds it may be stopped.
+    for (int i = 0; ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0; ++i) {
+        if (errno != EWOULDBLOCK && errno != EINTR) cannot_write(path);
+        if (i == most_attempts)
+            throw error(errc::in_use, fmt::format("the folder \"{}\" is being changed by another "
+                                                  "process, which does not end",
+                                                  path));
+        std::this_thread::sleep_for(attempt_interval);
     }
     return folder;
 }

@@ -16,7 +16,7 @@ void write_file(const std::string& path, std::string_view content, unsigned mode
 void make_folder(const std::string& path);
 
 /// Keeps other processes that do the same out of the folder, while the result lives.
-/// Failure: throws error{not_found}.
+/// Failure: throws error{not_found}; error{in_use} after ten seconds.
 unique_fd lock_folder(const std::string& path);
 
 bool is_folder(const std::string& path) noexcept;

@@ -31,7 +31,9 @@ secret_text::secret_text(std::size_t capacity)
 secret_text::secret_text(secret_text&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), capacity_(other.capacity_), size_(other.size_) {}
 
-secret_text::~secret_text() { OPENSSL_secure_clear_free(data_, capacity_ + 1); }
+secret_text::~secret_text() {
+    OPENSSL_secure_clear_free(data_, capacity_ + 1);
+}
 
 namespace {
 
@@ -51,7 +53,9 @@ openssl_ptr<BIO> reader_of(std::string_view pem) {
 }
 
 /// Instead of asking at the terminal.
-int no_passphrase(char*, int, int, void*) { return 0; }
+int no_passphrase(char*, int, int, void*) {
+    return 0;
+}
 
 /// Whether reading ended because the text did. Empties the queue of errors.
 bool is_end_of_text() {
@@ -76,9 +80,8 @@ result<std::vector<openssl_ptr<T>>> all_in(std::string_view pem, const std::stri
     std::vector<openssl_ptr<T>> all;
     while (openssl_ptr<T> one{read(from.get(), nullptr, &no_passphrase, nullptr)}) {
         if (all.size() == limits::most_pem_parts)
-            return {errc::invalid,
-                    fmt::format("{} holds more than {} of what it is read for, a {}", name,
-                                limits::most_pem_parts, what)};
+            return {errc::invalid, fmt::format("{} holds more than {} of what it is read for, a {}",
+                                               name, limits::most_pem_parts, what)};
         all.push_back(std::move(one));
     }
     if (!is_end_of_text()) return damaged(name, what);
@@ -113,7 +116,8 @@ result<secret_text> read_secret_file(const std::string& path) {
                 fmt::format("\"{}\" is open to others (mode {:04o}), expected a private key that "
                             "only its owner can read; example: chmod 600 {}",
                             path, about.st_mode & 07777, path)};
-    secret_text read(limits::most_key_bytes + 1);
+    // One more than it should have, to see that it is longer.
+    secret_text read(std::min(static_cast<std::size_t>(about.st_size), limits::most_key_bytes) + 1);
     std::size_t size = 0;
     while (size < read.capacity()) {
         const ssize_t got = ::read(file.get(), read.data() + size, read.capacity() - size);
@@ -185,9 +189,15 @@ result<x509_request_ptr> request_in(std::string_view pem, const std::string& nam
     return std::move(all->front());
 }
 
-std::string to_pem(X509& certificate) { return written<X509>(&PEM_write_bio_X509, certificate); }
-std::string to_pem(X509_CRL& list) { return written<X509_CRL>(&PEM_write_bio_X509_CRL, list); }
-std::string to_pem(X509_REQ& request) { return written<X509_REQ>(&PEM_write_bio_X509_REQ, request); }
+std::string to_pem(X509& certificate) {
+    return written<X509>(&PEM_write_bio_X509, certificate);
+}
+std::string to_pem(X509_CRL& list) {
+    return written<X509_CRL>(&PEM_write_bio_X509_CRL, list);
+}
+std::string to_pem(X509_REQ& request) {
+    return written<X509_REQ>(&PEM_write_bio_X509_REQ, request);
+}
 
 secret_text to_pem(EVP_PKEY& key) {
     // Not PEM_write_bio_PrivateKey(): it writes through ordinary memory.

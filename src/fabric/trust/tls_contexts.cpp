@@ -53,12 +53,12 @@ ssl_context_ptr make_context(const std::shared_ptr<const loaded_credentials>& of
     SSL_CTX& context = *made;
     if (!of->put_into(context)) throw std::bad_alloc();  // It could, when it was loaded.
     verify_peers_by(context, of, accepting);
-    const bool set =
-        SSL_CTX_set_min_proto_version(&context, TLS1_3_VERSION) == 1 &&
-        SSL_CTX_set_max_proto_version(&context, TLS1_3_VERSION) == 1 &&
-        // AES-128 first: the fastest where the processor has it, and none is weak.
-        SSL_CTX_set_ciphersuites(&context, "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:"
-                                           "TLS_CHACHA20_POLY1305_SHA256") == 1;
+    const bool set = SSL_CTX_set_min_proto_version(&context, TLS1_3_VERSION) == 1 &&
+                     SSL_CTX_set_max_proto_version(&context, TLS1_3_VERSION) == 1 &&
+                     // AES-128 first: the fastest where the processor has it, and none is weak.
+                     SSL_CTX_set_ciphersuites(&context,
+                                              "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:"
+                                              "TLS_CHACHA20_POLY1305_SHA256") == 1;
     if (!set) throw std::bad_alloc();
     SSL_CTX_set_options(&context, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_mode(&context, SSL_MODE_RELEASE_BUFFERS);
@@ -93,16 +93,22 @@ bool is_address(const std::string& host) {
 /// What the alert of a peer that refuses our certificate says; null for other alerts.
 const char* refusal_in_alert(int reason) {
     switch (reason) {
-        case SSL_R_TLSV1_ALERT_UNKNOWN_CA: return "it does not trust our authority";
-        case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED: return "our certificate has expired";
-        case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED: return "our certificate is revoked";
-        case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED: return "we showed no certificate";
+        case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+            return "it does not trust our authority";
+        case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+            return "our certificate has expired";
+        case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+            return "our certificate is revoked";
+        case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+            return "we showed no certificate";
         case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
         case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
         case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
         case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
-        case SSL_R_TLSV1_ALERT_DECRYPT_ERROR: return "our certificate does not satisfy it";
-        default: return nullptr;
+        case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
+            return "our certificate does not satisfy it";
+        default:
+            return nullptr;
     }
 }
 
@@ -111,16 +117,21 @@ const char* meaning_of(int reason) {
     switch (reason) {
         case SSL_R_WRONG_VERSION_NUMBER:
         case SSL_R_HTTP_REQUEST:
-        case SSL_R_HTTPS_PROXY_REQUEST: return "the peer does not speak TLS";
+        case SSL_R_HTTPS_PROXY_REQUEST:
+            return "the peer does not speak TLS";
         case SSL_R_UNSUPPORTED_PROTOCOL:
         case SSL_R_VERSION_TOO_LOW:
-        case SSL_R_TLSV1_ALERT_PROTOCOL_VERSION: return "the two sides have no version of TLS in "
-                                                        "common, expected TLS 1.3";
+        case SSL_R_TLSV1_ALERT_PROTOCOL_VERSION:
+            return "the two sides have no version of TLS in "
+                   "common, expected TLS 1.3";
         case SSL_R_NO_APPLICATION_PROTOCOL:
         case SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL:
-        case SSL_R_CALLBACK_FAILED: return "the peer does not speak Amalgam's protocol over TLS";
-        case SSL_R_NO_SHARED_CIPHER: return "the two sides have no cipher in common";
-        default: return nullptr;
+        case SSL_R_CALLBACK_FAILED:
+            return "the peer does not speak Amalgam's protocol over TLS";
+        case SSL_R_NO_SHARED_CIPHER:
+            return "the two sides have no cipher in common";
+        default:
+            return nullptr;
     }
 }
 

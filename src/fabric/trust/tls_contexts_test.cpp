@@ -22,7 +22,9 @@ int keep_session(SSL*, SSL_SESSION* session) {
     return 1;
 }
 
-void keep_sessions(SSL_CTX& context) { SSL_CTX_sess_set_new_cb(&context, &keep_session); }
+void keep_sessions(SSL_CTX& context) {
+    SSL_CTX_sess_set_new_cb(&context, &keep_session);
+}
 
 /// One end of a connection whose bytes pass through memory.
 struct tls_end {
@@ -53,7 +55,8 @@ struct tls_end {
 };
 
 struct tls_pair {
-    tls_pair(SSL_CTX* from, SSL_CTX* to, SSL_SESSION* resumed = nullptr) : client(from), server(to) {
+    tls_pair(SSL_CTX* from, SSL_CTX* to, SSL_SESSION* resumed = nullptr)
+        : client(from), server(to) {
         BIO *left = nullptr, *right = nullptr;
         BIO_new_bio_pair(&left, 0, &right, 0);
         SSL_set_bio(client.ssl.get(), left, left);
@@ -108,9 +111,12 @@ TEST_F(tls_contexts_test, two_that_one_authority_certified_know_each_other) {
 
 TEST_F(tls_contexts_test, the_peer_must_be_the_host_that_was_named) {
     tls_contexts client = of(left), server = of(right);
-    for (const auto& [host, good] :
-         {std::pair{"127.0.0.1", true}, {"right.lab", true}, {"127.0.0.2", false}, {"::1", false},
-          {"right", false}, {"left.lab", false}}) {
+    for (const auto& [host, good] : {std::pair{"127.0.0.1", true},
+                                     {"right.lab", true},
+                                     {"127.0.0.2", false},
+                                     {"::1", false},
+                                     {"right", false},
+                                     {"left.lab", false}}) {
         tls_pair both(client.connecting().value(), server.accepting().value());
         ASSERT_TRUE(expect_host(both.client.ssl.get(), host));
         both.meet();
@@ -217,10 +223,9 @@ TEST_F(tls_contexts_test, a_session_is_resumed_and_still_known_but_not_with_othe
 
 TEST_F(tls_contexts_test, a_trusted_key_is_enough_and_no_other_gets_in) {
     const auto own = [&](const std::string& folder, const std::string& trusts) {
-        return credential_parts{
-            .certificate = folder + "/certificate.pem",
-            .key = folder + "/key.pem",
-            .trusted_keys = {credentials::from_folder(trusts)->self().key}};
+        return credential_parts{.certificate = folder + "/certificate.pem",
+                                .key = folder + "/key.pem",
+                                .trusted_keys = {credentials::from_folder(trusts)->self().key}};
     };
     const lab_folder other;
     const std::string stranger = other.add("stranger");
@@ -271,7 +276,9 @@ TEST_F(tls_contexts_test, who_shows_no_certificate_or_other_protocols_is_refused
     for (const attempt& each : all) {
         const ssl_context_ptr client(SSL_CTX_new(TLS_client_method()));
         SSL_CTX_set_alpn_protos(client.get(),
-                                reinterpret_cast<const unsigned char*>("\x09" "amalgam/1"), 10);
+                                reinterpret_cast<const unsigned char*>("\x09"
+                                                                       "amalgam/1"),
+                                10);
         each.spoil(client.get());
         tls_pair both(client.get(), server.accepting().value());
         both.meet();

@@ -21,8 +21,8 @@ int kept_index() {
 /// Where OpenSSL looks for a peer's authority, expiry, purpose and host.
 void verify_by_authority(SSL_CTX& context, const loaded_credentials& by, bool accepting) {
     X509_VERIFY_PARAM* const how = SSL_CTX_get0_param(&context);
-    X509_VERIFY_PARAM_set_purpose(how, accepting ? X509_PURPOSE_SSL_CLIENT
-                                                 : X509_PURPOSE_SSL_SERVER);
+    X509_VERIFY_PARAM_set_purpose(how,
+                                  accepting ? X509_PURPOSE_SSL_CLIENT : X509_PURPOSE_SSL_SERVER);
     // A common name says who somebody is, not which host.
     X509_VERIFY_PARAM_set_hostflags(
         how, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
@@ -51,8 +51,7 @@ int is_trusted_key(X509_STORE_CTX* at, void* credentials_of_context) {
         return refuse(at, X509_V_ERR_CERT_HAS_EXPIRED);
     const auto* const ssl = static_cast<const SSL*>(
         X509_STORE_CTX_get_ex_data(at, SSL_get_ex_data_X509_STORE_CTX_idx()));
-    const int purpose =
-        SSL_is_server(ssl) == 1 ? X509_PURPOSE_SSL_CLIENT : X509_PURPOSE_SSL_SERVER;
+    const int purpose = SSL_is_server(ssl) == 1 ? X509_PURPOSE_SSL_CLIENT : X509_PURPOSE_SSL_SERVER;
     if (X509_check_purpose(shown, purpose, 0) != 1) return refuse(at, X509_V_ERR_INVALID_PURPOSE);
     X509_STORE_CTX_set_error(at, X509_V_OK);
     return 1;

@@ -1,0 +1,174 @@
+// `amalgam key` as a user types it, and the openssl command as the judge.
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "temp_folder.hpp"
+#include "tool/run_tool.hpp"
+
+namespace amalgam::tool_testing {
+namespace {
+
+namespace files = std::filesystem;
+
+/// A home of its own, without keys.
+class tool_key : public testing::Test {
+protected:
+    void SetUp() override {
+        if (run_tool("openssl", "version").code != 0)
+            GTEST_SKIP() << "the openssl command is not installed";
+    }
+    outcome key(const std::string& arguments) {
+        return run_tool("cd " + home.path() + " && HOME=" + home.path() +
+                            " XDG_CONFIG_HOME= " AMALGAM_TOOL " key",
+                        arguments);
+    }
+    /// The same, which must succeed.
+    std::string done(const std::string& arguments) {
+        const outcome got = key(arguments);
+        EXPECT_EQ(got.code, 0) << arguments << "\n" << got.output;
+        return got.output;
+    }
+    outcome openssl(const std::string& arguments) { return run_tool("openssl", arguments); }
+    std::string at(const std::string& name) const {
+        return home.with(".config/amalgam/keys/" + name);
+    }
+    outcome verify(const std::string& name) {
+        return openssl("verify -x509_strict -crl_check -CAfile " + at(name) +
+                       "/authority.pem -CRLfile " + at(name) + "/revoked.pem " + at(name) +
+                       "/certificate.pem");
+    }
+
+    const temp_folder home;
+};
+
+TEST_F(tool_key, three_commands_give_a_lab_that_openssl_verifies) {
+    const std::string first = done("new lab --authority");
+    EXPECT_TRUE(has(first, "made the authority lab in " + at("lab"))) << first;
+    const std::string second =
+        done("new node7 --host node7.lab --host 10.0.0.7 --group compute --with lab");
+    EXPECT_TRUE(has(second, "certified node7: hosts node7.lab, 10.0.0.7; groups compute; until"))
+        << second;
+    EXPECT_TRUE(has(second, "tcp+tls://HOST:PORT?credentials=node7")) << second;
+    done("new node8 --host 10.0.0.8 --with lab --days 30 --p256");
+    for (const char* each : {"node7", "node8"}) {
+        const outcome got = verify(each);
+        EXPECT_EQ(got.code, 0) << got.output;
+    }
+    struct stat about {};
+    ASSERT_EQ(::stat((at("node7") + "/key.pem").c_str(), &about), 0);
+    EXPECT_EQ(about.st_mode & 07777, 0600u);
+    ASSERT_EQ(::stat(at("node7").c_str(), &about), 0);
+    EXPECT_EQ(about.st_mode & 07777, 0700u);
+}
+
+TEST_F(tool_key, a_request_travels_to_the_authority_and_the_certificate_back) {
+    done("new ./there/node9 --host 10.0.0.9 --group compute");
+    done("new ./here/lab --authority");
+    const std::string asked = done("show there/node9/request.pem");
+    EXPECT_TRUE(has(asked, "hosts        10.0.0.9")) << asked;
+    done("sign there/node9/request.pem --with ./here/lab --no-groups -o ./back");
+    const std::string shown = done("show back/certificate.pem");
+    EXPECT_TRUE(has(shown, "name         node9")) << shown;
+    EXPECT_TRUE(has(shown, "groups       none")) << shown;
+    EXPECT_TRUE(has(shown, "certified by CN=lab")) << shown;
+    EXPECT_TRUE(files::exists(home.with("back/authority.pem")));
+    EXPECT_FALSE(files::exists(home.with("there/node9/certificate.pem")));
+}
+
+TEST_F(tool_key, a_revoked_key_is_refused_by_who_has_the_list) {
+    done("new lab --authority");
+    done("new node7 --with lab");
+    done("new node8 --with lab");
+    const std::string told = done("revoke node7 --with lab");
+    EXPECT_TRUE(has(told, at("lab") + "/revoked.pem")) << told;
+    done("trust node7 lab");
+    done("trust node8 " + at("lab") + "/revoked.pem");
+    EXPECT_TRUE(has(verify("node7").output, "certificate revoked"));
+    EXPECT_EQ(verify("node8").code, 0);
+    const std::string list = done("show lab");
+    const std::string serial =
+        openssl("x509 -noout -serial -in " + at("node7") + "/certificate.pem").output.substr(7, 32);
+    EXPECT_TRUE(has(list, "revoked      " + serial)) << list;
+}
+
+TEST_F(tool_key, nothing_is_replaced_without_force) {
+    done("new lab --authority");
+    done("new node7 --with lab");
+    for (const char* line :
+         {"new lab --authority", "new node7 --with lab", "new node7", "sign node7 --with lab"}) {
+        const outcome got = key(line);
+        EXPECT_EQ(got.code, 1) << line;
+        EXPECT_TRUE(has(got.output, "--force")) << got.output;
+    }
+    done("sign node7 --with lab --force");
+    done("new node7 --with lab --force");
+    EXPECT_EQ(verify("node7").code, 0);
+}
+
+TEST_F(tool_key, wrong_input_gets_one_sentence_and_the_code_of_its_kind) {
+    done("new lab --authority");
+    done("new node7 --with lab");
+    struct input {
+        const char* line;
+        int code;
+        const char* part;
+    };
+    const input all[] = {
+        {"", 2, "no command; expected one of: new, sign, trust, revoke, show"},
+        {"fly", 2, "unknown command \"fly\""},
+        {"new", 2, "name is required"},
+        {"new ''", 2, "is empty"},
+        {"new 'no de'", 2, "the name \"no de\" cannot be certified"},
+        {"new -- -x", 2, "the name \"-x\" cannot be certified"},
+        {"new x --host a,DNS:b", 2, "the host \"a,DNS:b\" cannot be certified"},
+        {"new x --group 'a b'", 2, "the group \"a b\" cannot be certified"},
+        {"new x --authority --with lab", 2, "excludes"},
+        {"new x --authority --host a", 2, "an authority has no hosts"},
+        {"new x --days 0 --with lab", 2, "--days"},
+        {"new x --days soon --with lab", 2, "--days"},
+        {"new x --days 7", 2, "expected --with or --authority"},
+        {"new x --with nobody", 1, "nobody/certificate.pem\" cannot be read"},
+        {"new x --with node7", 1, "is not an authority's"},
+        {"new /proc/nowhere/x", 1, "cannot be written"},
+        {"sign", 2, "request is required"},
+        {"sign node7", 2, "--with is required"},
+        {"sign nobody --with lab", 1, "nobody/request.pem\" cannot be read"},
+        {"sign lab --with lab", 1, "lab/request.pem\" cannot be read"},
+        {"sign node7 --with lab --days 36500 --force", 1, "longer than the authority itself"},
+        {"trust node7", 2, "authority is required"},
+        {"trust node7 nobody", 1, "cannot be read"},
+        {"trust nobody lab", 1, "there is no folder"},
+        {"trust node7 node7", 1, "is not an authority's"},
+        {"revoke node7", 2, "--with is required"},
+        {"revoke 'no such' --with lab", 1, "is neither a certificate nor a serial number"},
+        {"revoke lab --with lab", 1, "cannot revoke itself"},
+        {"revoke node7 --with nobody", 1, "there is no folder"},
+        {"show nobody", 1, "there is no key in"},
+        {"show /dev/null", 1, "is not in PEM"},
+        {"show /dev/zero", 1, "is longer than"},
+        {"show ./none.pem", 1, "cannot be read"},
+    };
+    for (const input& each : all) {
+        const outcome got = key(each.line);
+        EXPECT_EQ(got.code, each.code) << each.line << "\n" << got.output;
+        EXPECT_TRUE(has(got.output, each.part)) << each.line << "\n" << got.output;
+        EXPECT_TRUE(got.output.starts_with("amalgam: ")) << got.output;
+        EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
+        EXPECT_FALSE(files::exists(at("x"))) << each.line;
+    }
+}
+
+TEST_F(tool_key, a_key_that_others_can_read_is_not_used) {
+    done("new lab --authority");
+    ::chmod((at("lab") + "/key.pem").c_str(), 0640);
+    const outcome got = key("new node7 --with lab");
+    EXPECT_EQ(got.code, 1);
+    EXPECT_TRUE(has(got.output, "chmod 600 " + at("lab") + "/key.pem")) << got.output;
+}
+
+}  // namespace
+}  // namespace amalgam::tool_testing

@@ -1,0 +1,163 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <amalgam/fabric/key_folder.hpp>
+
+#include "commands.hpp"
+
+namespace amalgam::tool {
+namespace {
+
+struct new_options {
+    std::string folder;
+    key_request what;
+    std::optional<unsigned> days;
+    std::string with;
+    bool p256 = false;
+};
+
+/// What a path or name ends in.
+std::string last_part(const std::string& folder) {
+    return folder.substr(folder.rfind('/') + 1);
+}
+
+void new_key(const new_options& options) {
+    key_request what = options.what;
+    const std::string folder = of_argument("name", [&] { return key_folder(options.folder); });
+    what.name = last_part(folder);
+    if (options.p256) what.algorithm = key_algorithm::p256;
+    if (what.authority && options.days) what.days = *options.days;
+    // Before there is a key that it will not sign.
+    if (!options.with.empty()) require_authority(options.with);
+    of_argument("name", [&] { return make_key(folder, what), true; });
+    if (what.authority) {
+        fmt::print(
+            "made the authority {} in {}\nnext: amalgam key new NAME --host HOST --with {}\n",
+            what.name, folder, options.folder);
+        return;
+    }
+    fmt::print("made the key {} in {}\n", what.name, folder);
+    if (options.with.empty()) {
+        fmt::print("next: amalgam key sign {} --with AUTHORITY\n", options.folder);
+        return;
+    }
+    fmt::print("{}\nnext: tcp+tls://HOST:PORT?credentials={}\n",
+               sign_key(folder, options.with, {.days = options.days, .overwrite = what.overwrite}),
+               options.folder);
+}
+
+CLI::Option* add_days(CLI::App& to, std::optional<unsigned>& days, const char* what) {
+    return to.add_option("--days", days, what)->check(CLI::Range(1, 36500));
+}
+
+void add_new(CLI::App& key) {
+    auto options = std::make_shared<new_options>();
+    auto* command = key.add_subcommand("new", "Make a key, or an authority that certifies keys");
+    command->footer("example: amalgam key new node7 --host node7.lab --host 10.0.0.7 --with lab");
+    command
+        ->add_option("name", options->folder,
+                     "Name of its owner, and of its folder in ~/.config/amalgam/keys; with a \"/\" "
+                     "the path of the folder")
+        ->required();
+    command->add_option("--host", options->what.hosts,
+                        "Name or IP address under which others connect to it; may be repeated");
+    command->add_option("--group", options->what.groups,
+                        "A group that it is a member of; may be repeated");
+    auto* authority = command->add_flag("--authority", options->what.authority,
+                                        "An authority: it certifies others");
+    auto* with = command
+                     ->add_option("--with", options->with,
+                                  "Certify it at once by this authority: a name or a folder")
+                     ->excludes(authority);
+    add_days(*command, options->days,
+             "How long the certificate is valid; default: 365, authorities 3650");
+    command->add_flag("--p256", options->p256, "ECDSA over P-256 in place of Ed25519");
+    command->add_flag("--force", options->what.overwrite, "Replace a key that is there");
+    command->callback([options, authority, with] {
+        if (options->days && authority->empty() && with->empty())
+            throw CLI::ValidationError(
+                "--days", "a key without a certificate has no end; expected --with or --authority");
+        new_key(*options);
+    });
+}
+
+struct sign_options {
+    std::string request, with;
+    signing_options how;
+    std::vector<std::string> hosts, groups;
+};
+
+void add_sign(CLI::App& key) {
+    auto options = std::make_shared<sign_options>();
+    auto* command = key.add_subcommand("sign", "Certify a key that was made here or elsewhere");
+    command->footer("example: amalgam key sign request.pem --with lab");
+    command
+        ->add_option("request", options->request,
+                     "The request.pem of the key, or its folder. Check what it asks for by "
+                     "`amalgam key show`")
+        ->required();
+    command->add_option("--with", options->with, "The authority: a name or a folder")->required();
+    auto* hosts = command->add_option("--host", options->hosts,
+                                      "Certify these hosts, not those that are asked for");
+    auto* groups = command->add_option("--group", options->groups,
+                                       "Certify these groups, not those that are asked for");
+    auto none = std::make_shared<bool>(false);
+    command->add_flag("--no-groups", *none, "Certify no group")->excludes(groups);
+    add_days(*command, options->how.days, "How long the certificate is valid; default: 365");
+    command->add_option("-o,--output", options->how.output,
+                        "Folder for the certificate; default: the one of the request");
+    command->add_flag("--force", options->how.overwrite, "Replace a certificate that is there");
+    command->callback([options, hosts, groups, none] {
+        if (!hosts->empty()) options->how.hosts = options->hosts;
+        if (!groups->empty() || *none) options->how.groups = options->groups;
+        fmt::print("{}\n", sign_key(options->request, options->with, options->how));
+    });
+}
+
+void add_trust(CLI::App& key) {
+    auto folder = std::make_shared<std::string>(), authority = std::make_shared<std::string>();
+    auto* command = key.add_subcommand(
+        "trust", "Let a key trust who an authority certified, or take over its revocation list");
+    command->footer("example: amalgam key trust node7 lab/certificate.pem");
+    command->add_option("folder", *folder, "Folder or name of the key")->required();
+    command
+        ->add_option("authority", *authority,
+                     "certificate.pem or revoked.pem of the authority, or its folder for both")
+        ->required();
+    command->callback(
+        [folder, authority] { fmt::print("{}\n", trust_authority(*folder, *authority)); });
+}
+
+void add_revoke(CLI::App& key) {
+    auto what = std::make_shared<std::string>(), with = std::make_shared<std::string>();
+    auto* command = key.add_subcommand("revoke", "Add a certificate to a revocation list");
+    command->footer("example: amalgam key revoke node7 --with lab");
+    command
+        ->add_option("certificate", *what,
+                     "Certificate, folder or name of the key, or the certificate's serial number")
+        ->required();
+    command->add_option("--with", *with, "The authority that certified it")->required();
+    command->callback([what, with] { fmt::print("{}\n", revoke_key(*what, *with)); });
+}
+
+}  // namespace
+
+void add_key(CLI::App& app) {
+    auto* key = app.add_subcommand("key", "Keys and certificates for tcp+tls://");
+    key->require_subcommand(1);
+    add_new(*key);
+    add_sign(*key);
+    add_trust(*key);
+    add_revoke(*key);
+    auto path = std::make_shared<std::string>();
+    auto* show = key->add_subcommand("show", "Show what the files of a key say");
+    show->footer("example: amalgam key show node7");
+    show->add_option("file", *path, "A file in PEM, or folder or name of a key")->required();
+    show->callback([path] { fmt::print("{}", describe_key(*path)); });
+}
+
+}  // namespace amalgam::tool
