@@ -9,6 +9,7 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "fabric/one_sided/exposures.hpp"
 #include "fabric/one_sided/local_memory.hpp"
 #include "fabric/one_sided/peer_keys.hpp"
 #include "fabric/one_sided/two_ports_testing.hpp"
@@ -247,6 +248,29 @@ TEST_F(one_sided_test, keys_are_asked_for_in_numbers_that_the_peer_allows) {
     }
     EXPECT_TRUE(a_->lost.empty());
     EXPECT_EQ(device_b_.exposures, regions.size());
+    regions.clear();
+    both_until([&] { return device_a_.opened == device_a_.closed; });
+}
+
+TEST_F(one_sided_test, peer_is_told_of_so_many_regions_and_reaches_the_others_by_messages) {
+    open();
+    std::vector<std::byte> memory(exposures::max_told + 3);
+    std::vector<region> regions;
+    from_ = const_bytes(near_).first(1);
+    for (std::size_t i = 0; i < memory.size(); ++i) {
+        regions.push_back(
+            b_->end->open_region(mutable_bytes(memory).subspan(i, 1), access::write).value());
+        for (int round = 0; round < 2; ++round) {
+            recorded op;
+            (void)a_->end->post_put(there_, {&from_, 1}, regions[i].key(), 0, op);
+            both_until([&] { return op.runs > 0; });
+            ASSERT_TRUE(op.ended_with(errc::ok));
+        }
+        if (i + 2 == exposures::max_told) regions[0] = {};  // Makes room for one.
+    }
+    EXPECT_EQ(device_b_.exposures, exposures::max_told + 1);
+    EXPECT_EQ(std::count(memory.begin(), memory.end(), near_[0]),
+              static_cast<std::ptrdiff_t>(memory.size()));
     regions.clear();
     both_until([&] { return device_a_.opened == device_a_.closed; });
 }

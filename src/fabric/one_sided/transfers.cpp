@@ -321,7 +321,6 @@ void direct_transfers::cancel(completion& user) noexcept {
 bool direct_transfers::down(one_sided_peer& peer, status why,
                             clock::time_point gives_up_at) noexcept {
     peer.gives_up_at = gives_up_at;
-    keys_.forget(peer);
     for (direct_operation* next = peer.operations.first(); next != nullptr;) {
         direct_operation& op = *std::exchange(next, next->next);
         stop(op, why);
