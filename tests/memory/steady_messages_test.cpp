@@ -10,6 +10,7 @@
 
 #include <amalgam/fabric/transport.hpp>
 
+#include "fabric/one_sided/device_port_testing.hpp"
 #include "memory/memory.hpp"
 
 namespace amalgam::memory {
@@ -109,6 +110,42 @@ TEST_P(steady_messages, take_no_memory) {
 
 INSTANTIATE_TEST_SUITE_P(native, steady_messages,
                          testing::Values("loop://", "tcp://127.0.0.1:0", "shm://"));
+
+struct counted_end final : completion {
+    counted_end()
+        : completion([](completion& self, status how, std::size_t) noexcept {
+              static_cast<counted_end&>(self).over = how.ok();
+          }) {}
+    bool over = false;
+};
+
+TEST(steady_transfers, by_a_device_take_no_memory) {
+    detail::memory_device::settings with_a, with_b;
+    with_a.facts.piece_bytes = 100;
+    const std::unique_ptr<port> a = detail::open_device_port(with_a);
+    const std::unique_ptr<port> b = detail::open_device_port(with_b);
+    const peer_id to = a->lookup(b->address()).value();
+    shared_block theirs = b->allocate(1000).value(), mine = a->allocate(1000).value();
+    const region shown = b->open_region(theirs.bytes(), access::read_write).value();
+    const const_bytes from = mine.bytes();
+    const mutable_bytes into = mine.bytes();
+    const auto both = [&] {
+        counted_end put, get;
+        ASSERT_EQ(a->post_put(to, {&from, 1}, shown.key(), 0, put), posted::pending);
+        ASSERT_EQ(a->post_get(to, {&into, 1}, shown.key(), 0, get), posted::pending);
+        while (!put.over || !get.over) {
+            a->progress();
+            b->progress();
+        }
+    };
+    for (int i = 0; i < 200; ++i)
+        both();
+    ASSERT_GT(with_a.copied_bytes, 100'000u);
+    const std::uint64_t before = allocations();
+    for (int i = 0; i < 200; ++i)
+        both();
+    EXPECT_EQ(allocations(), before);
+}
 
 }  // namespace
 }  // namespace amalgam::memory

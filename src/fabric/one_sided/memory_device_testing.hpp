@@ -193,11 +193,14 @@ public:
     /// Returns how many transfers ended.
     std::size_t run() {
         if (with_.stalled) return 0;
-        std::vector<std::pair<one_sided_transfer*, status>> over;
+        auto over = std::exchange(over_, {});  // Keeps its memory.
         take_over(over);
         for (auto& [one, how] : over)
             events_->finished(*one, how);
-        return over.size();
+        const std::size_t count = over.size();
+        over.clear();
+        over_ = std::move(over);
+        return count;
     }
     bool is_idle() const noexcept { return queue_.empty() || with_.stalled; }
 
@@ -227,6 +230,7 @@ private:
     one_sided_events* events_ = nullptr;
     std::map<std::uint64_t, std::map<std::size_t, device_key>> exposed_;
     std::vector<one_sided_transfer*> queue_;
+    std::vector<std::pair<one_sided_transfer*, status>> over_;
 };
 
 }  // namespace amalgam::detail
