@@ -160,8 +160,7 @@ public:
                     ask();
                 return;
             case 2:
-                return frame(key_gone_kind,
-                             dice_.chance(0.7) ? pick().key.region : dice_(),
+                return frame(key_gone_kind, dice_.chance(0.7) ? pick().key.region : dice_(),
                              noise(dice_.chance(0.995) ? 0 : 4));
             case 3:
                 if (dice_.chance(0.98)) return;
@@ -203,8 +202,8 @@ private:
         append(all, to_wire(header_of(kind, tag, payload.size())));
         append(all, payload);
         for (std::size_t at = 0; at < all.size(); ++outstanding_) {
-            const std::size_t some =
-                std::min(all.size() - at, 1 + dice_.below(packet_bytes - packet_header::wire_bytes));
+            const std::size_t some = std::min(
+                all.size() - at, 1 + dice_.below(packet_bytes - packet_header::wire_bytes));
             const auto from = all.begin() + static_cast<std::ptrdiff_t>(at);
             send(packet_kind::frames, {from, from + static_cast<std::ptrdiff_t>(some)});
             at += some;
@@ -463,7 +462,7 @@ public:
 
     void ended(user_operation& one, status how) {
         ++one.ends;
-        one.may_be_touched = 
+        one.may_be_touched =
             gives_up_ && (how.code == errc::disconnected || how.code == errc::closed);
         EXPECT_TRUE(std::exchange(one.is_pending, false));
         std::fill(one.memory.begin(), one.memory.end(), std::byte{0x77});  // Ours again.
@@ -517,8 +516,7 @@ private:
                 how = port_->post_fetch_add(peer_, there.key, offset, 1, &one.old, one);
         }
         EXPECT_EQ(one.ends, 0) << "in a post";
-        if (how == posted::pending)
-            operations_.push_back(std::move(made));
+        if (how == posted::pending) operations_.push_back(std::move(made));
     }
     void cancel() {
         if (operations_.empty()) return;
