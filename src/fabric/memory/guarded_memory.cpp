@@ -38,13 +38,17 @@ outcome move(transfer call, void* near, void* far, std::size_t bytes) noexcept {
     return outcome::whole;
 }
 
+bool can_fault_in() noexcept {
+    static const bool is_known = ::madvise(nullptr, 0, MADV_POPULATE_READ) == 0;
+    return is_known;
+}
+
 /// Faults pages in, and changes nothing. Returns errno; 0 if the system does not know how.
 int fault_in(const_bytes memory, int advice) noexcept {
-    static const bool is_known = ::madvise(nullptr, 0, MADV_POPULATE_READ) == 0;
     static const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
     const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
     const std::uintptr_t before = at % page_bytes;
-    if (!is_known ||
+    if (!can_fault_in() ||
         ::madvise(reinterpret_cast<void*>(at - before), memory.size() + before, advice) == 0)
         return 0;
     return errno;
@@ -76,6 +80,15 @@ bool is_readable(const_bytes memory) noexcept {
         memory = memory.subspan(some.size());
     }
     return true;
+}
+
+bool is_readable_now(const_bytes memory) noexcept {
+    if (!can_fault_in()) return is_readable(memory);
+    return fault_in(memory, MADV_POPULATE_READ) == 0;
+}
+
+bool is_writable_now(mutable_bytes memory) noexcept {
+    return fault_in(memory, MADV_POPULATE_WRITE) == 0;
 }
 
 bool user_memory::copy_in(std::span<const mutable_bytes> to, segment_cursor& at,

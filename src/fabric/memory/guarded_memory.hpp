@@ -33,6 +33,13 @@ bool write_guarded(mutable_bytes to, const std::byte* from) noexcept;
 /// Whether every byte can be read at the moment.
 bool is_readable(const_bytes memory) noexcept;
 
+/// Whether every byte can be read, or written, at the moment, without doing so: faults pages in.
+/// For memory that is then used in place. False for memory of devices. Cost: a system call, and
+/// what the kernel needs per page. Before Linux 5.14 is_readable_now()
+///       copies, and is_writable_now() is always true.
+bool is_readable_now(const_bytes memory) noexcept;
+bool is_writable_now(mutable_bytes memory) noexcept;
+
 /// Copies put and get frames from and to user memory: plainly, or guarded where each frame costs a
 /// system call anyway.
 class user_memory {

@@ -28,6 +28,10 @@ TEST(guarded_memory, a_page_that_a_truncated_file_lost_is_an_error_and_no_signal
     EXPECT_TRUE(read_guarded(file.bytes(), other.data()));
     file.truncate(4096);
     EXPECT_FALSE(is_readable(file.bytes()));
+    EXPECT_FALSE(is_readable_now(file.bytes()));
+    EXPECT_FALSE(is_writable_now(file.bytes()));
+    EXPECT_TRUE(is_readable_now(file.bytes().first(100)));
+    EXPECT_TRUE(is_writable_now(file.bytes().first(100)));
     EXPECT_FALSE(read_guarded(file.bytes(), other.data()));
     EXPECT_FALSE(write_guarded(file.bytes(), other.data()));
     EXPECT_TRUE(read_guarded(file.bytes().first(4096), other.data()));
@@ -38,6 +42,8 @@ TEST(guarded_memory, a_read_only_page_is_an_error_and_no_signal) {
     const std::byte one{1};
     EXPECT_FALSE(write_guarded(file.bytes().first(1), &one));
     EXPECT_TRUE(is_readable(file.bytes()));
+    EXPECT_TRUE(is_readable_now(file.bytes()));
+    EXPECT_FALSE(is_writable_now(file.bytes().subspan(10, 100)));
 }
 
 }  // namespace

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/result.hpp>
+#include <amalgam/fabric/identity.hpp>
+
+#include "fabric/trust/openssl.hpp"
+
+namespace amalgam::detail {
+
+/// Where the sessions of a port, one at a time, put pieces together to one record.
+using tls_record = std::array<std::byte, 16384>;
+using tls_ticket = openssl_ptr<SSL_SESSION>;
+
+/// One TLS 1.3 connection over a non-blocking stream socket.
+///
+/// OpenSSL reads and writes the socket through a BIO of ours: nothing waits, ciphertext is sent
+/// from and received into OpenSSL's own record buffers, and what a full socket does not take is
+/// kept. So plaintext that write() took is never offered again.
+///
+/// Owner:   borrows the socket and the record; both live longer.
+/// Threads: one at a time.
+/// Failure: the constructor throws std::bad_alloc.
+/// Memory:  an idle session has no record buffers.
+class tls_session {
+public:
+    enum class side : std::uint8_t { connecting, accepting };
+    enum class state : std::uint8_t { waiting, complete, failed };
+
+    /// Most ciphertext that one read() takes in, and most plaintext that one write() takes: how
+    /// long the others of a port wait for one.
+    static constexpr std::size_t bytes_at_a_time = std::size_t{128} << 10;
+    /// Most ciphertext that waits for room. More is only possible for a peer that makes us answer
+    /// and does not read the answers; its connection ends.
+    static constexpr std::size_t max_pending_bytes = std::size_t{64} << 10;
+
+    tls_session(SSL_CTX& context, side which, int fd, tls_record& record);
+    ~tls_session();
+    tls_session(const tls_session&) = delete;
+
+    // ---- the handshake
+    /// For a connecting side, before the first step: see detail::expect_host().
+    result<void> expect_host(const std::string& host);
+    /// Offers to go on where an earlier connection to the same peer ended.
+    void resume(SSL_SESSION& earlier) noexcept;
+    /// One step. Failure: throws std::bad_alloc; `failed`: see why().
+    state shake_hands();
+    /// Why the handshake, or a read after it, failed; the sentence is about the peer, which it does
+    /// not name.
+    const failure& why() const noexcept { return why_; }
+    /// The first bytes of the peer, at most 16.
+    const_bytes beginning() const noexcept { return {first_.data(), first_bytes_}; }
+
+    // ---- once it is complete
+    const identity& peer() const noexcept { return peer_; }
+    bool resumed() const noexcept { return SSL_session_reused(ssl_.get()) == 1; }
+    bool is_of(const SSL_CTX* context) const noexcept {
+        return SSL_get_SSL_CTX(ssl_.get()) == context;
+    }
+    /// For tests.
+    SSL* native() noexcept { return ssl_.get(); }
+    /// What a later connection can resume. Null: the peer has sent nothing of the kind.
+    tls_ticket ticket() const noexcept;
+
+    /// Reads plaintext, as readv() does; 0: the peer sends no more. On -1, errno is EAGAIN if
+    /// there is nothing; EFAULT for memory that cannot be written, if `guarded`; EPROTO, with
+    /// why(), if the peer violated the protocol or refused us; else the socket's.
+    ssize_t read(std::span<const iovec> into, bool guarded) noexcept;
+    /// The last read() ended because the socket was empty.
+    bool drained() const noexcept { return drained_; }
+
+    /// Encrypts the front of `what` and sends it; returns how much it took. Less than all: the
+    /// socket is full (has_pending()), or bytes_at_a_time was reached, or memory further on cannot
+    /// be read. `error` is 0, EFAULT for such memory at the front, or the socket's.
+    std::size_t write(std::span<const iovec> what, int& error) noexcept;
+    /// The same for a few bytes that must go whole. False: the socket takes no more.
+    bool write_whole(const_bytes few) noexcept;
+    /// Ciphertext waits for room in the socket.
+    bool has_pending() const noexcept { return !pending_.empty(); }
+    /// Sends it. False: some still waits.
+    bool drain() noexcept;
+    /// Why the socket takes no more; 0: it does.
+    int write_error() const noexcept { return write_error_; }
+    /// Tells the peer that we send no more, as far as there is room.
+    void say_end() noexcept;
+
+    /// Encrypts with a new key from here on. Happens by itself before a key is used up.
+    void renew_key() noexcept;
+
+private:
+    enum class stop : std::uint8_t { no, empty, enough, end, error };
+    struct wire;  // The BIO.
+    /// A walk over what is to be written.
+    struct plaintext {
+        std::span<const iovec> pieces;
+        std::size_t within = 0;  ///< Of the first of them, taken.
+        std::size_t probed = 0;  ///< Of the first of them, found readable.
+
+        const_bytes rest() noexcept;
+        bool is_readable(const_bytes front) noexcept;
+        void advance(std::size_t bytes) noexcept { within += bytes; }
+    };
+
+    state fail(errc code, int native, std::string sentence);
+    state failed_handshake();
+    void begin_reading() noexcept;
+    std::size_t read_piece(mutable_bytes room, bool guarded, int& error) noexcept;
+    int after_failed_read() noexcept;
+    int receive(char* into, std::size_t bytes) noexcept;
+    const_bytes next_record(plaintext& from, std::size_t most) noexcept;
+    bool seal(const_bytes record) noexcept;
+    void send(const_bytes ciphertext) noexcept;
+    void keep(const_bytes ciphertext) noexcept;
+
+    const int fd_;
+    const side side_;
+    stop stop_ = stop::no;  ///< Why the BIO reads no more in this call.
+    bool drained_ = false;
+    bool more_follows_ = false;  ///< Another record, in this call.
+    std::uint8_t first_bytes_ = 0;
+    std::array<std::byte, 16> first_{};  ///< What the peer began with.
+    int read_error_ = 0;
+    int write_error_ = 0;
+    std::size_t taken_ = 0;      ///< Ciphertext, in this call.
+    std::uint32_t records_ = 0;  ///< Written.
+    tls_record& record_;
+    std::vector<std::byte> pending_;
+    std::size_t pending_gone_ = 0;
+    failure why_;
+    identity peer_;
+    openssl_ptr<SSL> ssl_;
+};
+
+}  // namespace amalgam::detail
