@@ -67,12 +67,13 @@ struct form {
     rest_of rest;
     bool has_protocol;
     std::array<std::string_view, 2> protocols{};  ///< The only valid ones, if any are listed.
+    std::string_view optional_protocol{};         ///< Of a scheme that needs none.
 };
 
 constexpr std::array forms{
     form{"loop", "loop://NAME", "loop://server", rest_of::required_name, false},
     form{"shm", "shm://[NAME]", "shm://server", rest_of::optional_name, false},
-    form{"tcp", "tcp://[HOST][:PORT]", "tcp://127.0.0.1:7000", rest_of::host, false},
+    form{"tcp", "tcp://[HOST][:PORT]", "tcp://127.0.0.1:7000", rest_of::host, false, {}, "tls"},
     form{"ucx", "ucx+PROTO://[DEVICE/]HOST:PORT", "ucx+tcp://127.0.0.1:7000", rest_of::device_host,
          true},
     form{"ofi", "ofi+PROTO://[DOMAIN/]HOST:PORT", "ofi+tcp://127.0.0.1:7000", rest_of::device_host,
@@ -167,6 +168,10 @@ private:
 
     bool parse_protocol(std::string_view text, bool plus) {
         bool optional = form_ == &other_form && !plus;
+        if (!text.empty() && text == form_->optional_protocol) {
+            out_.protocol = text;
+            return true;
+        }
         if (!form_->has_protocol && plus) {
             return surplus("protocol", fmt::format("+{}", text));
         }
@@ -402,6 +407,11 @@ std::string to_string(const uri& u) {
         separator = '&';
     }
     return out;
+}
+
+std::string transport_of(const uri& there) {
+    return there.scheme == "tcp" && !there.protocol.empty() ? there.scheme + '+' + there.protocol
+                                                            : there.scheme;
 }
 
 std::string client_uri(const uri& there) {

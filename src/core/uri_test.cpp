@@ -64,6 +64,20 @@ TEST(uri, reads_ipv6_in_brackets) {
     EXPECT_EQ(to_string(uri::parse("tcp://[2001:DB8:0:0:0:0:0:1]")), "tcp://[2001:db8::1]");
 }
 
+TEST(uri, reads_tcp_with_and_without_tls) {
+    uri u = uri::parse("tcp+tls://node7:7000?credentials=lab");
+    EXPECT_EQ(u.scheme, "tcp");
+    EXPECT_EQ(u.protocol, "tls");
+    EXPECT_EQ(u.host, "node7");
+    EXPECT_EQ(u.port, 7000);
+    EXPECT_EQ(to_string(u), "tcp+tls://node7:7000?credentials=lab");
+    EXPECT_EQ(uri::parse("tcp://node7:7000").protocol, "");
+    EXPECT_EQ(transport_of(u), "tcp+tls");
+    EXPECT_EQ(transport_of(uri::parse("tcp://node7:7000")), "tcp");
+    EXPECT_EQ(transport_of(uri::parse("ucx+tcp://node7:7000")), "ucx");
+    EXPECT_EQ(client_uri(u), "tcp+tls://");
+}
+
 TEST(uri, reads_ucx_and_ofi_with_device_and_domain) {
     uri u = uri::parse("ucx+rc://mlx5_0:1/10.0.0.1:7000");
     EXPECT_EQ(u.scheme, "ucx");

@@ -30,7 +30,9 @@ TEST_P(transport_suite, same_address_gives_the_same_peer) {
 TEST_P(transport_suite, port_says_what_it_is) {
     node& a = open();
     const capabilities& can = a.end().can();
-    EXPECT_EQ(can.transport, GetParam().substr(0, GetParam().find_first_of("+:")));
+    const std::string scheme = GetParam().substr(0, GetParam().find(':'));
+    EXPECT_TRUE(can.transport == scheme || can.transport == scheme.substr(0, scheme.find('+')))
+        << can.transport;
     EXPECT_TRUE(can.listens);
     EXPECT_NE(a.end().address(), "");
     EXPECT_NE(a.end().explain(), "");

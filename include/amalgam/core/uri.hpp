@@ -22,8 +22,8 @@ struct uri_option {
 ///
 ///     loop://NAME                            in-process
 ///     shm://[NAME]                           same host; alias na+sm://[NAME]
-///     tcp://[HOST|IP|INTERFACE][:[PORT]]     [IPv6] and [IPv6%ZONE] in brackets
-///     ucx+PROTO://[DEVICE/][HOST][:[PORT]]   likewise ofi+PROTO://[DOMAIN/]…
+///     tcp://[HOST|IP|INTERFACE][:[PORT]]     [IPv6] and [IPv6%ZONE] in brackets; tcp+tls://
+///     encrypted ucx+PROTO://[DEVICE/][HOST][:[PORT]]   likewise ofi+PROTO://[DOMAIN/]…
 ///     mpi+static[://RANK[:PORT]]             the ports of a rank differ in PORT; or mpi+dynamic
 ///     OTHER[+PROTO]://ANYTHING               out-of-tree transports
 ///
@@ -37,10 +37,11 @@ struct uri {
     static constexpr std::size_t max_name_bytes = 64;  ///< Of a loop or shm name.
     static constexpr std::size_t max_option_count = 16;
 
-    std::string scheme;    ///< The transport's name: "tcp", "shm", "ucx".
-    std::string protocol;  ///< "tcp" of ucx+tcp, "dynamic" of mpi+dynamic, or empty.
-    std::string device;    ///< Device of ucx, domain of ofi, or empty.
-    std::string host;      ///< Host, address (IPv6 without brackets), interface or rank, or empty.
+    std::string scheme;  ///< The transport's name: "tcp", "shm", "ucx".
+    std::string
+        protocol;  ///< "tcp" of ucx+tcp, "tls" of tcp+tls, "dynamic" of mpi+dynamic, or empty.
+    std::string device;  ///< Device of ucx, domain of ofi, or empty.
+    std::string host;    ///< Host, address (IPv6 without brackets), interface or rank, or empty.
     std::optional<std::uint16_t> port;  ///< 0 asks for a free port; empty if not given.
     std::string name;                 ///< Of loop and shm; for other schemes all text after "://".
     std::vector<uri_option> options;  ///< In the order given; keys are unique.
@@ -65,6 +66,10 @@ result<uri> parse_uri(std::string_view text);
 
 /// The canonical text. parse_uri(to_string(u)) returns u for every parsed u.
 std::string to_string(const uri& u);
+
+/// The name of the transport that reaches it, as in capabilities::transport: "tcp", "tcp+tls",
+/// "ucx".
+std::string transport_of(const uri& there);
 
 /// The URI of a port that can call `there` and does not listen: tcp:// for tcp://node7:7000.
 std::string client_uri(const uri& there);

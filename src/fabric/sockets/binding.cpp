@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 #include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "fabric/sockets/resolver.hpp"
 #include "fabric/sockets/silence.hpp"
@@ -138,15 +141,16 @@ advertisement advertise(const socket_address& listening,
             : fmt::format("the address of {}, the interface of the default route", best.interface)};
 }
 
-std::string explain_binding(const binding& chosen, const advertisement& shown) {
+std::string explain_binding(const binding& chosen, const advertisement& shown,
+                            std::string_view scheme) {
     if (!chosen.listen)
         return "does not listen, as the URI names no host; outgoing connections follow the routing "
                "table";
     std::string text =
         chosen.listen->is_wildcard()
             ? fmt::format("listens on {}, port {}, and advertises {}, {}", chosen.named,
-                          shown.address.port(), shown.address.uri(), shown.why)
-            : fmt::format("listens on {}, {}", shown.address.uri(), chosen.named);
+                          shown.address.port(), shown.address.uri(scheme), shown.why)
+            : fmt::format("listens on {}, {}", shown.address.uri(scheme), chosen.named);
     if (!chosen.source) return text + "; outgoing connections follow the routing table";
     text += fmt::format("; outgoing connections use {}", chosen.source.host());
     return chosen.device.empty() ? text : text + " on " + chosen.device;
@@ -175,6 +179,16 @@ void prepare_socket(int fd, std::chrono::milliseconds silence_limit) noexcept {
     int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     watch_silence(fd, silence_limit);
+}
+
+void discard_unread(int fd) noexcept {
+    constexpr int tries = 8;
+    constexpr std::size_t some = std::size_t{1} << 20;
+    // Not recv() itself, which ThreadSanitizer takes for a write to address 0.
+    for (int i = 0; i < tries; ++i)
+        if (::syscall(SYS_recvfrom, fd, nullptr, some, MSG_TRUNC | MSG_DONTWAIT, nullptr,
+                      nullptr) <= 0)
+            return;
 }
 
 void suit_to_path(int fd) noexcept {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <amalgam/core/result.hpp>
@@ -40,7 +41,8 @@ advertisement advertise(const socket_address& listening,
                         const std::vector<interface_address>& machine);
 
 /// One sentence about the choice.
-std::string explain_binding(const binding& chosen, const advertisement& shown);
+std::string explain_binding(const binding& chosen, const advertisement& shown,
+                            std::string_view scheme = "tcp");
 
 /// A connection being opened. `error` is the errno if there is none.
 struct dialed {
@@ -57,5 +59,9 @@ void prepare_socket(int fd, std::chrono::milliseconds silence_limit) noexcept;
 /// Once connected: sets options for the path. Within this machine nothing is lost and no bottleneck
 /// has to be found, so pacing is off, whatever the machine uses for other paths.
 void suit_to_path(int fd) noexcept;
+
+/// Drops some of what arrived and was not read: closing with unread bytes makes the kernel send a
+/// reset, which can overtake what was sent.
+void discard_unread(int fd) noexcept;
 
 }  // namespace amalgam::detail

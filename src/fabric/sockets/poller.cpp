@@ -3,11 +3,13 @@
 #include <array>
 #include <cerrno>
 
+#include <unistd.h>
+
 #include <amalgam/core/status.hpp>
 
 namespace amalgam::detail {
 
-poller::poller() : fd_(::epoll_create1(EPOLL_CLOEXEC)) {
+poller::poller() : owner_(::getpid()), fd_(::epoll_create1(EPOLL_CLOEXEC)) {
     if (!fd_)
         throw error(status{errc::no_memory, errno},
                     "out of file descriptors for a tcp port's epoll set; raise the limit on open "
@@ -25,9 +27,14 @@ void poller::change(int fd, event_source& source, std::uint32_t events) noexcept
 }
 
 void poller::forget(int fd) noexcept {
+    if (is_inherited()) return;
     // Closing is not enough: a fork() child may hold the same connection open.
     epoll_event unused{};
     ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, &unused);
+}
+
+bool poller::is_inherited() const noexcept {
+    return ::getpid() != owner_;
 }
 
 void poller::poll() noexcept {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <sys/epoll.h>
+#include <sys/types.h>
 
 #include <amalgam/core/unique_fd.hpp>
 
@@ -33,12 +34,16 @@ public:
     bool watch(int fd, event_source& source, std::uint32_t events) noexcept;
     /// Also reports current conditions again.
     void change(int fd, event_source& source, std::uint32_t events) noexcept;
+    /// Does nothing if is_inherited(): the parent watches the same set.
     void forget(int fd) noexcept;
+    /// This process is a child of the one that made it. Cost: a system call.
+    bool is_inherited() const noexcept;
 
     /// Reports events; does not wait. Cost: one system call.
     void poll() noexcept;
 
 private:
+    const pid_t owner_;
     unique_fd fd_;
 };
 

@@ -135,9 +135,10 @@ std::string socket_address::host() const {
     return std::string(text) + '%' + (name != nullptr ? name : std::to_string(zone()));
 }
 
-std::string socket_address::uri() const {
+std::string socket_address::uri(std::string_view scheme) const {
     std::string bare = host();
-    std::string text = "tcp://";
+    std::string text(scheme);
+    text += "://";
     text += family() == AF_INET6 ? '[' + bare + ']' : bare;
     return text + ':' + std::to_string(port());
 }

@@ -45,7 +45,8 @@ public:
     }
 
     std::string host() const;  ///< "10.0.0.5", "fe80::1%eth0"; empty without an address.
-    std::string uri() const;   ///< "tcp://10.0.0.5:7000", "tcp://[::1]:7000".
+    /// "tcp://10.0.0.5:7000", "tcp://[::1]:7000".
+    std::string uri(std::string_view scheme = "tcp") const;
 
     const sockaddr* data() const noexcept { return &at_.any; }
     socklen_t bytes() const noexcept;

@@ -49,7 +49,7 @@ future<peer> engine_core::start_lookup(const std::vector<std::string>& addresses
     std::vector<route_search::asked_address> asked;
     for (const std::string& each : addresses) {
         const uri parsed = uri::parse(each);
-        asked.push_back({to_string(parsed), parsed.scheme});
+        asked.push_back({to_string(parsed), transport_of(parsed)});
     }
     future<peer> later;
     on_stream([&] { later = std::make_shared<route_search>(*this, asked)->start(); });

@@ -18,7 +18,7 @@ result<peer> engine_core::lookup(std::string_view address) {
     const std::string canonical = to_string(*parsed);
     std::optional<result<peer>> found;
     on_stream([&] {
-        found.emplace(peer_addresses_.find(canonical, parsed->scheme));
+        found.emplace(peer_addresses_.find(canonical, transport_of(*parsed)));
         // The user now has this name. Names of other callers stay untold.
         if (*found && !found->value().is_self()) peers_.find(**found)->untold = false;
     });

@@ -55,7 +55,7 @@ std::string_view reason_of(status why, std::string_view transport) noexcept {
         return text != nullptr ? text : std::string_view();
     }
     // Negative codes come from the name resolver.
-    if (why.native < 0 && transport == "tcp") return ::gai_strerror(why.native);
+    if (why.native < 0 && transport.starts_with("tcp")) return ::gai_strerror(why.native);
     return {};
 }
 

@@ -31,7 +31,7 @@ result<peer> peer_addresses::find(const std::string& address, std::string_view t
 result<peer> peer_addresses::find(const std::string& address) {
     const result<uri> parsed = parse_uri(address);
     if (!parsed) return parsed.why();
-    return find(address, parsed->scheme);
+    return find(address, transport_of(*parsed));
 }
 
 result<peer> peer_addresses::dial(std::uint16_t port, const std::string& address) {

@@ -8,8 +8,6 @@
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <amalgam/core/limited_log.hpp>
 
@@ -69,15 +67,17 @@ frame_reader::state connection::read_some(std::size_t& budget, bool& drained) no
         down({errc::no_memory, ENOMEM});
         return frame_reader::state::gone;
     }
-    const ssize_t got = read_pieces(socket_.get(), std::span(into).first(count));
+    const std::span<iovec> places = std::span(into).first(count);
+    const ssize_t got = tls_ == nullptr ? read_pieces(socket_.get(), places) : unseal(places);
     if (got > 0) {
         bytes_read_ += static_cast<std::size_t>(got);
         drained = !ended_ && phase_ != phase::broken &&
-                  static_cast<std::size_t>(got) < bytes_of(std::span(into).first(count));
+                  (tls_ == nullptr ? static_cast<std::size_t>(got) < bytes_of(places)
+                                   : tls_->drained() && tls_->write_error() == 0);
         return reader_.took(static_cast<std::size_t>(got), budget, *this, memory);
     }
     if (got < 0 && errno == EAGAIN && phase_ != phase::broken) {
-        drained = true;
+        drained = tls_ == nullptr || tls_->drained();
         return reader_.took(0, budget, *this, memory);
     }
     if (got < 0 && errno == EFAULT && reader_.is_landing()) {
@@ -86,6 +86,29 @@ frame_reader::state connection::read_some(std::size_t& budget, bool& drained) no
     }
     down({errc::disconnected, got < 0 && errno != EAGAIN ? errno : broken_by_});
     return frame_reader::state::gone;
+}
+
+/// As read_pieces(), through TLS.
+ssize_t connection::unseal(std::span<iovec> into) noexcept {
+    const bool was_pending = tls_->has_pending();
+    const ssize_t got = tls_->read(into, reader_.is_landing());
+    const int error = errno;
+    // The peer may have asked for an answer of TLS itself.
+    if (tls_->has_pending() && !was_pending) wait_for_room();
+    if (got < 0 && !tls_->why().sentence.empty())
+        limited_log(log_level::warn, "tcp", "dropped a peer",
+                    {{"peer", address_}, {"why", tls_->why().sentence}});
+    if (got >= 0 || tls_->write_error() == 0 || error != EAGAIN) {
+        errno = error;
+        return got;
+    }
+    errno = tls_->write_error();
+    return -1;
+}
+
+const identity& connection::peer() const noexcept {
+    static const identity unknown;
+    return tls_ != nullptr ? tls_->peer() : unknown;
 }
 
 std::size_t connection::read(std::size_t budget) noexcept {
@@ -174,7 +197,10 @@ void connection::go_on() noexcept {
 // ---- events
 
 void connection::ready(std::uint32_t events) noexcept {
-    if (phase_ == phase::entering) return follow(handshake_->ready(events));
+    if (phase_ == phase::entering) {
+        if (home_.may_step()) follow(handshake_->ready(events));
+        return;
+    }
     if (!can_read()) return;  // Same batch of events as its end.
     if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
         readable_ = true;
@@ -191,6 +217,7 @@ void connection::ready(std::uint32_t events) noexcept {
 }
 
 void connection::try_again() noexcept {
+    if (tls_ != nullptr && !tls_->drain() && tls_->write_error() == 0) return;
     blocked_ = false;
     home_.count_blocked(-1);
     home_.has_work(*this);
@@ -211,6 +238,7 @@ void connection::follow(handshake::state outcome) noexcept {
         return home_.turned_away(*this);
     }
     socket_ = handshake_->take_socket();
+    tls_ = handshake_->take_session();
     suit_to_path(socket_.get());
     phase_ = phase::up;
     readable_ = true;
@@ -220,6 +248,10 @@ void connection::follow(handshake::state outcome) noexcept {
         return home_.turned_away(*this);
     }
     handshake_.reset();
+    if (tls_ != nullptr) {
+        if (!came_to_us) home_.keep_ticket(address_, *tls_);
+        if (tls_->has_pending()) wait_for_room();
+    }
     home_.has_work(*this);
 }
 
@@ -241,21 +273,24 @@ void connection::down(status why) noexcept {
 
 void connection::shut() noexcept {
     drop_deadline();
-    if (phase_ == phase::up) {
+    // In a child of fork(), the bytes, and the keys of TLS, are the parent's.
+    if (phase_ == phase::up && !home_.events().is_inherited()) {
         // Unblocked, only copies are queued: their senders were told that they are done.
         if (!blocked_) flush(nullptr);
-        // Unread bytes would make the kernel send a reset, which can overtake sent data. Not recv()
-        // itself, which ThreadSanitizer takes for a write to address 0.
-        constexpr std::size_t some = std::size_t{1} << 20;
-        for (int i = 0; i < reads_per_round; ++i)
-            if (::syscall(SYS_recvfrom, socket_.get(), nullptr, some, MSG_TRUNC | MSG_DONTWAIT,
-                          nullptr, nullptr) <= 0)
-                break;
+        if (tls_ != nullptr) end_session();
+        discard_unread(socket_.get());
     }
     phase_ = phase::over;
     close_socket();
     if (handshake_) handshake_->abandon();
     home_.forget_turned_away(*this);
+}
+
+void connection::end_session() noexcept {
+    // One flush() encrypts no more than its share.
+    for (int i = 0; i < 4 && phase_ == phase::up && !blocked_ && !queue_.empty(); ++i)
+        flush(nullptr);
+    tls_->say_end();
 }
 
 // ---- time

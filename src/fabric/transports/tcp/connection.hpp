@@ -52,6 +52,8 @@ public:
     void begin(std::unique_ptr<handshake> way_in) noexcept;
     handshake& way_in() noexcept { return *handshake_; }
     bool entering() const noexcept { return phase_ == phase::entering; }
+    /// Who is at the other end; kind `none` without TLS.
+    const identity& peer() const noexcept;
     /// Acts on the handshake's state: nothing yet, up, or handed to the port as failed.
     void follow(handshake::state outcome) noexcept;
 
@@ -95,6 +97,13 @@ private:
 
     enum class phase : std::uint8_t { entering, up, broken, over };
 
+    /// Result of one write call.
+    struct written {
+        std::size_t offered = 0;
+        std::size_t sent = 0;
+        int error = 0;  ///< 0: the rest, if any, found no room.
+    };
+
     delivery on_frame(const frame_header&, const_bytes payload) noexcept override;
     placement* on_large(const frame_header&, const_bytes prefix) noexcept override;
     delivery on_large_end() noexcept override;
@@ -105,6 +114,10 @@ private:
                           std::size_t bytes) noexcept;
     posted enqueue(const wire_header&, gather payload, completion* on_sent, bool small) noexcept;
     bool flush(const completion* posting) noexcept;
+    written write(std::span<iovec> what) noexcept;
+    written write_plain(std::span<iovec> what) noexcept;
+    written seal(std::span<iovec> what) noexcept;
+    ssize_t unseal(std::span<iovec> into) noexcept;
     bool pass_unreadable() noexcept;
     bool settle(std::size_t bytes, const completion* posting) noexcept;
     void wait_for_room() noexcept;
@@ -112,6 +125,7 @@ private:
     void break_off(int error) noexcept;
     frame_reader::state read_some(std::size_t& budget, bool& drained) noexcept;
     void close_socket() noexcept;
+    void end_session() noexcept;
     void set_deadline(clock::time_point when) noexcept;
     void drop_deadline() noexcept;
     void watch_sent(std::size_t bytes) noexcept;
@@ -119,12 +133,14 @@ private:
 
     tcp_port& home_;
     unique_fd socket_;
+    std::unique_ptr<tls_session> tls_;  ///< Null without TLS.
     phase phase_ = phase::entering;
     bool readable_ = false;        ///< An edge arrived, and the socket was not read empty since.
     bool ended_ = false;           ///< The peer closed its side: read until end of stream.
     bool held_ = false;            ///< The reader holds frames it could not deliver.
     bool paused_ = false;          ///< By the handler.
-    bool blocked_ = false;         ///< The socket is full; an event will follow.
+    bool blocked_ = false;         ///< The socket is full; an event will follow. With TLS also
+                                   ///< while ciphertext waits and the queue is empty.
     bool awaits_room_ = false;     ///< The poller watches for room.
     bool was_full_ = false;        ///< A send was refused; writable() is due.
     bool watched_ = false;         ///< check_sender() is scheduled.

@@ -23,14 +23,14 @@ constexpr std::size_t joined_bytes = 256;
 
 using pieces = std::array<iovec, max_pieces>;
 
-/// Result of one write call.
-struct written {
-    std::size_t offered = 0;
-    std::size_t sent = 0;
-    int error = 0;  ///< 0: the rest, if any, found no room.
-};
+}  // namespace
 
-written write_pieces(int fd, std::span<iovec> what) noexcept {
+inline connection::written connection::write(std::span<iovec> what) noexcept {
+    return tls_ == nullptr ? write_plain(what) : seal(what);
+}
+
+inline connection::written connection::write_plain(std::span<iovec> what) noexcept {
+    const int fd = socket_.get();
     written done;
     for (const iovec& one : what)
         done.offered += one.iov_len;
@@ -50,7 +50,15 @@ written write_pieces(int fd, std::span<iovec> what) noexcept {
     return done;
 }
 
-}  // namespace
+/// As write_plain(), through TLS.
+connection::written connection::seal(std::span<iovec> what) noexcept {
+    written done;
+    for (const iovec& one : what)
+        done.offered += one.iov_len;
+    done.sent = tls_->write(what, done.error);
+    if (tls_->has_pending()) wait_for_room();
+    return done;
+}
 
 posted connection::send(const frame_header& header, gather payload, completion* on_sent) noexcept {
     if (phase_ > phase::up) return posted::full;  // link_down() follows in the next round.
@@ -86,7 +94,7 @@ posted connection::write_or_queue(const wire_header& header, gather payload, com
             what[count++] = {const_cast<std::byte*>(payload[i].data()), payload[i].size()};
         all = count == payload.size() + 1;
     }
-    const auto [offered, sent, error] = write_pieces(socket_.get(), std::span(what).first(count));
+    const auto [offered, sent, error] = write(std::span(what).first(count));
     if (error != 0 && (error != EFAULT || on_sent == nullptr)) {
         break_off(error);
         return posted::full;
@@ -134,11 +142,11 @@ posted connection::enqueue(const wire_header& header, gather payload, completion
 /// whole: its sender learns that from the return value, all others from a callback in a round.
 bool connection::flush(const completion* posting) noexcept {
     bool posting_left = false;
+    std::size_t sealed = 0;
     while (!queue_.empty()) {
         pieces what;
         const std::size_t count = queue_.fill(what);
-        const auto [offered, sent, error] =
-            write_pieces(socket_.get(), std::span(what).first(count));
+        const auto [offered, sent, error] = write(std::span(what).first(count));
         if (error == EFAULT && posting != nullptr) {  // Its sender does not know of it yet.
             home_.has_work(*this);
             break;
@@ -149,6 +157,10 @@ bool connection::flush(const completion* posting) noexcept {
             break;
         }
         posting_left = settle(sent, posting) || posting_left;
+        if (tls_ != nullptr && (sealed += sent) >= tls_session::bytes_at_a_time) {
+            home_.has_work(*this);
+            break;
+        }
         // Before bad memory the kernel also stops early; no event would follow then.
         if (sent == offered || (met_bad_memory_ && sent > 0)) continue;
         wait_for_room();
@@ -176,7 +188,7 @@ bool connection::pass_unreadable() noexcept {
     const std::size_t to_page_end =
         page - reinterpret_cast<std::uintptr_t>(what[0].iov_base) % page;
     what[0].iov_len = std::min(what[0].iov_len, to_page_end);
-    const auto [offered, sent, error] = write_pieces(socket_.get(), std::span(what).first(1));
+    const auto [offered, sent, error] = write(std::span(what).first(1));
     if (error == 0) {
         settle(sent, nullptr);
         if (sent == 0) wait_for_room();
@@ -202,6 +214,8 @@ bool connection::settle(std::size_t bytes, const completion* posting) noexcept {
 }
 
 void connection::wait_for_room() noexcept {
+    // It had enough for this round, or stopped at bad memory: no event would follow.
+    if (tls_ != nullptr && !tls_->has_pending()) return home_.has_work(*this);
     if (!std::exchange(blocked_, true)) home_.count_blocked(1);
     watch_sent(trusted_bytes);
     if (std::exchange(awaits_room_, true)) return;
@@ -210,7 +224,7 @@ void connection::wait_for_room() noexcept {
 
 std::size_t connection::work_off(std::size_t budget) noexcept {
     if (phase_ == phase::up && !blocked_) flush(nullptr);
-    if (phase_ == phase::up && awaits_room_ && queue_.empty()) {
+    if (phase_ == phase::up && awaits_room_ && queue_.empty() && !blocked_) {
         awaits_room_ = false;
         home_.events().change(socket_.get(), *this, handshake::events_of_a_connection);
     }

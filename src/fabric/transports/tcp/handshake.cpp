@@ -1,20 +1,24 @@
 #include "fabric/transports/tcp/handshake.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include <fmt/format.h>
 
 namespace amalgam::detail {
 
-handshake::handshake(const handshake_setting& setting, event_source& source, std::string target)
+handshake::handshake(const handshake_setting& setting, event_source& source, std::string target,
+                     std::string host)
     : setting_(setting),
       source_(source),
       target_(std::move(target)),
       accepted_(false),
       step_(step::resolving),
+      host_(std::move(host)),
       end_(clock::steady().now() + setting.limit),
       deadline_(end_) {}
 
@@ -22,14 +26,19 @@ handshake::handshake(const handshake_setting& setting, event_source& source, std
                      unique_fd accepted)
     : handshake(setting, source, std::move(target)) {
     accepted_ = true;
-    step_ = step::hello;
+    const bool tls = setting_.tls != nullptr;
+    step_ = tls ? step::tls : step::hello;
     socket_ = std::move(accepted);
-    setting_.events.watch(socket_.get(), source_, events_of_a_connection);
+    setting_.events.watch(socket_.get(), source_, tls ? events_of_tls : events_of_a_connection);
 }
 
 void handshake::abandon() noexcept {
     if (socket_) setting_.events.forget(socket_.get());
+    if (session_ && !setting_.events.is_inherited())
+        discard_unread(socket_.get());  // A reset would overtake the alert.
+    session_.reset();
     socket_.reset();
+    watches_room_ = false;
 }
 
 /// If out of memory, the attempt fails as for any other reason, but without a sentence.
@@ -40,6 +49,15 @@ handshake::state handshake::guarded(Step next) noexcept try {
     abandon();
     why_.what = {errc::no_memory, ENOMEM};
     why_.sentence.clear();
+    return state::failed;
+} catch (const error& why) {
+    abandon();
+    why_.what = why.code();
+    try {
+        why_.sentence = fmt::format("cannot reach {}: {}", target_, why.what());
+    } catch (const std::bad_alloc&) {
+        why_.sentence.clear();
+    }
     return state::failed;
 }
 
@@ -85,7 +103,8 @@ handshake::state handshake::dial_next(int last_error) {
         last_error = made.error;
         if (!socket_) continue;
         prepare_socket(socket_.get(), setting_.limit);
-        if (setting_.events.watch(socket_.get(), source_, events_of_a_connection | EPOLLOUT)) {
+        const auto events = setting_.tls != nullptr ? events_of_tls : events_of_a_connection;
+        if (setting_.events.watch(socket_.get(), source_, events | EPOLLOUT)) {
             const auto now = clock::steady().now();
             deadline_ = now + (end_ - now) / static_cast<int>(left_.size() + 1);
             step_ = step::connecting;
@@ -106,19 +125,71 @@ handshake::state handshake::connected() {
     if (error == 0 && (!far || far == socket_address::near_end(socket_.get())))
         error = ECONNREFUSED;
     if (error != 0) return dial_next(error);
-    step_ = step::hello;
     deadline_ = end_;
+    if (setting_.tls != nullptr) {
+        step_ = step::tls;
+        setting_.events.change(socket_.get(), source_, events_of_tls);
+        return shake_hands();
+    }
+    step_ = step::hello;
     if (!say_hello()) return dial_next(errno);
     setting_.events.change(socket_.get(), source_, events_of_a_connection);
     return state::waiting;
 }
 
-bool handshake::say_hello() noexcept {
-    // All or nothing: the buffer of a new socket has room for it.
+handshake::state handshake::shake_hands() {
+    if (session_ == nullptr)
+        session_ = accepted_ ? setting_.tls->accept(socket_.get())
+                             : setting_.tls->connect(socket_.get(), host_, target_);
+    switch (session_->shake_hands()) {
+        case tls_session::state::waiting:
+            if (session_->has_pending()) watch_room();
+            return state::waiting;
+        case tls_session::state::failed:
+            return fail_session(session_->why());
+        case tls_session::state::complete:
+            break;
+    }
+    step_ = step::hello;
+    if (!accepted_ && !say_hello())
+        return fail(errc::unreachable, errno, fmt::format("cannot send a hello to {}", target_));
+    return read_hello();
+}
+
+/// Ciphertext waits, or nothing does any more.
+void handshake::watch_room() {
+    const bool waits = session_->has_pending();
+    if (std::exchange(watches_room_, waits) == waits) return;
+    const std::uint32_t room = waits ? std::uint32_t{EPOLLOUT} : 0;
+    setting_.events.change(socket_.get(), source_, events_of_tls | room);
+}
+
+bool handshake::say_hello() {
     const encoded_hello wire(setting_.ours);
+    if (session_ != nullptr) {
+        errno = ECONNRESET;
+        return session_->write_whole(wire.bytes());
+    }
+    // All or nothing: the buffer of a new socket has room for it.
     const ssize_t sent = ::send(socket_.get(), wire.bytes().data(), wire.bytes().size(),
                                 MSG_NOSIGNAL | MSG_DONTWAIT);
     return sent == static_cast<ssize_t>(wire.bytes().size());
+}
+
+handshake::state handshake::fail_session(const failure& why) {
+    const bool plain = hello::begins(session_->beginning());
+    if (plain) {
+        // An alert, "protocol_version", for the other side's log.
+        constexpr std::array<unsigned char, 7> alert{21, 3, 3, 0, 2, 2, 70};
+        ::send(socket_.get(), alert.data(), alert.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    if (!accepted_) setting_.tls->forget(target_);
+    return fail(why.what.code, why.what.native,
+                plain
+                    ? fmt::format("{} does not encrypt, and this port does; use tcp+tls:// at both "
+                                  "ends, or tcp:// at both",
+                                  target_)
+                    : fmt::format("no TLS with {}: {}", target_, why.sentence));
 }
 
 handshake::state handshake::ready(std::uint32_t events) noexcept {
@@ -129,13 +200,26 @@ handshake::state handshake::ready(std::uint32_t events) noexcept {
             const state now = connected();
             if (now != state::waiting || step_ != step::hello) return now;
         }
+        if (step_ == step::tls) return shake_hands();
+        if (session_ != nullptr) session_->drain();
         return read_hello();
     });
 }
 
 handshake::state handshake::read_hello() {
-    switch (reader_.read(socket_.get())) {
+    const auto got = reader_.read(socket_.get(), session_.get());
+    if (session_ != nullptr && !session_->why().sentence.empty())
+        return fail_session(session_->why());
+    const bool over = got != hello_reader::state::starving && got != hello_reader::state::complete;
+    if (over && session_ == nullptr && reader_.is_tls())
+        return fail(
+            errc::unreachable, EPROTO,
+            fmt::format("{} encrypts, and this port does not; use tcp+tls:// at both ends, or "
+                        "tcp:// at both",
+                        target_));
+    switch (got) {
         case hello_reader::state::starving:
+            if (session_ != nullptr) watch_room();
             return state::waiting;
         case hello_reader::state::complete:
             break;
@@ -159,6 +243,7 @@ handshake::state handshake::read_hello() {
                     fmt::format("{} speaks protocol version {}, this program version {}; use the "
                                 "same release of Amalgam at both ends",
                                 target_, theirs().version, hello::current_version));
+    if (session_ != nullptr) setting_.events.change(socket_.get(), source_, events_of_a_connection);
     return state::complete;
 }
 
@@ -167,6 +252,7 @@ handshake::state handshake::late(clock::time_point now) noexcept {
         if (step_ == step::connecting && now < end_) return dial_next(ETIMEDOUT);
         const char* what = step_ == step::resolving    ? "the host name was not resolved"
                            : step_ == step::connecting ? "no answer"
+                           : step_ == step::tls        ? "no TLS handshake"
                                                        : "no hello";
         return fail(
             errc::unreachable, ETIMEDOUT,

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "fabric/sockets/binding.hpp"
 #include "fabric/sockets/poller.hpp"
 #include "fabric/transports/tcp/hello.hpp"
+#include "fabric/transports/tcp/tls_sessions.hpp"
 
 namespace amalgam::detail {
 
@@ -21,10 +23,14 @@ struct handshake_setting {
     const binding& from;
     const hello& ours;
     std::chrono::milliseconds limit;  ///< For one whole handshake.
+    tls_sessions* tls = nullptr;      ///< Null: without TLS.
 };
 
 /// Turns an address or an accepted socket into a connection that may carry frames: connects, trying
-/// one address after the other, then exchanges hellos.
+/// one address after the other, then shakes hands by TLS if the port has it, then exchanges hellos.
+///
+/// With TLS, events are level-triggered until the state is `complete`, so one that is left for
+/// later is reported again.
 ///
 /// Owner:   holds the socket until take_socket().
 /// Threads: the port's thread.
@@ -35,8 +41,10 @@ public:
     /// Events watched on an established connection. Edge-triggered: the port remembers them.
     static constexpr std::uint32_t events_of_a_connection = EPOLLIN | EPOLLRDHUP | EPOLLET;
 
-    /// Connects to `target`, which is its name in messages. `source` gets the events.
-    handshake(const handshake_setting& setting, event_source& source, std::string target);
+    /// Connects to `target`, which is its name in messages; `host` is the host in it. `source` gets
+    /// the events.
+    handshake(const handshake_setting& setting, event_source& source, std::string target,
+              std::string host = {});
     /// For an accepted socket.
     handshake(const handshake_setting& setting, event_source& source, std::string target,
               unique_fd accepted);
@@ -56,27 +64,36 @@ public:
     const failure& why() const noexcept { return why_; }
     const hello& theirs() const noexcept { return reader_.result(); }
     unique_fd take_socket() noexcept { return std::move(socket_); }
+    /// Null without TLS.
+    std::unique_ptr<tls_session> take_session() noexcept { return std::move(session_); }
     /// Ends an attempt that is no longer wanted.
     void abandon() noexcept;
 
 private:
-    enum class step : std::uint8_t { resolving, connecting, hello };
+    enum class step : std::uint8_t { resolving, connecting, tls, hello };
+    static constexpr std::uint32_t events_of_tls = EPOLLIN | EPOLLRDHUP;
 
     template <typename Step>
     state guarded(Step next) noexcept;
     state dial_next(int last_error);
     state connected();
+    state shake_hands();
     state read_hello();
-    bool say_hello() noexcept;
+    bool say_hello();
     state fail(errc code, int native, const std::string& what);
+    state fail_session(const failure& why);
+    void watch_room();
 
     const handshake_setting& setting_;
     event_source& source_;
     std::string target_;
     bool accepted_;
     step step_;
+    bool watches_room_ = false;
     unique_fd socket_;
-    std::vector<socket_address> left_;  ///< Still to be tried, next one last.
+    std::string host_;
+    std::unique_ptr<tls_session> session_;  ///< After connecting, with TLS.
+    std::vector<socket_address> left_;      ///< Still to be tried, next one last.
     clock::time_point end_;
     clock::time_point deadline_;  ///< Of this attempt; end_ is for all.
     hello_reader reader_;

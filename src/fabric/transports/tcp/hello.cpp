@@ -28,8 +28,9 @@ encoded_hello::encoded_hello(const hello& from) noexcept
     std::memcpy(wire_.data() + text_at, from.address.data(), size_ - text_at);
 }
 
-bool hello_reader::is_hello() const noexcept {
-    const frame_header header = from_wire(wire_.data());
+bool hello::begins(const_bytes first) noexcept {
+    if (first.size() < sizeof(frame_header)) return false;
+    const frame_header header = from_wire(first.data());
     return header.kind == frame_kind::first_of_transport && header.tag == hello::magic &&
            header.bytes >= hello::fixed_bytes &&
            header.bytes <= hello::fixed_bytes + hello::max_address_bytes;
@@ -50,16 +51,26 @@ bool hello_reader::decode() {
     return result_.incarnation != 0 || result_.version != hello::current_version;
 }
 
-hello_reader::state hello_reader::read(int fd) {
+hello_reader::state hello_reader::read(int fd, tls_session* through) {
     while (size_ < wanted()) {
-        const ssize_t got = ::recv(fd, wire_.data() + size_, wanted() - size_, MSG_DONTWAIT);
+        const iovec next{wire_.data() + size_, wanted() - size_};
+        const ssize_t got = through != nullptr
+                                ? through->read({&next, 1}, false)
+                                : ::recv(fd, next.iov_base, next.iov_len, MSG_DONTWAIT);
         if (got == 0) return state::ended;
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return errno == EAGAIN ? state::starving : state::broken;
         size_ += static_cast<std::size_t>(got);
-        if (size_ >= sizeof(frame_header) && !is_hello()) return state::stranger;
+        if (size_ >= sizeof(frame_header) && !hello::begins({wire_.data(), size_}))
+            return state::stranger;
     }
     return decode() ? state::complete : state::stranger;
+}
+
+bool hello_reader::is_tls() const noexcept {
+    // A record of an alert or a handshake, of any version: RFC 8446, 5.1.
+    const std::byte alert{21}, handshake{22}, version{3};
+    return size_ >= 2 && (wire_[0] == alert || wire_[0] == handshake) && wire_[1] == version;
 }
 
 std::string hello_reader::beginning() const {

@@ -10,6 +10,7 @@
 #include <amalgam/core/unique_fd.hpp>
 
 #include "fabric/frames/wire_header.hpp"
+#include "fabric/trust/tls_session.hpp"
 
 namespace amalgam::detail {
 
@@ -24,6 +25,9 @@ struct hello {
     std::uint16_t version = current_version;
     std::uint64_t incarnation = 0;
     std::string address{};  ///< Where the sender listens, for logs only; may be empty.
+
+    /// Whether a stream that begins with these 16 bytes begins with a hello, of any version.
+    static bool begins(const_bytes first) noexcept;
 };
 
 /// A hello in wire format, including its header.
@@ -51,15 +55,16 @@ public:
         broken     ///< errno says why.
     };
 
-    /// Reads available bytes. Failure: throws std::bad_alloc.
-    state read(int fd);
+    /// Reads available bytes, of `through` if it is not null. Failure: throws std::bad_alloc.
+    state read(int fd, tls_session* through = nullptr);
     const hello& result() const noexcept { return result_; }
     /// The first bytes received, printable, for the log line about a stranger.
     std::string beginning() const;
+    /// What arrived begins as TLS does.
+    bool is_tls() const noexcept;
 
 private:
     std::size_t wanted() const noexcept;
-    bool is_hello() const noexcept;
     bool decode();
 
     std::array<std::byte, sizeof(frame_header) + hello::fixed_bytes + hello::max_address_bytes>

@@ -30,7 +30,7 @@ constexpr std::size_t fruitless_rounds_among(std::size_t busy) noexcept {
 
 capabilities abilities(const tcp_port::setup& with) {
     capabilities can;
-    can.transport = "tcp";
+    can.transport = with.trust == nullptr ? "tcp" : "tcp+tls";
     can.inline_bytes = limits::max_copy_bytes;
     can.max_message_bytes = limits::max_message_bytes;
     can.eager_bytes = std::size_t{64} << 10;
@@ -52,9 +52,10 @@ tcp_port::tcp_port(const port_options& options, setup with)
     : framed_port(options, abilities(with)),
       chosen_(std::move(with.chosen)),
       shown_(std::move(with.shown)),
+      tls_(with.trust == nullptr ? nullptr : std::make_unique<tls_sessions>(std::move(with.trust))),
       memory_(buffers()),
       hello_{.incarnation = incarnation(), .address = address()},
-      setting_{events_, chosen_, hello_, options.silence_limit} {
+      setting_{events_, chosen_, hello_, options.silence_limit, tls_.get()} {
     grow_placements();
     guard_memory();
     events_.watch(times_.fd(), on_time_, EPOLLIN);
@@ -67,7 +68,13 @@ tcp_port::~tcp_port() {
 }
 
 std::string tcp_port::address() const {
-    return shown_.address ? shown_.address.uri() : std::string();
+    return shown_.address ? shown_.address.uri(scheme()) : std::string();
+}
+
+std::string tcp_port::explain() const {
+    const std::string where = explain_binding(chosen_, shown_, scheme());
+    return tls_ == nullptr ? where + "; nothing is encrypted, and whoever reaches it may connect"
+                           : where + "; encrypted by TLS 1.3; " + tls_->trust().explain();
 }
 
 // ---- peers
@@ -76,22 +83,24 @@ result<std::string> tcp_port::canonical(std::string_view address) const noexcept
     auto parsed = parse_uri(address);
     if (!parsed) return parsed.why();
     const auto wrong = [&](std::string_view what) {
-        return failure{{errc::invalid},
-                       fmt::format("uri \"{}\": {}; example: tcp://127.0.0.1:7000", address, what)};
+        return failure{
+            {errc::invalid},
+            fmt::format("uri \"{}\": {}; example: {}://127.0.0.1:7000", address, what, scheme())};
     };
-    if (parsed->scheme != "tcp") return wrong("a tcp port reaches tcp addresses only");
+    if (parsed->scheme != "tcp" || parsed->protocol.empty() != (tls_ == nullptr))
+        return wrong(fmt::format("a {0} port reaches {0} addresses only", scheme()));
     if (parsed->host.empty()) return wrong("the host is missing");
     if (parsed->port.value_or(0) == 0) return wrong("the port number is missing");
     if (!parsed->options.empty()) return wrong("an address to connect to must not have options");
     auto numeric = socket_address::numeric(parsed->host, *parsed->port);
-    if (!numeric) return fmt::format("tcp://{}:{}", parsed->host, *parsed->port);
+    if (!numeric) return fmt::format("{}://{}:{}", scheme(), parsed->host, *parsed->port);
     if (numeric->is_wildcard()) return wrong("a wildcard address cannot be connected to");
     if (chosen_.source && chosen_.source.family() != numeric->family())
         return failure{{errc::unsupported},
                        fmt::format("uri \"{}\": a port bound to {} cannot reach this address: one "
                                    "is IPv4, the other IPv6",
                                    address, chosen_.source.host())};
-    return numeric->uri();
+    return numeric->uri(scheme());
 } catch (const std::bad_alloc&) {
     return failure{{errc::no_memory}, {}};
 }
@@ -105,7 +114,7 @@ result<frame_link*> tcp_port::connect(std::string_view address) noexcept {
     try {
         const uri target = uri::parse(address);
         made = &make_connection(std::string(address));
-        made->begin(std::make_unique<handshake>(setting_, *made, made->address()));
+        made->begin(std::make_unique<handshake>(setting_, *made, made->address(), target.host));
         if (auto numeric = socket_address::numeric(target.host, *target.port))
             made->follow(made->way_in().dial({*numeric}));
         else
@@ -165,7 +174,7 @@ bool tcp_port::take_in(unique_fd accepted) noexcept {
     connection* made = nullptr;
     try {
         const socket_address from = socket_address::far_end(accepted.get());
-        made = &make_connection(from ? from.uri() : "tcp://?");
+        made = &make_connection(from ? from.uri(scheme()) : fmt::format("{}://?", scheme()));
         made->begin(
             std::make_unique<handshake>(setting_, *made, made->address(), std::move(accepted)));
     } catch (const std::bad_alloc&) {

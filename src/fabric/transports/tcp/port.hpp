@@ -14,6 +14,7 @@
 #include "fabric/transports/tcp/deadlines.hpp"
 #include "fabric/transports/tcp/handshake.hpp"
 #include "fabric/transports/tcp/reception.hpp"
+#include "fabric/transports/tcp/tls_sessions.hpp"
 
 namespace amalgam::detail {
 
@@ -40,13 +41,14 @@ public:
         binding chosen;
         unique_fd listener;  ///< Empty if the port does not listen.
         advertisement shown;
+        std::shared_ptr<const credentials> trust;  ///< With TLS; null: without.
     };
 
     tcp_port(const port_options& options, setup with);
     ~tcp_port() override;
 
     std::string address() const override;
-    std::string explain() const override { return explain_binding(chosen_, shown_); }
+    std::string explain() const override;
     int wait_handle() const noexcept override { return events_.fd(); }
 
     // ---- for its connections and its reception
@@ -86,6 +88,11 @@ public:
     void activate(connection& who) noexcept;
     void has_work(connection& who) noexcept;
     void count_blocked(int change) noexcept { blocked_ += change; }
+    /// False: enough steps of TLS handshakes in this round.
+    bool may_step() noexcept { return tls_ == nullptr || tls_->may_step(round_); }
+    void keep_ticket(const std::string& address, const tls_session& of) noexcept {
+        tls_->keep(address, of);
+    }
     /// A refused sender may post again: do not sleep before it was told.
     void note_room() noexcept { has_new_room_ = true; }
 
@@ -97,6 +104,7 @@ private:
     void release(frame_link& link) noexcept override;
     void resume(frame_link& link) noexcept override { static_cast<connection&>(link).go_on(); }
 
+    std::string_view scheme() const noexcept { return tls_ == nullptr ? "tcp" : "tcp+tls"; }
     connection& make_connection(std::string address);
     void make_room_for_lists();
     void remove(connection& who) noexcept;
@@ -111,6 +119,7 @@ private:
 
     binding chosen_;
     advertisement shown_;
+    std::unique_ptr<tls_sessions> tls_;  ///< Null without TLS.
     receive_memory memory_;
     poller events_;
     deadlines times_;

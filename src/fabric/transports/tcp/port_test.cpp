@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <netinet/tcp.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
@@ -227,6 +229,32 @@ TEST(tcp_port, two_that_look_each_other_up_have_a_connection_each) {
     ASSERT_TRUE(a.send(b_at_a, 1, "over mine"));
     ASSERT_TRUE(a.send(b_found, 2, "over yours"));
     move_until({&a, &b}, [&] { return b.arrived.size() == 2; });
+}
+
+TEST(tcp_port, the_end_of_an_inherited_port_in_a_child_takes_nothing_from_its_parent) {
+    tcp_test_port here("tcp://127.0.0.1:0"), there("tcp://127.0.0.1:0");
+    const auto [to, back] = connect(here, there);
+    for (int i = 0; i < 3000; ++i) {  // Until only epoll tells of the connection.
+        here.end->progress();
+        there.end->progress();
+    }
+    ASSERT_TRUE(there.send(back, 1, "unread when the child ends"));
+    const pid_t child = ::fork();
+    if (child == 0) {
+        here.end.reset();
+        there.end.reset();
+        ::_exit(0);
+    }
+    int code = -1;
+    ASSERT_EQ(::waitpid(child, &code, 0), child);
+    move_until({&here, &there}, [&] { return !here.arrived.empty(); });
+    for (int i = 0; i < 3000; ++i) {
+        here.end->progress();
+        there.end->progress();
+    }
+    ASSERT_TRUE(here.send(to, 2, "still there"));
+    move_until({&here, &there}, [&] { return !there.arrived.empty(); });
+    connect(there, here);
 }
 
 TEST(tcp_port, a_port_can_look_itself_up) {

@@ -3,13 +3,51 @@
 #include <algorithm>
 #include <new>
 
+#include <fmt/format.h>
+
 #include <amalgam/core/unique_fd.hpp>
+#include <amalgam/fabric/credentials.hpp>
 
 #include "fabric/sockets/binding.hpp"
 #include "fabric/transports/tcp/port.hpp"
 
 namespace amalgam::detail {
 namespace {
+
+constexpr std::string_view credentials_option = "credentials";
+
+failure wrong_trust(const uri& where, status why, std::string_view what) {
+    return {why, fmt::format("uri \"{}\": {}; example: tcp+tls://127.0.0.1:7000?credentials=FOLDER",
+                             to_string(where), what)};
+}
+
+/// What the port proves itself with: null without TLS.
+result<std::shared_ptr<const credentials>> trust_of(const uri& where, const port_options& options) {
+    const auto folder = where.option(credentials_option);
+    if (where.protocol.empty()) {
+        if (folder)
+            return wrong_trust(where, {errc::invalid},
+                               "tcp:// does not encrypt and has no use for credentials, expected "
+                               "tcp+tls://");
+        return std::shared_ptr<const credentials>();
+    }
+    if (folder) {
+        auto read = credentials::try_from_folder(std::string(*folder));
+        if (!read) return wrong_trust(where, read.why().what, read.sentence());
+        return read;
+    }
+    if (options.trust == nullptr)
+        return wrong_trust(where, {errc::invalid},
+                           "tcp+tls:// needs credentials, expected the option credentials with a "
+                           "folder that `amalgam key` has made, or port_options::trust");
+    return options.trust;
+}
+
+uri without_credentials(uri where) {
+    std::erase_if(where.options,
+                  [](const uri_option& one) { return one.key == credentials_option; });
+    return where;
+}
 
 class tcp_transport final : public transport {
 public:
@@ -18,7 +56,7 @@ public:
     transport_info describe() const override {
         transport_info info;
         info.name = "tcp";
-        info.summary = "sockets, IPv4 and IPv6";
+        info.summary = "sockets, IPv4 and IPv6; tcp+tls:// encrypted";
         info.example = "tcp://127.0.0.1:0";
         info.usable =
             static_cast<bool>(unique_fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)));
@@ -31,9 +69,11 @@ public:
     result<std::unique_ptr<port>> open(const uri& where,
                                        const port_options& options) const override {
         const auto machine = interface_addresses();
-        auto chosen = choose_binding(where, machine);
+        auto trust = trust_of(where, options);
+        if (!trust) return trust.why();
+        auto chosen = choose_binding(without_credentials(where), machine);
         if (!chosen) return chosen.why();
-        tcp_port::setup with{std::move(*chosen), {}, {}};
+        tcp_port::setup with{std::move(*chosen), {}, {}, std::move(*trust)};
         if (with.chosen.listen) {
             auto listener = open_listener(where, *with.chosen.listen, machine);
             if (!listener) return listener.why();

@@ -1,7 +1,10 @@
+#include "fabric/transports/tcp/tcp.hpp"
+
 #include <amalgam/core/random.hpp>
 
 #include "conformance/transport_suite.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
+#include "fabric/transports/tcp/tls_raw_peer.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -13,7 +16,8 @@ std::vector<std::byte> noise(seeded_random& dice, std::size_t bytes) {
     return made;
 }
 
-void before_the_hello(tcp_raw_peer& at, seeded_random& dice) {
+template <typename Peer>
+void before_the_hello(Peer& at, seeded_random& dice) {
     switch (dice.below(4)) {
         case 0:
             at.send(noise(dice, 16 + dice.below(2000)));
@@ -38,7 +42,8 @@ void before_the_hello(tcp_raw_peer& at, seeded_random& dice) {
     }
 }
 
-void after_the_hello(tcp_raw_peer& at, seeded_random& dice) {
+template <typename Peer>
+void after_the_hello(Peer& at, seeded_random& dice) {
     at.shake_hands();
     switch (dice.below(5)) {
         case 0: {  // A frame kind that no release has.
@@ -85,6 +90,64 @@ const bool described = conformance::describe_transport(
 
 INSTANTIATE_TEST_SUITE_P(tcp, transport_suite,
                          testing::Values("tcp://127.0.0.1:0", "tcp://[::1]:0"));
+
+// ---- the same over TLS
+
+test_lab& lab() {
+    static test_lab made;
+    return made;
+}
+
+/// tcp, with credentials for whoever asks for TLS.
+class trusted_tcp final : public transport {
+public:
+    std::string_view name() const noexcept override { return inside_->name(); }
+    transport_info describe() const override { return inside_->describe(); }
+    result<std::unique_ptr<port>> open(const uri& where,
+                                       const port_options& options) const override {
+        port_options with = options;
+        with.trust = lab().trust;
+        return inside_->open(where, with);
+    }
+
+private:
+    std::unique_ptr<transport> inside_ = make_tcp_transport();
+};
+
+transport_registry trusted_registry() {
+    transport_registry only;
+    only.add(std::make_unique<trusted_tcp>());
+    return only;
+}
+
+void send_sealed_garbage(const std::string& address, std::uint64_t seed) {
+    seeded_random dice(seed);
+    if (dice.chance(0.3)) {  // Before TLS, or instead of it.
+        tcp_raw_peer at("tcp" + address.substr(address.find("://")));
+        before_the_hello(at, dice);
+        return at.wait_for_the_end();
+    }
+    const ssl_context_ptr context = bare_context(lab().authority, &lab().node);
+    tls_raw_peer at(address, *context);
+    if (dice.chance(0.2)) {  // Within it.
+        at.plain().send(noise(dice, 1 + dice.below(400)));
+        ::shutdown(at.fd(), SHUT_WR);
+        return at.plain().wait_for_the_end();
+    }
+    if (!at.shake_hands_of_tls()) return;
+    if (dice.chance(0.2)) {  // A record that is none.
+        at.plain().send(noise(dice, 30'000));
+        return at.plain().wait_for_the_end();
+    }
+    dice.chance(0.3) ? before_the_hello(at, dice) : after_the_hello(at, dice);
+    at.wait_for_the_end();
+}
+
+const bool sealed_described = conformance::describe_transport(
+    "tcp+tls", {.registry = &trusted_registry, .send_garbage = &send_sealed_garbage});
+
+INSTANTIATE_TEST_SUITE_P(tls, transport_suite,
+                         testing::Values("tcp+tls://127.0.0.1:0", "tcp+tls://[::1]:0"));
 
 }  // namespace
 }  // namespace amalgam::detail
