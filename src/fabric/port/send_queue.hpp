@@ -29,6 +29,8 @@ public:
     explicit send_queue(buffer_pool& pool) noexcept : pool_(pool) {}
 
     bool empty() const noexcept { return first_ == frames_.size(); }
+    /// Some frame's payload is the sender's memory.
+    bool has_lent() const noexcept { return lent_ > 0; }
     std::size_t copied_bytes() const noexcept { return copied_; }
     /// Whether a refused frame is likely to be accepted now.
     bool has_room() const noexcept {

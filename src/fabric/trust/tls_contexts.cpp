@@ -203,7 +203,7 @@ result<identity> verified_peer(const SSL* ssl) {
 }
 
 failure handshake_failure(const SSL* ssl) {
-    const unsigned long code = ERR_peek_error();
+    const unsigned long code = ERR_peek_last_error();
     const int reason = ERR_GET_LIB(code) == ERR_LIB_SSL ? ERR_GET_REASON(code) : 0;
     const std::string otherwise = take_openssl_error();
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)

@@ -21,19 +21,22 @@ namespace {
 constexpr std::size_t read_buffer_bytes = std::size_t{64} << 10;
 // Users' memory is probed in steps of this size, shortly before it is read or written.
 constexpr std::size_t probed_at_a_time = std::size_t{64} << 10;
-// Pieces up to this size are headers, or were put together by the caller.
-constexpr std::size_t never_probed = 256;
 
 constexpr const char* refused_unheard =
     "the peer closed the connection at the TLS handshake; a port at tcp:// does so, and is reached "
     "by "
     "tcp://, not by tcp+tls://";
 
+/// After a fatal error, ours or an alert of the peer's.
+bool has_failed(const SSL* ssl) noexcept {
+    return SSL_in_init(ssl) && std::string_view(SSL_state_string(ssl)) == "SSLERR";
+}
+
 /// It waits for bytes. SSL_get_error() would say so too, but only if no error of the user's is left
 /// in the thread's queue; SSL_want_read() alone is also true after some fatal errors.
 bool starves(const SSL* ssl) noexcept {
     if (!SSL_want_read(ssl)) return false;
-    return !SSL_in_init(ssl) || std::string_view(SSL_state_string(ssl)) != "SSLERR";
+    return !has_failed(ssl);
 }
 
 }  // namespace
@@ -310,7 +313,8 @@ int tls_session::after_failed_read() noexcept {
         drained_ = stop_ == stop::empty;
         return stop_ == stop::end ? 0 : stop_ == stop::error ? read_error_ : EAGAIN;
     }
-    if ((SSL_get_shutdown(ssl_.get()) & SSL_RECEIVED_SHUTDOWN) != 0) return 0;
+    const bool is_over = (SSL_get_shutdown(ssl_.get()) & SSL_RECEIVED_SHUTDOWN) != 0;
+    if (is_over && !has_failed(ssl_.get())) return 0;
     try {
         why_ = handshake_failure(ssl_.get());
     } catch (const std::bad_alloc&) {
@@ -322,7 +326,7 @@ int tls_session::after_failed_read() noexcept {
 
 // ---- writing
 
-std::size_t tls_session::write(std::span<const iovec> what, int& error) noexcept {
+std::size_t tls_session::write(std::span<const iovec> what, int& error, std::size_t ours) noexcept {
     error = 0;
     if (!drain()) {
         error = write_error_;
@@ -333,7 +337,7 @@ std::size_t tls_session::write(std::span<const iovec> what, int& error) noexcept
         left += piece.iov_len;
     left = std::min(left, bytes_at_a_time);
     std::size_t taken = 0;
-    for (plaintext from{what}; left > 0 && !has_pending() && write_error_ == 0;) {
+    for (plaintext from{what, ours}; left > 0 && !has_pending() && write_error_ == 0;) {
         const const_bytes record = next_record(from, left);
         if (record.empty()) {
             if (taken == 0) error = EFAULT;
@@ -380,10 +384,15 @@ const_bytes tls_session::next_record(plaintext& from, std::size_t most) noexcept
         return piece;
     }
     std::size_t filled = 0;
+    const plaintext before = from;
     while (filled < whole) {
         piece = from.rest();
         piece = piece.first(std::min(piece.size(), whole - filled));
-        if (!from.is_readable(piece)) break;
+        if (!from.is_readable(piece)) {
+            // As the kernel does: a header must not leave without what it announces.
+            from = before;
+            return {};
+        }
         std::memcpy(record_.data() + filled, piece.data(), piece.size());
         filled += piece.size();
         from.advance(piece.size());
@@ -395,6 +404,7 @@ const_bytes tls_session::next_record(plaintext& from, std::size_t most) noexcept
 const_bytes tls_session::plaintext::rest() noexcept {
     while (within == pieces.front().iov_len) {
         pieces = pieces.subspan(1);
+        ours -= ours > 0 ? 1 : 0;
         within = probed = 0;
     }
     const iovec& piece = pieces.front();
@@ -404,7 +414,7 @@ const_bytes tls_session::plaintext::rest() noexcept {
 /// Whether the front of rest() can be read at the moment.
 bool tls_session::plaintext::is_readable(const_bytes front) noexcept {
     const std::size_t length = pieces.front().iov_len;
-    if (length <= never_probed || within + front.size() <= probed) return true;
+    if (ours > 0 || within + front.size() <= probed) return true;
     const std::size_t some = std::min(length - within, std::max(front.size(), probed_at_a_time));
     if (is_readable_now({front.data(), some})) {
         probed = within + some;

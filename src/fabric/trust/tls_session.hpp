@@ -81,8 +81,9 @@ public:
 
     /// Encrypts the front of `what` and sends it; returns how much it took. Less than all: the
     /// socket is full (has_pending()), or bytes_at_a_time was reached, or memory further on cannot
-    /// be read. `error` is 0, EFAULT for such memory at the front, or the socket's.
-    std::size_t write(std::span<const iovec> what, int& error) noexcept;
+    /// be read. `error` is 0, EFAULT for such memory at the front, or the socket's. The first
+    /// `ours` pieces are known to be readable.
+    std::size_t write(std::span<const iovec> what, int& error, std::size_t ours = 0) noexcept;
     /// The same for a few bytes that must go whole. False: the socket takes no more.
     bool write_whole(const_bytes few) noexcept;
     /// Ciphertext waits for room in the socket.
@@ -103,6 +104,7 @@ private:
     /// A walk over what is to be written.
     struct plaintext {
         std::span<const iovec> pieces;
+        std::size_t ours = 0;    ///< The first of them, which need no probe.
         std::size_t within = 0;  ///< Of the first of them, taken.
         std::size_t probed = 0;  ///< Of the first of them, found readable.
 

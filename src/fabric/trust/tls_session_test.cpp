@@ -275,9 +275,12 @@ TEST_F(tls_session_test, memory_that_cannot_be_read_or_written_is_an_error_and_n
     const std::string header(16, 'h');
     int error = 0;
     const iovec bad[] = {piece_of(header), piece_of(file.bytes().subspan(30 * 4096))};
-    EXPECT_EQ(both.a->write(bad, error), 16u) << "what stands before it";
+    EXPECT_EQ(both.a->write(bad, error), 0u) << "no header without what it announces";
+    EXPECT_EQ(error, EFAULT);
     EXPECT_EQ(both.a->write({&bad[1], 1}, error), 0u);
     EXPECT_EQ(error, EFAULT);
+    EXPECT_EQ(both.a->write({bad, 1}, error), 16u);
+    EXPECT_EQ(error, 0);
     const iovec partly[] = {piece_of(file.bytes())};
     EXPECT_LE(both.a->write(partly, error), 30u * 4096);
 

@@ -50,8 +50,9 @@ inline std::string pem_of(EVP_PKEY* key) {
 /// For tests: an authority that signs whatever it is asked to.
 class test_authority {
 public:
-    explicit test_authority(const std::string& name = "authority") {
-        fill(self_, {name, "", -7200, 7200}, "critical,CA:TRUE");
+    test_authority() {
+        static int number = 0;
+        fill(self_, {"authority " + std::to_string(++number), "", -7200, 7200}, "critical,CA:TRUE");
         sign(self_);
     }
 

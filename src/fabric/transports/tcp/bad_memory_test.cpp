@@ -7,13 +7,19 @@
 
 #include "fabric/memory/truncated_file.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
+#include "fabric/trust/tls_testing.hpp"
 
 namespace amalgam::detail {
 namespace {
 
 constexpr std::size_t page = 4096;
 
-class bad_memory : public testing::Test {
+std::shared_ptr<const credentials> lab_trust() {
+    static const test_lab lab;
+    return lab.trust;
+}
+
+class bad_memory : public testing::TestWithParam<const char*> {
 protected:
     using operation = tcp_test_port::operation;
 
@@ -41,14 +47,15 @@ protected:
     }
 
     // A stalled sender is checked after a quarter of the limit.
-    const port_options quick_{.silence_limit = std::chrono::milliseconds(400)};
-    tcp_test_port here_{"tcp://127.0.0.1:0", quick_}, there_{"tcp://127.0.0.1:0", quick_};
+    const port_options quick_{.silence_limit = std::chrono::milliseconds(400),
+                              .trust = lab_trust()};
+    tcp_test_port here_{GetParam(), quick_}, there_{GetParam(), quick_};
     peer_id there_id_, here_id_;
     std::vector<std::byte> memory_ = std::vector<std::byte>(4 << 20);
     region all_ = there_.end->open_region(memory_, access::read_write).value();
 };
 
-TEST_F(bad_memory, a_put_from_a_truncated_file_fails_alone) {
+TEST_P(bad_memory, a_put_from_a_truncated_file_fails_alone) {
     for (std::size_t left : {std::size_t{0}, page, 20 * page, 70 * page, 1000 * page}) {
         SCOPED_TRACE(left);
         truncated_file file(memory_.size());
@@ -60,7 +67,7 @@ TEST_F(bad_memory, a_put_from_a_truncated_file_fails_alone) {
     EXPECT_EQ(here_.end->open_operations(), 0u);
 }
 
-TEST_F(bad_memory, puts_behind_one_that_cannot_be_read_go_on) {
+TEST_P(bad_memory, puts_behind_one_that_cannot_be_read_go_on) {
     truncated_file file(memory_.size());
     file.truncate(page);
     const const_bytes bad = file.bytes(), good = memory_;
@@ -73,7 +80,7 @@ TEST_F(bad_memory, puts_behind_one_that_cannot_be_read_go_on) {
     expect_connected();
 }
 
-TEST_F(bad_memory, a_message_of_which_nothing_left_fails_alone) {
+TEST_P(bad_memory, a_message_of_which_nothing_left_fails_alone) {
     truncated_file file(1 << 20);
     file.truncate(0);
     const const_bytes bytes = file.bytes();
@@ -83,7 +90,7 @@ TEST_F(bad_memory, a_message_of_which_nothing_left_fails_alone) {
     expect_connected();
 }
 
-TEST_F(bad_memory, a_message_of_which_half_left_ends_its_connection_at_once) {
+TEST_P(bad_memory, a_message_of_which_half_left_ends_its_connection_at_once) {
     truncated_file file(1 << 20);
     const const_bytes bytes = file.bytes();
     operation waiting;
@@ -100,7 +107,7 @@ TEST_F(bad_memory, a_message_of_which_half_left_ends_its_connection_at_once) {
     EXPECT_EQ(here_.end->open_operations(), 0u);
 }
 
-TEST_F(bad_memory, a_get_into_read_only_memory_fails_alone) {
+TEST_P(bad_memory, a_get_into_read_only_memory_fails_alone) {
     for (std::size_t bytes : {std::size_t{8}, page, 20 * page, 256 * page}) {
         SCOPED_TRACE(bytes);
         truncated_file file(256 * page, PROT_READ);
@@ -109,7 +116,7 @@ TEST_F(bad_memory, a_get_into_read_only_memory_fails_alone) {
     }
 }
 
-TEST_F(bad_memory, a_put_into_read_only_memory_is_refused_by_its_owner) {
+TEST_P(bad_memory, a_put_into_read_only_memory_is_refused_by_its_owner) {
     truncated_file file(256 * page, PROT_READ);
     const region shown = there_.end->open_region(file.bytes(), access::read_write).value();
     for (std::size_t bytes : {std::size_t{8}, page, 20 * page, 256 * page}) {
@@ -119,7 +126,7 @@ TEST_F(bad_memory, a_put_into_read_only_memory_is_refused_by_its_owner) {
     }
 }
 
-TEST_F(bad_memory, small_transfers_of_a_truncated_file_fail_alone_on_either_side) {
+TEST_P(bad_memory, small_transfers_of_a_truncated_file_fail_alone_on_either_side) {
     truncated_file file(page);
     const region shown = there_.end->open_region(file.bytes(), access::read_write).value();
     EXPECT_EQ(get(mutable_bytes(memory_).first(100), shown), errc::ok);
@@ -131,7 +138,7 @@ TEST_F(bad_memory, small_transfers_of_a_truncated_file_fail_alone_on_either_side
     expect_connected();
 }
 
-TEST_F(bad_memory, an_atomic_operation_on_what_cannot_be_written_is_refused_by_its_owner) {
+TEST_P(bad_memory, an_atomic_operation_on_what_cannot_be_written_is_refused_by_its_owner) {
     truncated_file shrinks(2 * page), fixed(page, PROT_READ);
     const region first = there_.end->open_region(shrinks.bytes(), access::read_write).value();
     const region second = there_.end->open_region(fixed.bytes(), access::read_write).value();
@@ -150,7 +157,7 @@ TEST_F(bad_memory, an_atomic_operation_on_what_cannot_be_written_is_refused_by_i
     expect_connected();
 }
 
-TEST_F(bad_memory, a_notified_put_that_cannot_be_read_or_written_tells_nothing) {
+TEST_P(bad_memory, a_notified_put_that_cannot_be_read_or_written_tells_nothing) {
     for (std::size_t bytes : {2 * page, 20 * page, 256 * page}) {
         SCOPED_TRACE(bytes);
         truncated_file from(256 * page), to(256 * page);
@@ -174,7 +181,7 @@ TEST_F(bad_memory, a_notified_put_that_cannot_be_read_or_written_tells_nothing) 
     }
 }
 
-TEST_F(bad_memory, notified_puts_whose_memory_goes_away_halfway_tell_only_of_whole_ones) {
+TEST_P(bad_memory, notified_puts_whose_memory_goes_away_halfway_tell_only_of_whole_ones) {
     truncated_file file(1 << 20);
     const const_bytes bytes = file.bytes();
     std::fill(file.bytes().begin(), file.bytes().end(), std::byte{1});
@@ -196,7 +203,7 @@ TEST_F(bad_memory, notified_puts_whose_memory_goes_away_halfway_tell_only_of_who
 }
 
 // Replies to gets are copied up to 8,192 bytes, including 8 bytes of offset.
-TEST_F(bad_memory, a_get_of_8184_bytes_from_a_truncated_file_fails_alone) {
+TEST_P(bad_memory, a_get_of_8184_bytes_from_a_truncated_file_fails_alone) {
     for (std::size_t left : {std::size_t{0}, page}) {
         SCOPED_TRACE(left);
         truncated_file file(2 * page);
@@ -206,6 +213,9 @@ TEST_F(bad_memory, a_get_of_8184_bytes_from_a_truncated_file_fails_alone) {
         expect_connected();
     }
 }
+
+INSTANTIATE_TEST_SUITE_P(tcp, bad_memory, testing::Values("tcp://127.0.0.1:0"));
+INSTANTIATE_TEST_SUITE_P(tls, bad_memory, testing::Values("tcp+tls://127.0.0.1:0"));
 
 }  // namespace
 }  // namespace amalgam::detail

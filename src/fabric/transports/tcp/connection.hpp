@@ -95,6 +95,8 @@ private:
     /// May be sent without checking for acknowledgement; less than any window a peer would shut.
     static constexpr std::size_t trusted_bytes = 16384;
 
+    static constexpr std::size_t as_queued = ~std::size_t{0};
+
     enum class phase : std::uint8_t { entering, up, broken, over };
 
     /// Result of one write call.
@@ -114,9 +116,10 @@ private:
                           std::size_t bytes) noexcept;
     posted enqueue(const wire_header&, gather payload, completion* on_sent, bool small) noexcept;
     bool flush(const completion* posting) noexcept;
-    written write(std::span<iovec> what) noexcept;
+    /// The first `ours` pieces are not users' memory; by default as the queue knows.
+    written write(std::span<iovec> what, std::size_t ours = as_queued) noexcept;
     written write_plain(std::span<iovec> what) noexcept;
-    written seal(std::span<iovec> what) noexcept;
+    written seal(std::span<iovec> what, std::size_t ours) noexcept;
     ssize_t unseal(std::span<iovec> into) noexcept;
     bool pass_unreadable() noexcept;
     bool settle(std::size_t bytes, const completion* posting) noexcept;

@@ -25,8 +25,8 @@ using pieces = std::array<iovec, max_pieces>;
 
 }  // namespace
 
-inline connection::written connection::write(std::span<iovec> what) noexcept {
-    return tls_ == nullptr ? write_plain(what) : seal(what);
+inline connection::written connection::write(std::span<iovec> what, std::size_t ours) noexcept {
+    return tls_ == nullptr ? write_plain(what) : seal(what, ours);
 }
 
 inline connection::written connection::write_plain(std::span<iovec> what) noexcept {
@@ -51,11 +51,12 @@ inline connection::written connection::write_plain(std::span<iovec> what) noexce
 }
 
 /// As write_plain(), through TLS.
-connection::written connection::seal(std::span<iovec> what) noexcept {
+connection::written connection::seal(std::span<iovec> what, std::size_t ours) noexcept {
+    if (ours == as_queued) ours = queue_.has_lent() ? 0 : what.size();
     written done;
     for (const iovec& one : what)
         done.offered += one.iov_len;
-    done.sent = tls_->write(what, done.error);
+    done.sent = tls_->write(what, done.error, ours);
     if (tls_->has_pending()) wait_for_room();
     return done;
 }
@@ -94,7 +95,7 @@ posted connection::write_or_queue(const wire_header& header, gather payload, com
             what[count++] = {const_cast<std::byte*>(payload[i].data()), payload[i].size()};
         all = count == payload.size() + 1;
     }
-    const auto [offered, sent, error] = write(std::span(what).first(count));
+    const auto [offered, sent, error] = write(std::span(what).first(count), 1);
     if (error != 0 && (error != EFAULT || on_sent == nullptr)) {
         break_off(error);
         return posted::full;

@@ -183,6 +183,7 @@ handshake::state handshake::fail_session(const failure& why) {
         constexpr std::array<unsigned char, 7> alert{21, 3, 3, 0, 2, 2, 70};
         ::send(socket_.get(), alert.data(), alert.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     }
+    is_refused_ = why.what.native != ECONNRESET;
     if (!accepted_) setting_.tls->forget(target_);
     return fail(why.what.code, why.what.native,
                 plain

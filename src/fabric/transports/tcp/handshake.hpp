@@ -62,6 +62,8 @@ public:
 
     clock::time_point deadline() const noexcept { return deadline_; }
     const failure& why() const noexcept { return why_; }
+    /// It failed as TLS, or the peer in it, is not as it must be.
+    bool is_refused() const noexcept { return is_refused_; }
     const hello& theirs() const noexcept { return reader_.result(); }
     unique_fd take_socket() noexcept { return std::move(socket_); }
     /// Null without TLS.
@@ -90,6 +92,7 @@ private:
     bool accepted_;
     step step_;
     bool watches_room_ = false;
+    bool is_refused_ = false;
     unique_fd socket_;
     std::string host_;
     std::unique_ptr<tls_session> session_;  ///< After connecting, with TLS.

@@ -73,8 +73,10 @@ std::string tcp_port::address() const {
 
 std::string tcp_port::explain() const {
     const std::string where = explain_binding(chosen_, shown_, scheme());
-    return tls_ == nullptr ? where + "; nothing is encrypted, and whoever reaches it may connect"
-                           : where + "; encrypted by TLS 1.3; " + tls_->trust().explain();
+    return tls_ == nullptr
+               ? where + "; nothing is encrypted, and whoever reaches it may connect"
+               : fmt::format("{}; encrypted by TLS 1.3, {} handshakes refused so far; {}", where,
+                             refused_.value(), tls_->trust().explain());
 }
 
 // ---- peers
@@ -210,6 +212,7 @@ void tcp_port::report_turned_away() noexcept {
         turned_away_.pop_back();
         const failure& why = who.way_in().why();
         // A stranger that only leaves, as a killed process or a port scan does, is not unusual.
+        if (who.way_in().is_refused()) refused_.add(1);
         const bool odd = who.is_stranger && why.what.native != ECONNRESET;
         if (!why.sentence.empty())
             limited_log(odd ? log_level::warn : log_level::info, "tcp", "connection setup failed",

@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include <amalgam/core/counter.hpp>
+
 #include "fabric/port/framed_port.hpp"
 #include "fabric/sockets/binding.hpp"
 #include "fabric/sockets/poller.hpp"
@@ -145,6 +147,7 @@ private:
     std::uint64_t round_ = 1;
     std::size_t reads_unasked_ = 0;  ///< Reads from connections since the last epoll query.
     std::size_t turn_ = 0;           ///< Which connection is read first.
+    owned_counter refused_;          ///< Handshakes of TLS that failed.
     bool has_new_room_ = false;
     int blocked_ = 0;  ///< Connections that wait for socket room.
 };

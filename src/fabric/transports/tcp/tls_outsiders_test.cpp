@@ -1,0 +1,195 @@
+// A port with TLS before programs of others: openssl s_client and s_server, curl.
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include "fabric/transports/tcp/raw_peer.hpp"
+#include "fabric/transports/tcp/test_port.hpp"
+#include "fabric/trust/tls_testing.hpp"
+#include "temp_folder.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+using namespace std::chrono_literals;
+struct outcome {
+    int code;
+    std::string output;
+};
+
+/// Runs it to the end, in a shell.
+outcome run(const std::string& command) {
+    std::FILE* const pipe = ::popen((command + " 2>&1 </dev/null").c_str(), "r");
+    std::string all;
+    char part[4096];
+    for (std::size_t n; (n = std::fread(part, 1, sizeof part, pipe)) > 0;)
+        all.append(part, n);
+    const int ended = ::pclose(pipe);
+    return {WIFEXITED(ended) ? WEXITSTATUS(ended) : -1, all};
+}
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+/// A port that a thread of its own serves.
+class served_port {
+public:
+    served_port(const std::string& where, const port_options& options) : port_(where, options) {
+        address_ = port_.end->address();
+        port_.on_arrival = [this](message&) { ++heard_; };
+        server_ = std::thread([this] {
+            while (!stop_)
+                if (port_.end->progress() == 0) ::poll(nullptr, 0, 1);
+        });
+    }
+    ~served_port() {
+        stop_ = true;
+        server_.join();
+    }
+    const std::string& address() const { return address_; }
+    std::string host_and_port() const { return address_.substr(address_.find("://") + 3); }
+    int heard() const { return heard_; }
+
+private:
+    tcp_test_port port_;
+    std::string address_;
+    std::atomic<bool> stop_{false};
+    std::atomic<int> heard_{0};
+    std::thread server_;
+};
+
+class tls_outsiders : public testing::Test {
+protected:
+    void SetUp() override {
+        if (run("openssl version").code != 0) GTEST_SKIP() << "openssl is not installed";
+        lab_.authority.write_folder(folder_.with("node"), lab_.node);
+        other_.authority.write_folder(folder_.with("other"), other_.node);
+        lab_.authority.write_folder(folder_.with("expired"),
+                                    lab_.authority.issue({.starts = -100, .ends = -10}));
+    }
+    port_options with(std::chrono::milliseconds limit = 5000ms) const {
+        return {.silence_limit = limit, .trust = lab_.trust};
+    }
+    std::string files_of(const std::string& whose) const {
+        const std::string at = folder_.with(whose);
+        return " -CAfile " + folder_.with("node") + "/authority.pem -cert " + at +
+               "/certificate.pem -key " + at + "/key.pem ";
+    }
+    outcome s_client(const served_port& to, const std::string& words) const {
+        return run("openssl s_client -brief -ign_eof -verify_return_error -connect " +
+                   to.host_and_port() + " " + words);
+    }
+    void expect_served(const served_port& server) const {
+        const int before = server.heard();
+        tcp_test_port good("tcp+tls://", with());
+        tcp_test_port::operation op;
+        const posted how = good.post(good.look_up(server.address()), 1, "good", op);
+        move_until({&good}, [&] {
+            return (how == posted::done || op.over) && (server.heard() > before || op.over);
+        });
+        EXPECT_EQ(op.code, errc::ok);
+        EXPECT_TRUE(good.lost.empty());
+    }
+    /// What a port gets that calls `openssl s_server` with these words.
+    errc call(const std::string& words) const {
+        const std::string command =
+            "exec openssl s_server -accept 127.0.0.1:0 -naccept 1 -alpn amalgam/1 -Verify 1 " +
+            words + " 2>&1 </dev/zero";
+        std::FILE* const far = ::popen(command.c_str(), "r");
+        char line[400];
+        std::string address;
+        while (address.empty() && std::fgets(line, sizeof line, far) != nullptr)
+            if (std::string(line).starts_with("ACCEPT "))
+                address = "tcp+tls://" + std::string(line + 7, std::strcspn(line + 7, "\n"));
+        EXPECT_FALSE(address.empty());
+        tcp_test_port here("tcp+tls://", with());
+        tcp_test_port::operation op;
+        EXPECT_EQ(here.post(here.look_up(address), 1, "secret", op), posted::pending);
+        move_until({&here}, [&] { return op.over; });
+        std::string all;
+        while (std::fgets(line, sizeof line, far) != nullptr)
+            all += line;
+        ::pclose(far);
+        EXPECT_FALSE(has(all, "secret")) << all;
+        return op.code;
+    }
+
+    temp_folder folder_;
+    test_lab lab_, other_;
+};
+
+TEST_F(tls_outsiders, s_client_with_a_certificate_of_ours_shakes_hands_by_tls_1_3) {
+    served_port server("tcp+tls://127.0.0.1:0", with(400ms));
+    const outcome met = s_client(server, files_of("node") + "-alpn amalgam/1");
+    EXPECT_TRUE(has(met.output, "TLSv1.3")) << met.output;
+    EXPECT_TRUE(has(met.output, "Verification: OK")) << met.output;
+    EXPECT_FALSE(has(met.output, "alert")) << met.output;
+    expect_served(server);
+}
+
+TEST_F(tls_outsiders, s_client_with_a_wrong_certificate_is_told_why_by_an_alert) {
+    served_port server("tcp+tls://127.0.0.1:0", with());
+    const std::string alpn = "-alpn amalgam/1";
+    const outcome foreign = s_client(server, files_of("other") + alpn);
+    EXPECT_TRUE(has(foreign.output, "alert unknown ca")) << foreign.output;
+    const outcome expired = s_client(server, files_of("expired") + alpn);
+    EXPECT_TRUE(has(expired.output, "alert certificate expired")) << expired.output;
+    const outcome none = s_client(server, "-CAfile " + folder_.with("node/authority.pem ") + alpn);
+    EXPECT_TRUE(has(none.output, "alert certificate required")) << none.output;
+    expect_served(server);
+}
+
+TEST_F(tls_outsiders, s_client_of_an_older_tls_or_without_our_protocol_is_refused) {
+    served_port server("tcp+tls://127.0.0.1:0", with());
+    const outcome older = s_client(server, files_of("node") + "-alpn amalgam/1 -tls1_2");
+    EXPECT_TRUE(has(older.output, "alert protocol version")) << older.output;
+    const outcome nameless = s_client(server, files_of("node"));
+    EXPECT_TRUE(has(nameless.output, "alert no application protocol")) << nameless.output;
+    const outcome web = s_client(server, files_of("node") + "-alpn h2");
+    EXPECT_TRUE(has(web.output, "alert no application protocol")) << web.output;
+    expect_served(server);
+}
+
+TEST_F(tls_outsiders, curl_gets_nothing) {
+    if (run("curl --version").code != 0) GTEST_SKIP() << "curl is not installed";
+    served_port server("tcp+tls://127.0.0.1:0", with());
+    for (const char* scheme : {"http", "https"}) {
+        const outcome got =
+            run("curl -sk --show-error " + std::string(scheme) + "://" + server.host_and_port());
+        EXPECT_NE(got.code, 0) << got.output;
+    }
+    expect_served(server);
+}
+
+TEST_F(tls_outsiders, one_that_sends_a_byte_at_a_time_is_dropped_when_the_limit_is_over) {
+    served_port server("tcp+tls://127.0.0.1:0", with(200ms));
+    tcp_raw_peer slow("tcp://" + server.host_and_port());
+    // A record of a handshake that never becomes whole.
+    slow.send(std::string("\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03", 11));
+    while (!slow.has_something()) {
+        if (!slow.send("a")) break;
+        ::poll(nullptr, 0, 2);
+    }
+    expect_served(server);
+}
+
+TEST_F(tls_outsiders, s_server_learns_nothing_whatever_it_is) {
+    EXPECT_EQ(call(files_of("node")), errc::unreachable) << "right, but no port: it sends zeros";
+    EXPECT_EQ(call(files_of("expired")), errc::denied);
+    EXPECT_EQ(call(files_of("other")), errc::denied);
+    EXPECT_EQ(call(files_of("node") + "-tls1_2"), errc::unreachable);
+    EXPECT_EQ(
+        call("-CAfile " + folder_.with("other/authority.pem") + " -verify_return_error -cert " +
+             folder_.with("node/certificate.pem") + " -key " + folder_.with("node/key.pem")),
+        errc::denied)
+        << "it does not trust us";
+}
+
+}  // namespace
+}  // namespace amalgam::detail
