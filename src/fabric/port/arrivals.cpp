@@ -19,8 +19,7 @@ delivery framed_port::deliver(frame_link& link, const frame_header& header,
                               const_bytes payload) noexcept {
     peer_record& from = *link.record;
     switch (header.kind) {
-        [[likely]] case frame_kind::unexpected
-            : return deliver_message(from, header.tag, payload);
+        [[likely]] case frame_kind::unexpected : return deliver_message(from, header.tag, payload);
         case frame_kind::expected:
             return deliver_expected(from, header.tag, payload, nullptr);
         case frame_kind::put:

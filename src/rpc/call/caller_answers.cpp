@@ -42,7 +42,7 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
 }
 
 [[gnu::flatten]] bool caller::on_plain_reply(peer_state& from, std::uint64_t id, bool xdr,
-                            const_bytes result) noexcept {
+                                             const_bytes result) noexcept {
     pending_call* const call = find(id);
     if (call == nullptr || call->callee != &from || call->naming || call->checked ||
         call->xdr != xdr) [[unlikely]] {

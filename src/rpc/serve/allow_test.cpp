@@ -9,6 +9,7 @@
 #include <amalgam/rpc/engine_config.hpp>
 #include <amalgam/rpc/raw_call.hpp>
 
+#include "fabric/trust/tls_testing.hpp"
 #include "rpc/loop_pair.hpp"
 
 // Who calls, and who may.
@@ -127,6 +128,26 @@ TEST_F(allowing, who_proved_nothing_is_not_allowed_where_anybody_is_asked_for) {
     EXPECT_NE(std::string(why.what()).find("does not know who calls"), std::string::npos)
         << why.what();
     EXPECT_EQ(ran, 0);
+}
+
+TEST_F(allowing, names_and_groups_of_certificates_count_over_tls) {
+    const detail::test_lab lab;
+    const auto options = [&](const char* name, std::optional<allow_list> allow = {}) {
+        const auto node = lab.authority.issue({.name = name});
+        return engine_options{.ports = {.trust = lab.trust_of(node)}, .allow = std::move(allow)};
+    };
+    engine server{"tcp+tls://127.0.0.1:0", options("server", allow_list{.names = {"node7"}})};
+    define(server);
+    engine seven{"tcp+tls://", options("node7")}, eight{"tcp+tls://", options("node8")};
+    const auto ask = [&](engine& by) {
+        return by.procedure<std::string()>("who").on(by.lookup(server.address()));
+    };
+    EXPECT_EQ(ask(seven)(), "node7");
+    EXPECT_EQ(seven.lookup(server.address()).who().name, "server");
+    const error why = error_of([&] { ask(eight)(); });
+    EXPECT_EQ(why.code(), errc::denied);
+    EXPECT_NE(std::string(why.what()).find("call to node8"), std::string::npos) << why.what();
+    EXPECT_EQ(ran, 1);
 }
 
 TEST_F(allowing, a_procedures_own_list_goes_before_the_engines) {

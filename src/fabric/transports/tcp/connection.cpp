@@ -106,9 +106,8 @@ ssize_t connection::unseal(std::span<iovec> into) noexcept {
     return -1;
 }
 
-const identity& connection::peer() const noexcept {
-    static const identity unknown;
-    return tls_ != nullptr ? tls_->peer() : unknown;
+identity connection::who() const {
+    return tls_ != nullptr ? tls_->peer() : identity{};
 }
 
 std::size_t connection::read(std::size_t budget) noexcept {

@@ -43,6 +43,7 @@ public:
     bool forget(completion& on_sent) noexcept override { return queue_.forget(on_sent); }
     void detach(completion& on_sent) noexcept override;
     void shut() noexcept override;
+    identity who() const override;
 
     // ---- event_source, timed
     void ready(std::uint32_t events) noexcept override;
@@ -52,8 +53,6 @@ public:
     void begin(std::unique_ptr<handshake> way_in) noexcept;
     handshake& way_in() noexcept { return *handshake_; }
     bool entering() const noexcept { return phase_ == phase::entering; }
-    /// Who is at the other end; kind `none` without TLS.
-    const identity& peer() const noexcept;
     /// Acts on the handshake's state: nothing yet, up, or handed to the port as failed.
     void follow(handshake::state outcome) noexcept;
 
