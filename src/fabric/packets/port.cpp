@@ -48,10 +48,11 @@ packet_port::packet_port(std::unique_ptr<packet_carrier> carrier, const packet_p
       packets_(traits.packet_bytes),
       carrier_(std::move(carrier)) {
     carrier_->start(*this);
+    take_own_frames(max_key_frame_bytes);
     if (one_sided_carrier* also = carrier_->one_sided()) {
         one_sided_port& self = *this;
         one_sided_ = std::make_unique<one_sided_part>(*also, self, options.silence_limit);
-        start_transfers(max_key_frame_bytes);
+        start_transfers();
     }
 }
 

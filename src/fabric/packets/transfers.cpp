@@ -1,7 +1,27 @@
 // Puts and gets by the carrier's second interface.
+#include <array>
+
+#include "fabric/one_sided/frames.hpp"
 #include "fabric/packets/port.hpp"
 
 namespace amalgam::detail {
+namespace {
+
+/// The answer of a port whose carrier has no such transfers, as its library here does not offer
+/// them, to a peer whose does: packets carry all. If there is no room, it asks no more; packets
+/// carry all then, too.
+delivery refuse_key(frame_link& link, const frame_header& header, const_bytes payload) noexcept {
+    if (header.kind != key_question_kind || payload.size() < key_question_bytes ||
+        payload.size() > key_question_bytes + one_sided_carrier::max_name_bytes)
+        return delivery::malformed;
+    std::array<std::byte, key_answer::wire_bytes> none;
+    key_answer{}.encode(none.data());
+    const const_bytes all = none;
+    (void)link.send(header_of(key_answer_kind, header.tag, none.size()), {&all, 1}, nullptr);
+    return delivery::taken;
+}
+
+}  // namespace
 
 one_sided_peer* packet_port::one_sided_of(packet_connection& who) noexcept {
     if (who.one_sided == nullptr && who.by() != nullptr)
@@ -84,6 +104,7 @@ bool packet_port::queue_put_notify(frame_link& link, gather from, const remote_k
 
 delivery packet_port::deliver_own(frame_link& link, const frame_header& header,
                                   const_bytes payload) noexcept {
+    if (!one_sided_) return refuse_key(link, header, payload);
     auto& from = static_cast<packet_connection&>(link);
     one_sided_peer* peer = one_sided_of(from);
     if (peer == nullptr) return delivery::taken;  // Out of memory: packets carry all transfers.

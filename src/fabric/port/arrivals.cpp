@@ -54,7 +54,7 @@ delivery framed_port::deliver(frame_link& link, const frame_header& header,
                 return delivery::malformed;
             return settle(from);
         default:
-            return starts_transfers_ ? deliver_own(link, header, payload) : delivery::malformed;
+            return deliver_own(link, header, payload);
     }
 }
 

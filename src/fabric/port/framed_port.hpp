@@ -126,7 +126,7 @@ protected:
                                   std::uint64_t /*notice*/, completion&) noexcept {
         return false;
     }
-    /// A frame of a kind that framed_port does not know, for transports that start_transfers().
+    /// A frame of a kind that framed_port does not know, for transports that take_own_frames().
     virtual delivery deliver_own(frame_link&, const frame_header&, const_bytes) noexcept {
         return delivery::malformed;
     }
@@ -181,11 +181,10 @@ protected:
     /// Memory of the open placement cannot be written. The placement discards from now on, and its
     /// operation fails with `invalid`, EFAULT. Runs no callbacks.
     void unwritable(frame_link&) noexcept;
-    /// Calls start_put() and start_get() from now on, and takes own frames of up to `frame_bytes`.
-    void start_transfers(std::uint32_t frame_bytes) noexcept {
-        starts_transfers_ = true;
-        own_frame_bytes_ = frame_bytes;
-    }
+    /// Calls start_put() and start_get() from now on.
+    void start_transfers() noexcept { starts_transfers_ = true; }
+    /// Takes own frames of up to `frame_bytes`, also those that a packet's end cuts.
+    void take_own_frames(std::uint32_t frame_bytes) noexcept { own_frame_bytes_ = frame_bytes; }
     /// Counts a transfer without the target's processor.
     void count_direct(std::uint64_t bytes) noexcept {
         direct_.add();

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -19,20 +20,21 @@ void remove_from(std::vector<T*>& all, T& one) noexcept {
 
 }  // namespace
 
-ofi_carrier::ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_info info,
-                         std::string chosen)
-    : introduced_carrier(std::move(tcp), std::move(scheme)),
-      info_(std::move(info)),
-      chosen_(std::move(chosen)) {
+ofi_carrier::ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_choice choice)
+    : introduced_carrier(std::move(tcp), std::move(scheme)), choice_(std::move(choice)) {
     fid_fabric* fabric = nullptr;
-    require_ofi(fi_fabric(info_->fabric_attr, &fabric, nullptr), "open the fabric");
+    require_ofi(fi_fabric(info().fabric_attr, &fabric, nullptr), "open the fabric");
     fabric_.reset(fabric);
     fid_domain* domain = nullptr;
-    require_ofi(fi_domain(fabric, info_.get(), &domain, nullptr), "open the domain");
+    require_ofi(fi_domain(fabric, choice_.info.get(), &domain, nullptr), "open the domain");
     domain_.reset(domain);
+    if (choice_.transfers.one_sided) {
+        memory_.emplace(domain, info(), choice_.transfers.local);
+        one_sided_ = std::make_unique<ofi_one_sided>(*this, *memory_, choice_.transfers.by_device);
+    }
 
     fi_cq_attr wanted{};
-    wanted.size = std::max(info_->tx_attr->size + info_->rx_attr->size, std::size_t{4096});
+    wanted.size = std::max(info().tx_attr->size + info().rx_attr->size, std::size_t{4096});
     wanted.format = FI_CQ_FORMAT_DATA;
     wanted.wait_obj = FI_WAIT_FD;
     fid_cq* queue = nullptr;
@@ -48,12 +50,17 @@ ofi_carrier::ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_info
     if (sleeps_on_descriptor_) sleep_also_on(descriptor);
     sleep_briefly(true);
     // Connected endpoints only: the others retransmit lost packets and must be waited for.
-    if (info_->ep_attr->type == FI_EP_MSG) inject_bytes_ = info_->tx_attr->inject_size;
+    if (info().ep_attr->type == FI_EP_MSG) inject_bytes_ = info().tx_attr->inject_size;
 }
 
-ofi_carrier::~ofi_carrier() = default;
+ofi_carrier::~ofi_carrier() {
+    for (ofi_operation& one : outgoing_)
+        if (one.registered != nullptr) memory_->remove(one.registered);
+    if (registered_ != nullptr) memory_->remove(registered_);
+}
 
 void ofi_carrier::end_packets() noexcept {
+    if (one_sided_) one_sided_->end();
     const auto until = std::chrono::steady_clock::now() + limits::flush_limit;
     const auto on_their_way = [&] {
         return std::any_of(released_.begin(), released_.end(),
@@ -64,9 +71,9 @@ void ofi_carrier::end_packets() noexcept {
     end_introductions();
 }
 
-void ofi_carrier::take_back_all_packets() noexcept {
+void ofi_carrier::take_back_all() noexcept {
     for (auto& one : released_)
-        take_back_packets_of(*one);
+        take_back_all_of(*one);
 }
 
 // ---- links
@@ -118,7 +125,7 @@ void ofi_carrier::destroy_released() noexcept {
 // ---- sending
 
 posted ofi_link::send(packet& one) noexcept {
-    if (!is_open() || by_ == nullptr || failed_ || closing_) return posted::full;
+    if (!may_send()) return posted::full;
     const posted how = carrier_->send(*this, one);
     if (how != posted::full) count_sent();
     return how;
@@ -136,17 +143,43 @@ posted ofi_carrier::send(ofi_link& by, packet& one) noexcept {
         fail(by, {errc::no_memory});
         return posted::full;
     }
+    out->kind = ofi_operation::does::send;
     out->out = &one;
-    out->link = &by;
-    const auto how = fi_senddata(by.by_, one.data, one.bytes, nullptr, by.their_id(), by.to_, out);
+    const std::byte* data = one.data;
+    void* registered = nullptr;
+    if (memory_ && memory_->registers_local()) {
+        if (!copy_registered(*out, one)) {
+            give_back(*out);
+            fail(by, {errc::no_memory});
+            return posted::full;
+        }
+        data = out->copy.get();
+        registered = fi_mr_desc(out->registered);
+    }
+    const auto how = fi_senddata(by.by_, data, one.bytes, registered, by.their_id(), by.to_, out);
     if (how == 0) {
-        ++by.lent_;
-        ++lent_;
+        lend(*out, by);
         return posted::pending;
     }
-    out->link = nullptr;
-    out->next_free = std::exchange(free_, out);
+    give_back(*out);
     return refused(by, how);
+}
+
+/// The port's packets are not registered: their memory comes and goes.
+bool ofi_carrier::copy_registered(ofi_operation& op, const packet& one) noexcept try {
+    if (op.copy == nullptr) {
+        op.copy.reset(new std::byte[limits::packet_bytes]);
+        const auto made = memory_->add_local({op.copy.get(), limits::packet_bytes});
+        if (!made) {
+            op.copy.reset();
+            return false;
+        }
+        op.registered = made.value();
+    }
+    std::memcpy(op.copy.get(), one.data, one.bytes);
+    return true;
+} catch (const std::bad_alloc&) {
+    return false;
 }
 
 posted ofi_carrier::refused(ofi_link& by, long how) noexcept {
@@ -165,24 +198,43 @@ ofi_operation* ofi_carrier::take_operation() noexcept try {
     return nullptr;
 }
 
-void ofi_carrier::return_packet(ofi_operation& one) noexcept {
-    if (ofi_link* link = std::exchange(one.link, nullptr)) {
-        --link->lent_;
-        --lent_;
-        events().returned(*one.out);
-    }
+void ofi_carrier::give_back(ofi_operation& one) noexcept {
     one.next_free = std::exchange(free_, &one);
 }
 
-/// Takes back packets that libfabric will not report any more; a later report is ignored.
-void ofi_carrier::take_back_packets_of(ofi_link& link) noexcept {
+void ofi_carrier::lend(ofi_operation& one, ofi_link& by) noexcept {
+    one.link = &by;
+    ++by.lent_;
+    ++lent_;
+}
+
+/// libfabric holds it no more.
+void ofi_carrier::end_sent(ofi_operation& one, status how) noexcept {
+    ofi_link* link = std::exchange(one.link, nullptr);
+    give_back(one);
+    if (link == nullptr) return;
+    --link->lent_;
+    --lent_;
+    if (one.kind == ofi_operation::does::send)
+        events().returned(*one.out);
+    else
+        one_sided_->over(*one.transfer, how);
+}
+
+/// Takes back what libfabric will not report any more; a later report is ignored.
+void ofi_carrier::take_back_all_of(ofi_link& link) noexcept {
     if (link.lent_ == 0) return;
-    for (ofi_operation& one : outgoing_) {
+    lent_ -= std::exchange(link.lent_, 0);
+    // By number: an upcall may begin another operation.
+    for (std::size_t i = 0; i < outgoing_.size(); ++i) {
+        ofi_operation& one = outgoing_[i];
         if (one.link != &link) continue;
         one.link = nullptr;
-        events().returned(*one.out);
+        if (one.kind == ofi_operation::does::send)
+            events().returned(*one.out);
+        else
+            one_sided_->over(*one.transfer, {errc::disconnected});
     }
-    lent_ -= std::exchange(link.lent_, 0);
 }
 
 void ofi_carrier::tell_refused() noexcept {
@@ -199,23 +251,31 @@ void ofi_carrier::tell_refused() noexcept {
 
 void ofi_carrier::begin_to_receive(fid_ep* by, std::size_t packets) {
     receives_by_ = by;
-    memory_.reset(new std::byte[packets * limits::packet_bytes]);
-    incoming_.resize(packets);
+    arrivals_.reset(new std::byte[packets * limits::packet_bytes]);
+    if (memory_) memory_->bind_to(by);
+    if (memory_ && memory_->registers_local()) {
+        const auto made = memory_->add_local({arrivals_.get(), packets * limits::packet_bytes});
+        require_ofi(made ? 0 : made.why().what.native, "register memory");
+        registered_ = made.value();
+    }
+    incoming_ = std::vector<ofi_operation>(packets);
     unposted_.reserve(packets);
     for (std::size_t i = 0; i < packets; ++i) {
-        incoming_[i].into = memory_.get() + i * limits::packet_bytes;
+        incoming_[i].into = arrivals_.get() + i * limits::packet_bytes;
         receive_again(incoming_[i]);
     }
     if (unposted_.size() == packets) require_ofi(-FI_EAGAIN, "post receive buffers");
 }
 
 void ofi_carrier::receive_again(ofi_operation& one) noexcept {
-    if (fi_recv(receives_by_, one.into, limits::packet_bytes, nullptr, FI_ADDR_UNSPEC, &one) != 0)
+    void* registered = registered_ == nullptr ? nullptr : fi_mr_desc(registered_);
+    if (fi_recv(receives_by_, one.into, limits::packet_bytes, registered, FI_ADDR_UNSPEC, &one) !=
+        0)
         unposted_.push_back(&one);
 }
 
 void ofi_carrier::complete(ofi_operation& one, std::uint64_t id, std::size_t bytes) noexcept {
-    if (one.out != nullptr) return return_packet(one);
+    if (one.kind != ofi_operation::does::receive) return end_sent(one, {});
     ++came_;
     if (introduced_link* link = find(id)) arrived(*link, {one.into, bytes});
     receive_again(one);
@@ -225,9 +285,14 @@ void ofi_carrier::complete_failed() noexcept {
     fi_cq_err_entry what{};
     if (fi_cq_readerr(completions_.get(), &what, 0) < 1 || what.op_context == nullptr) return;
     auto& one = *static_cast<ofi_operation*>(what.op_context);
-    if (one.out == nullptr) return receive_again(one);
-    if (one.link != nullptr && !one.link->closing_) fail(*one.link, {errc::disconnected, what.err});
-    return_packet(one);
+    if (one.kind == ofi_operation::does::receive) return receive_again(one);
+    status how{errc::disconnected, what.err};
+    if (one.link != nullptr) {
+        if (one.kind == ofi_operation::does::transfer)
+            how = one_sided_->meaning_of(*one.transfer, what);
+        if (how == errc::disconnected && !one.link->closing_) fail(*one.link, how);
+    }
+    end_sent(one, how);
 }
 
 bool ofi_carrier::read_completions() noexcept {

@@ -4,23 +4,32 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "fabric/packets/introduced_carrier.hpp"
 #include "fabric/transports/ofi/library.hpp"
+#include "fabric/transports/ofi/memory.hpp"
+#include "fabric/transports/ofi/one_sided.hpp"
 
 namespace amalgam::detail {
 
 class ofi_carrier;
 class ofi_link;
 
-/// A packet held by libfabric: an outgoing one, or a posted receive.
+/// What libfabric holds: an outgoing packet, a put or get, or a posted receive.
 struct ofi_operation {
+    enum class does : std::uint8_t { receive, send, transfer };
+
     fi_context2 of_the_library;  ///< First: libfabric returns its address.
-    packet* out = nullptr;       ///< nullptr: a receive.
-    ofi_link* link = nullptr;    ///< Of an outgoing packet.
-    std::byte* into = nullptr;   ///< Of a receive.
+    does kind = does::receive;
+    packet* out = nullptr;
+    one_sided_transfer* transfer = nullptr;
+    ofi_link* link = nullptr;           ///< nullptr: of a receive, or taken back.
+    std::byte* into = nullptr;          ///< Of a receive.
+    std::unique_ptr<std::byte[]> copy;  ///< Registered, of packets; allocated if needed.
+    fid_mr* registered = nullptr;       ///< Of `copy`.
     ofi_operation* next_free = nullptr;
 };
 
@@ -31,11 +40,14 @@ public:
 
 protected:
     friend class ofi_carrier;
+    friend class ofi_one_sided;
+
+    bool may_send() const noexcept { return is_open() && by_ != nullptr && !failed_ && !closing_; }
 
     ofi_carrier* carrier_ = nullptr;
     fid_ep* by_ = nullptr;  ///< Endpoint that sends; nullptr: not yet, or no longer.
     fi_addr_t to_ = FI_ADDR_UNSPEC;
-    std::size_t lent_ = 0;  ///< Packets held by libfabric.
+    std::size_t lent_ = 0;  ///< Packets and transfers held by libfabric.
     bool closing_ = false;
     bool refused_ = false;  ///< A send was refused; room() is due.
     bool failed_ = false;
@@ -51,15 +63,20 @@ class ofi_carrier : public introduced_carrier {
 public:
     ~ofi_carrier() override;
 
+    one_sided_carrier* one_sided() noexcept final {
+        if (choice_.copies) return choice_.copies.get();
+        return one_sided_.get();
+    }
+
 protected:
     /// Failure: throws error with libfabric's message.
-    ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_info info, std::string chosen);
+    ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_choice choice);
     /// Call once the receiving endpoint exists. Failure: as above.
     void begin_to_receive(fid_ep* by, std::size_t packets);
     /// Call first in the destructor: gives sent packets a moment to leave.
     void end_packets() noexcept;
     /// Call after that, once the sending endpoints are closed.
-    void take_back_all_packets() noexcept;
+    void take_back_all() noexcept;
 
     /// Processes some completions; false: there were none.
     bool read_completions() noexcept;
@@ -69,50 +86,51 @@ protected:
     virtual bool may_destroy(ofi_link&) noexcept = 0;
     /// Whether everything else permits sleeping.
     virtual bool may_sleep() noexcept = 0;
-    void take_back_packets_of(ofi_link&) noexcept;
+    void take_back_all_of(ofi_link&) noexcept;
     /// Registers a new link; afterwards, recording its events cannot fail.
     void expect(ofi_link& made);
     /// Its connection is lost: reported in the next round.
     void fail(ofi_link& link, status why) noexcept;
 
-    const fi_info& info() const noexcept { return *info_; }
+    const fi_info& info() const noexcept { return *choice_.info; }
     fid_fabric* fabric() const noexcept { return fabric_.get(); }
     fid_domain* domain() const noexcept { return domain_.get(); }
     fid_cq* completions() const noexcept { return completions_.get(); }
 
 private:
     friend class ofi_link;
+    friend class ofi_one_sided;
 
-    std::string explain_paths() const final {
-        return chosen_ +
-               "; puts and gets go in packets, processed by the target's progress, as providers in "
-               "software check a key once before all of its bytes, so that no region could close "
-               "while they come";
-    }
+    std::string explain_paths() const final { return choice_.explain(); }
     void release_path(std::unique_ptr<introduced_link>) noexcept final;
     std::size_t move_packets(std::size_t budget) noexcept final;
     bool arm_paths() noexcept final;
 
     posted send(ofi_link& by, packet& one) noexcept;
     posted refused(ofi_link& by, long how) noexcept;
+    bool copy_registered(ofi_operation& op, const packet& one) noexcept;
     ofi_operation* take_operation() noexcept;
+    void give_back(ofi_operation& one) noexcept;
+    void lend(ofi_operation& one, ofi_link& by) noexcept;
     void complete(ofi_operation& one, std::uint64_t id, std::size_t bytes) noexcept;
     void complete_failed() noexcept;
-    void return_packet(ofi_operation& one) noexcept;
+    void end_sent(ofi_operation& one, status how) noexcept;
     void receive_again(ofi_operation& one) noexcept;
     void tell_refused() noexcept;
     void tell_failed() noexcept;
     void destroy_released() noexcept;
 
-    ofi_info info_;
-    std::string chosen_;
+    const ofi_choice choice_;
     ofi_handle<fid_fabric> fabric_;
     ofi_handle<fid_domain> domain_;
     ofi_handle<fid_cq> completions_;
+    std::optional<ofi_memory> memory_;  ///< If transfers are one-sided.
+    std::unique_ptr<ofi_one_sided> one_sided_;
     bool sleeps_on_descriptor_ = false;
     std::size_t inject_bytes_ = 0;  ///< Packets up to this length are copied by libfabric.
     fid_ep* receives_by_ = nullptr;
-    std::unique_ptr<std::byte[]> memory_;
+    std::unique_ptr<std::byte[]> arrivals_;
+    fid_mr* registered_ = nullptr;  ///< Of arrivals_.
     std::vector<ofi_operation> incoming_;
     std::vector<ofi_operation*> unposted_;  ///< Of incoming_: libfabric had no room for them.
     std::deque<ofi_operation> outgoing_;
@@ -122,7 +140,7 @@ private:
     std::vector<ofi_link*> failed_;
     std::vector<std::unique_ptr<ofi_link>> released_;
     std::size_t links_ = 0;  ///< Existing links.
-    std::size_t lent_ = 0;   ///< Packets held by libfabric, over all links.
+    std::size_t lent_ = 0;   ///< Packets and transfers held by libfabric, over all links.
 };
 
 }  // namespace amalgam::detail

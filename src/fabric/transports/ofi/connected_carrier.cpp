@@ -47,9 +47,9 @@ ofi_info between(const fi_info& model, const socket_address& near, const socket_
 }  // namespace
 
 ofi_connected_carrier::ofi_connected_carrier(std::unique_ptr<port> tcp, std::string scheme,
-                                             ofi_info found, std::string chosen, const place& at,
+                                             ofi_choice choice, const place& at,
                                              std::chrono::milliseconds silence_limit)
-    : ofi_carrier(std::move(tcp), std::move(scheme), std::move(found), std::move(chosen)),
+    : ofi_carrier(std::move(tcp), std::move(scheme), std::move(choice)),
       source_(at.source),
       silence_limit_(silence_limit),
       alarm_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {
@@ -81,7 +81,7 @@ ofi_connected_carrier::~ofi_connected_carrier() {
     end_packets();
     for (ofi_connected_link* one : all_)
         one->end_.reset();
-    take_back_all_packets();
+    take_back_all();
     listener_.reset();
     shared_.reset();
     happenings_.reset();
@@ -313,7 +313,7 @@ void ofi_connected_carrier::close_path(introduced_link& link, bool dead) noexcep
 void ofi_connected_carrier::cut_off(ofi_connected_link& link) noexcept {
     link.by_ = nullptr;
     link.end_.reset();
-    take_back_packets_of(link);
+    take_back_all_of(link);
 }
 
 bool ofi_connected_carrier::may_destroy(ofi_link& link) noexcept {

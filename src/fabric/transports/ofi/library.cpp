@@ -18,6 +18,19 @@ char* copied(const std::string& text) {
     return made;
 }
 
+void ask_for_transfers(fi_info& hints, const ofi_wish& wish) {
+    hints.caps |= FI_RMA;
+    // Kept by find_ofi() from being the default of every operation.
+    hints.tx_attr->op_flags = FI_DELIVERY_COMPLETE;
+    if (wish.transfers.old_basic) {
+        hints.domain_attr->mr_mode = FI_MR_BASIC;
+        return;
+    }
+    hints.domain_attr->mr_mode |= FI_MR_LOCAL | FI_MR_RAW | FI_MR_RMA_EVENT | FI_MR_MMU_NOTIFY;
+    // A registration can belong to one endpoint.
+    if (!wish.connected()) hints.domain_attr->mr_mode |= FI_MR_ENDPOINT;
+}
+
 ofi_info hints_of(const ofi_wish& wish) {
     ofi_info hints(fi_allocinfo());
     if (!hints) throw std::bad_alloc();
@@ -32,10 +45,12 @@ ofi_info hints_of(const ofi_wish& wish) {
     domain.control_progress = FI_PROGRESS_MANUAL;
     domain.resource_mgmt = FI_RM_ENABLED;
     domain.cq_data_size = 8;  // Identifies a packet's link.
-    // Not FI_MR_LOCAL: we register nothing, so libfabric copies where a device needs registration.
+    // Not FI_MR_LOCAL: without transfers we register nothing, so libfabric copies where a device
+    // needs registration.
     domain.mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     if (!wish.provider.empty()) hints->fabric_attr->prov_name = copied(wish.provider);
     if (!wish.domain.empty()) domain.name = copied(wish.domain);
+    if (wish.transfers.one_sided) ask_for_transfers(*hints, wish);
     return hints;
 }
 
@@ -124,7 +139,10 @@ void require_ofi(long how, std::string_view doing) {
                             fi_strerror(static_cast<int>(std::abs(how)))));
 }
 
-result<ofi_info> find_ofi(const ofi_wish& wish) {
+namespace {
+
+/// nullptr: nothing does.
+ofi_info first_that_serves(const ofi_wish& wish) {
     const ofi_info hints = hints_of(wish);
     ofi_info all = ask(hints.get(), wish.source);
     for (const fi_info* at = all.get(); at != nullptr; at = at->next) {
@@ -132,13 +150,41 @@ result<ofi_info> find_ofi(const ofi_wish& wish) {
         if (!wish.domain.empty() && wish.domain != at->domain_attr->name) continue;
         ofi_info one(fi_dupinfo(at));
         if (!one) throw std::bad_alloc();
+        one->tx_attr->op_flags = 0;
+        one->domain_attr->mr_mode |= static_cast<int>(wish.transfers.modes);
         return one;
     }
-    return why_not(wish);
+    return nullptr;
+}
+
+}  // namespace
+
+result<ofi_choice> find_ofi(const ofi_wish& wish) {
+    ofi_choice found{first_that_serves(wish), {}, wish.transfers, {}};
+    if (found.info) return found;
+    if (!wish.transfers.one_sided) return why_not(wish);
+    ofi_wish less = wish;
+    less.transfers = {};
+    less.transfers.why_packets = "as libfabric's provider has no such operations here";
+    return find_ofi(less);
+}
+
+std::string ofi_choice::explain() const {
+    std::string all = chosen + "; puts and gets ";
+    if (copies) return all + copies->explain();
+    if (!transfers.one_sided)
+        return all + "go in packets, processed by the target's progress, " + transfers.why_packets;
+    all += "are libfabric's own, ";
+    if (transfers.by_device) return all + "under keys that the device checks";
+    return all +
+           "processed by the target's progress, as the URI asks: a region that closes while one is "
+           "under way can still be read or written by it";
 }
 
 std::string_view flaw_of(std::string_view provider) noexcept {
-    if (provider == "shm") return "allows only one endpoint per process; use shm:// instead";
+    if (provider == "shm")
+        return "hangs when a process is killed, and reads memory of ports that ended; use shm:// "
+               "instead";
     if (provider == "net") return "keeps signaling its wait descriptor; use ofi+tcp:// instead";
     if (provider == "tcp;ofi_rxm" || provider == "net;ofi_rxm")
         return "fails when packets are sent while its endpoints connect; use ofi+tcp:// instead";

@@ -16,6 +16,8 @@
 #include <amalgam/core/status.hpp>
 
 #include "fabric/sockets/socket_address.hpp"
+#include "fabric/transports/ofi/transfers_wish.hpp"
+#include "fabric/transports/shm/memory/host_copies.hpp"
 
 namespace amalgam::detail {
 
@@ -43,14 +45,26 @@ struct ofi_wish {
     std::string provider;   ///< libfabric's name: "tcp", "sockets", "udp;ofi_rxd".
     std::string domain;     ///< Empty: any.
     socket_address source;  ///< An address of this machine; empty: any.
+    ofi_transfers_wish transfers{};
 
     /// True: endpoints are connected pairwise, from caller to listener, which works through address
     /// translation. Else each endpoint reaches any other by name.
     bool connected() const noexcept { return provider == "tcp"; }
 };
 
-/// Finds what serves the request here. Failure: the reason, without a full sentence.
-result<ofi_info> find_ofi(const ofi_wish& wish);
+/// What serves a port.
+struct ofi_choice {
+    ofi_info info;
+    std::string chosen;                     ///< One sentence about it.
+    ofi_transfers_wish transfers;           ///< One-sided only if the provider can.
+    std::unique_ptr<host_copies> copies{};  ///< If transfers go by them.
+
+    std::string explain() const;
+};
+
+/// Finds what serves the request here; the sentence is the caller's. Failure: the reason, without a
+/// full sentence.
+result<ofi_choice> find_ofi(const ofi_wish& wish);
 
 /// Why a provider that libfabric may offer is not used, and what to use instead: it failed the
 /// conformance suite. Empty: no known flaw.

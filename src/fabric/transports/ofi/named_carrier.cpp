@@ -12,9 +12,9 @@ constexpr std::size_t max_name_bytes = 512;
 
 }  // namespace
 
-ofi_named_carrier::ofi_named_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_info found,
-                                     std::string chosen)
-    : ofi_carrier(std::move(tcp), std::move(scheme), std::move(found), std::move(chosen)) {
+ofi_named_carrier::ofi_named_carrier(std::unique_ptr<port> tcp, std::string scheme,
+                                     ofi_choice choice)
+    : ofi_carrier(std::move(tcp), std::move(scheme), std::move(choice)) {
     fi_av_attr wanted{};
     wanted.type = info().domain_attr->av_type;
     fid_av* names = nullptr;
@@ -38,7 +38,7 @@ ofi_named_carrier::ofi_named_carrier(std::unique_ptr<port> tcp, std::string sche
 ofi_named_carrier::~ofi_named_carrier() {
     end_packets();
     end_.reset();
-    take_back_all_packets();
+    take_back_all();
     names_.reset();
 }
 

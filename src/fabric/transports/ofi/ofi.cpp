@@ -27,6 +27,7 @@ failure wrong(const uri& where, status why, std::string_view what) {
 /// A domain that is an interface also says where to listen, if nothing else does.
 uri place_of(const uri& where, const std::vector<interface_address>& machine) {
     uri tcp = introduction_uri(where);
+    tcp.options.clear();  // Ours.
     if (tcp.host.empty() && tcp.port && preferred_address(machine, where.device))
         tcp.host = where.device;
     return tcp;
@@ -38,6 +39,15 @@ socket_address address_of(const fi_info& found) {
         return {};
     return {*static_cast<const sockaddr*>(found.src_addr),
             static_cast<socklen_t>(found.src_addrlen)};
+}
+
+/// Failure: packets carry all, and `found` says why.
+void prepare_copies(ofi_choice& found, const port_options& options) {
+    auto made = host_copies::make(options.silence_limit);
+    if (made)
+        found.copies = std::move(made).value();
+    else
+        found.transfers.why_packets = "as " + made.why().sentence;
 }
 
 class ofi_transport final : public transport {
@@ -56,7 +66,9 @@ public:
         if (!info.usable) info.why_not = "libfabric finds no usable device on this host.";
         info.details = {fmt::format("protocols: {}", fmt::join(here.providers, ", ")),
                         fmt::format("domains: {}", fmt::join(here.domains, ", ")),
-                        "rma: emulated by messages, processed by the target's progress"};
+                        "rma: over verbs and cxi by the device, if libfabric's environment lets "
+                        "regions close; else emulated by messages, processed by the target's "
+                        "progress; ?one_sided=any, host or no chooses"};
         return info;
     }
 
@@ -70,28 +82,33 @@ public:
             return wrong(
                 where, {errc::unsupported},
                 fmt::format("libfabric's \"{}\" is not supported, as it {}", where.protocol, flaw));
+        result<ofi_transfers_wish> transfers = transfers_wish(where);
+        if (!transfers) return wrong(where, transfers.why().what, transfers.why().sentence);
         const auto machine = interface_addresses();
         const uri tcp = place_of(where, machine);
         result<binding> bound = choose_binding(tcp, machine);
         if (!bound) return retold(where, bound.why(), example);
 
-        ofi_wish wish{where.protocol, where.device, bound->source};
-        result<ofi_info> found = find_ofi(wish);
+        ofi_wish wish{where.protocol, where.device, bound->source, std::move(*transfers)};
+        result<ofi_choice> found = find_ofi(wish);
         if (!found) return wrong(where, found.why().what, found.why().sentence);
-        if ((*found)->ep_attr->max_msg_size < limits::packet_bytes)
+        const fi_info& info = *found->info;
+        if (info.ep_attr->max_msg_size < limits::packet_bytes)
             return wrong(
                 where, {errc::unsupported},
                 fmt::format(
                     "libfabric's \"{}\" carries messages of up to {} bytes, but {} are needed",
-                    where.protocol, (*found)->ep_attr->max_msg_size, limits::packet_bytes));
+                    where.protocol, info.ep_attr->max_msg_size, limits::packet_bytes));
         auto introducer = make_tcp_transport()->open(tcp, options);
         if (!introducer) return retold(where, introducer.why(), example);
 
+        if (found->transfers.on_host) prepare_copies(*found, options);
         packet_port_traits traits;
         traits.transport = "ofi";
         traits.packet_bytes = limits::packet_bytes;
         traits.listens = introducer.value()->can().listens;
         traits.between_hosts = true;
+        traits.rma = found->transfers.by_device ? rma_mode::one_sided : rma_mode::emulated;
         return make_packet_port(
             make_carrier(where, options, *bound, wish, std::move(*found), std::move(*introducer)),
             traits, options);
@@ -103,20 +120,21 @@ private:
     static std::unique_ptr<packet_carrier> make_carrier(const uri& where,
                                                         const port_options& options,
                                                         const binding& bound, const ofi_wish& wish,
-                                                        ofi_info found, std::unique_ptr<port> tcp) {
+                                                        ofi_choice found,
+                                                        std::unique_ptr<port> tcp) {
         std::string scheme = "ofi+" + where.protocol;
-        std::string chosen = fmt::format("libfabric carries messages with its provider \"{}\"",
-                                         found->fabric_attr->prov_name);
+        found.chosen = fmt::format("libfabric carries messages with its provider \"{}\"",
+                                   found.info->fabric_attr->prov_name);
         socket_address source = wish.source;
-        if (!source && !wish.domain.empty()) source = address_of(*found);
+        if (!source && !wish.domain.empty()) source = address_of(*found.info);
         if (!wish.domain.empty() || source)
-            chosen += fmt::format(" in domain {}", found->domain_attr->name);
+            found.chosen += fmt::format(" in domain {}", found.info->domain_attr->name);
         if (!wish.connected())
             return std::make_unique<ofi_named_carrier>(std::move(tcp), std::move(scheme),
-                                                       std::move(found), std::move(chosen));
-        if (source) chosen += " from " + source.host();
+                                                       std::move(found));
+        if (source) found.chosen += " from " + source.host();
         return std::make_unique<ofi_connected_carrier>(
-            std::move(tcp), std::move(scheme), std::move(found), std::move(chosen),
+            std::move(tcp), std::move(scheme), std::move(found),
             ofi_connected_carrier::place{bound.listen.value_or(socket_address()),
                                          source ? source.with_port(0) : socket_address()},
             options.silence_limit);

@@ -17,6 +17,12 @@ const bool described =
 
 INSTANTIATE_TEST_SUITE_P(ofi, transport_suite, testing::Values("ofi+tcp://127.0.0.1:0"));
 
+// libfabric's own puts and gets, with the keys and addresses that its modes ask for.
+INSTANTIATE_TEST_SUITE_P(
+    ofi_one_sided, transport_suite,
+    testing::Values("ofi+tcp://127.0.0.1:0?one_sided=any",
+                    "ofi+tcp://127.0.0.1:0?one_sided=any&mr_mode=basic,local"));
+
 bool contains(const std::string& text, std::string_view part) {
     return text.find(part) != std::string::npos;
 }

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include <amalgam/fabric/one_sided.hpp>
+
+#include "fabric/transports/ofi/memory.hpp"
+
+namespace amalgam::detail {
+
+class ofi_carrier;
+
+/// Puts and gets by libfabric's own operations (fi_writemsg, fi_readmsg). Keys are checked by the
+/// provider: by a device, or with `?one_sided=any` by software of the target, which does not keep
+/// the promise of hide() for transfers that are under way.
+///
+/// Threads: the port's thread.
+class ofi_one_sided final : public one_sided_carrier {
+public:
+    ofi_one_sided(ofi_carrier& carrier, ofi_memory& memory, bool by_device) noexcept;
+
+    void start_one_sided(one_sided_events& events) noexcept override { events_ = &events; }
+    one_sided_facts one_sided_traits() const noexcept override;
+
+    result<std::size_t> expose(packet_link&, const_bytes, const remote_key&, scatter segments,
+                               std::size_t index,
+                               std::span<std::byte, max_key_bytes> told) noexcept override;
+    void hide(const remote_key&) noexcept override;
+
+    result<void*> open_key(packet_link&, const remote_key&, std::size_t, std::uint64_t,
+                           const_bytes told) noexcept override;
+    void close_key(void*) noexcept override;
+    result<void*> register_memory(mutable_bytes) noexcept override;
+    void unregister_memory(void*) noexcept override;
+
+    posted start(packet_link&, one_sided_transfer&) noexcept override;
+    void let_go(one_sided_transfer&) noexcept override;
+
+    /// libfabric holds this transfer no more.
+    void over(one_sided_transfer&, status how) noexcept;
+    /// Before the carrier's end: makes no more upcalls, and ends peers' access.
+    void end() noexcept;
+
+    /// What an operation that failed means to the user.
+    status meaning_of(const one_sided_transfer&, const fi_cq_err_entry&) const noexcept;
+
+private:
+    struct exposed_segment {
+        std::size_t index = 0;
+        fid_mr* memory = nullptr;
+    };
+
+    fid_mr* exposed(const remote_key&, std::size_t index) const noexcept;
+    long post(fid_ep* by, fi_addr_t to, const one_sided_transfer&, void* context) noexcept;
+
+    ofi_carrier& carrier_;
+    ofi_memory& memory_;
+    const bool by_device_;
+    const bool by_verbs_;
+    std::size_t longest_ = 0;
+    one_sided_events* events_ = nullptr;
+    std::unordered_map<std::uint64_t, std::vector<exposed_segment>> exposed_;  ///< By region.
+};
+
+}  // namespace amalgam::detail
