@@ -180,6 +180,19 @@ def one_copy_row(way, size, size_bytes):
                 goal=lambda row: 0.95 * row["peers"].get(peer, 0))
 
 
+def libfabric_row(way, size, size_bytes, transfers):
+    """Between two processes of one host: in packets, by libfabric's operations, or by the kernel."""
+    over = "shm" if transfers == "host" else "tcp"
+    peer = f"libfabric {way} {over}"
+    limit = ("cross-memory attach", raw_memory("cross", size_bytes)) if transfers == "host" else \
+        ("raw socket", raw_socket("stream", 64))
+    uri = f"ofi+tcp://127.0.0.1:0?one_sided={transfers}"
+    return dict(metric=f"{way} {size}, ofi+tcp?one_sided={transfers}", unit="GiB/s",
+                better="higher", read=gib, ours=perf(f"{way}-bandwidth", uri, size_bytes),
+                peers={peer: bare("ofi", f"{way}-bandwidth", over, size_bytes)}, limit=limit,
+                goal=lambda row: 0.95 * row["peers"].get(peer, 0))
+
+
 def task_row(metric, question, peers, goal, **more):
     """A row of the programs that answer the same questions, in nanoseconds unless told."""
     how = more.pop("how", tasks)
@@ -252,6 +265,9 @@ ROWS = [
     one_copy_row("get", "1 MiB", 1 << 20),
     one_copy_row("put", "64 KiB", 1 << 16),
     one_copy_row("put", "1 MiB", 1 << 20),
+    *(libfabric_row(way, size, size_bytes, transfers)
+      for transfers in ("no", "any", "host") for way in ("get", "put")
+      for size, size_bytes in (("64 KiB", 1 << 16), ("1 MiB", 1 << 20))),
     dict(metric="get 1 MiB, shm, allocated blocks", unit="GiB/s", better="higher", read=gib,
          ours=perf("get-block-bandwidth", "shm://", 1 << 20),
          peers={"UCX get posix": bare("ucx", "get-block-bandwidth", "shm", 1 << 20)},
