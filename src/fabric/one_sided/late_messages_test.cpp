@@ -97,6 +97,24 @@ TEST_F(late_messages_test, notice_does_not_overtake_what_messages_go_on_with) {
     region_ = {};
 }
 
+TEST_F(late_messages_test, messages_move_what_the_device_says_it_does_not_support) {
+    for (const std::size_t many : {0, 1, 3}) {
+        device_a_ = device_b_ = {};
+        prepare();
+        device_a_.most_started = many;
+        recorded op;
+        ASSERT_EQ(put(near_, op), posted::pending);
+        both_until([&] { return op.runs > 0; });
+        EXPECT_TRUE(op.ended_with(errc::ok));
+        EXPECT_EQ(op.bytes, size);
+        EXPECT_EQ(far_, near_);
+        EXPECT_EQ(device_a_.copied_bytes, many * 4096);
+        region_ = {};
+        a_.reset();
+        b_.reset();
+    }
+}
+
 TEST_F(late_messages_test, put_that_messages_will_go_on_with_is_canceled) {
     prepare_halves(1);
     device_a_.stalled = true;

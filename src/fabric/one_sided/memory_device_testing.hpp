@@ -96,6 +96,7 @@ public:
         bool registers = true;  ///< Else register_memory() fails.
         std::size_t most_registrations = ~std::size_t{0};  ///< And when there were so many.
         bool exposes = true;                               ///< Else expose() fails.
+        std::size_t most_started = ~std::size_t{0};        ///< Then start() says `unsupported`.
         std::size_t started = 0, copied_bytes = 0;
         std::size_t exposures = 0, opened = 0, closed = 0;
         std::size_t registered = 0, registrations = 0;  ///< Now, and ever.
@@ -178,6 +179,10 @@ public:
         }
         EXPECT_GT(what.bytes, 0u);
         EXPECT_LE(what.bytes, with_.facts.piece_bytes);
+        if (with_.started >= with_.most_started) {
+            what.how = {errc::unsupported};
+            return posted::done;
+        }
         ++with_.started;
         what.carrier_words[0] = with_.delay;
         what.carrier_words[1] = 0;
