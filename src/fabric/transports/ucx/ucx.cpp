@@ -1,10 +1,14 @@
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 
+#include <amalgam/core/unique_fd.hpp>
 #include <amalgam/fabric/plugin.hpp>
 
 #include "fabric/limits.hpp"
@@ -47,6 +51,19 @@ std::string interface_of(const std::string& host, const std::vector<interface_ad
     return {};
 }
 
+// UCX fails an assertion of its own, and with it the process, if it gets some of the descriptors
+// of a context and not the rest. It takes about 16 for a port.
+constexpr std::size_t least_spare_descriptors = 24;
+
+bool has_spare_descriptors() noexcept {
+    std::array<unique_fd, least_spare_descriptors> held;
+    for (unique_fd& one : held) {
+        one.reset(::eventfd(0, EFD_CLOEXEC));
+        if (!one) return false;
+    }
+    return true;
+}
+
 /// Puts and gets: decision 0017 says why UCX's own are not used.
 void choose_transfers(ucx_carrier::setup& with, const std::string& protocol,
                       const port_options& options) {
@@ -87,6 +104,11 @@ public:
 
     result<std::unique_ptr<port>> open(const uri& where, const port_options& options) const override
         try {
+        if (!has_spare_descriptors())
+            return wrong(where, {errc::no_memory, EMFILE},
+                         fmt::format("UCX needs {} file descriptors, and ends the process if it "
+                                     "finds too few; raise the limit (ulimit -n)",
+                                     least_spare_descriptors));
         const auto all = ucx_resources();
         if (where.protocol.empty())
             return wrong(where, {errc::invalid},

@@ -5,11 +5,15 @@
 #include <string>
 #include <vector>
 
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <amalgam/core/random.hpp>
+#include <amalgam/core/unique_fd.hpp>
 
+#include "conformance/child_process.hpp"
 #include "conformance/transport_suite.hpp"
 #include "fabric/memory/signals_testing.hpp"
 #include "fabric/packets/introduced_garbage.hpp"
@@ -46,6 +50,29 @@ TEST(ucx_transport, protocol_that_the_machine_lacks_is_refused_with_those_it_has
 
 TEST(ucx_transport, signal_handlers_of_the_program_outlive_ports) {
     expect_signals_outlive_a_port("ucx+tcp://127.0.0.1:0");
+}
+
+TEST(ucx_transport, port_without_enough_descriptors_is_refused_and_ends_no_process) {
+    for (const rlim_t spare : {3, 5, 8, 12, 20}) {
+        conformance::child_process child([spare](conformance::channel& parent) {
+            const auto all = transport_registry::installed();
+            const auto open = [&] { return all.open("ucx+shm://127.0.0.1:0"); };
+            EXPECT_TRUE(open());  // Loads all that it needs.
+            rlimit few{};
+            ::getrlimit(RLIMIT_NOFILE, &few);
+            {
+                const unique_fd next(::eventfd(0, EFD_CLOEXEC));
+                few.rlim_cur = static_cast<rlim_t>(next.get()) + spare;
+            }
+            ::setrlimit(RLIMIT_NOFILE, &few);
+            const auto opened = open();
+            parent.say(opened ? "opened" : opened.sentence());
+            return opened.code() == errc::no_memory ? 0 : 1;
+        });
+        const std::string told = child.line().hear();
+        EXPECT_EQ(child.join(), 0) << spare;
+        EXPECT_TRUE(contains(told, "raise the limit (ulimit -n)")) << told;
+    }
 }
 
 TEST(ucx_transport, device_that_the_machine_lacks_is_refused_with_those_it_has) {
