@@ -56,6 +56,8 @@ public:
     /// For list_ults(): what the owner waits for, such as "mutex". Must be a literal: it is not
     /// copied.
     void waits_for(const char* what) noexcept { what_ = what; }
+    /// Whether a ULT or coroutine waits, rather than a plain thread.
+    bool parks_unit() const noexcept { return unit_ != nullptr; }
     /// Gives the permit.
     void unpark() noexcept;
     /// Replaces park() for coroutines. False: there already is a permit, and the unit will not run.

@@ -78,6 +78,7 @@ std::string_view call_record::procedure_name() const noexcept {
 }
 
 void call_record::submit_in_turn() noexcept {
+    if (submit_plain()) return;  // It has not begun if anything is queued.
     const peer& to = target_->to;
     try {
         if (to && to.owner() == core_) caller_of(*core_).admit(to);
@@ -88,18 +89,25 @@ void call_record::submit_in_turn() noexcept {
 }
 
 void call_record::submit() noexcept {
-    const call_context* const serving = call_context::try_current();
-    caller& by = caller_of(*core_);
-    engine_context& context = by.context();
-    pending_call& mine = pending();
-    if (window == 0 && is_plain(*target_, serving) &&
-        execution_stream::current() == &context.stream() && by.begin_plain(mine)) [[likely]] {
-        return;  // This may be gone.
-    }
-    submit_any(serving);
+    if (!submit_plain()) [[unlikely]]
+        submit_any();
 }
 
-[[gnu::noinline]] void call_record::submit_any(const call_context* serving) noexcept {
+/// False: the call needs more than its arguments sent at once. Else this may be gone.
+bool call_record::submit_plain() noexcept {
+    if (window != 0 || !is_plain(*target_, call_context::try_current())) [[unlikely]]
+        return false;
+    caller& by = caller_of(*core_);
+    engine_context& context = by.context();
+    // On the stream: its driver calls settle().
+    if (execution_stream::current() == &context.stream()) return by.begin_plain(pending());
+    if (!context.on_owner() || !by.begin_plain(pending())) return false;
+    context.settle_idle();
+    return true;
+}
+
+[[gnu::noinline]] void call_record::submit_any() noexcept {
+    const call_context* const serving = call_context::try_current();
     caller& by = caller_of(*core_);
     engine_context& context = by.context();
     pending_call& mine = pending();
@@ -146,7 +154,7 @@ void call_record::raise() const {
 
 void waited_call::wait() {
     engine_context& context = context_of(*core_);
-    context.check_may_wait();
+    if (!who_.parks_unit()) context.check_may_wait();
     who_.waits_for("rpc reply");
     submit();
     context.wait_for_end(who_, [this] { caller_of(*core_).cancel_waited(pending()); });
@@ -201,6 +209,10 @@ void one_way::send() {
             "the peer is empty or belongs to another engine; get one from engine::lookup()");
     }
     const call_context* const serving = call_context::try_current();
+    if (held_.owner == nullptr && loans_.empty() && is_plain(target_, serving) &&
+        context.on_owner() && by.post_plain(target_, arguments)) [[likely]] {
+        return;
+    }
     const clock::time_point deadline = context.deadline_after(target_.timeout, serving);
     std::vector<std::byte> extras;
     std::optional<core_reference> alive;

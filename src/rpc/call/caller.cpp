@@ -56,6 +56,14 @@ std::uint8_t request_flags(bool naming, const_bytes extras, bool urgent, bool xd
                                      (checked ? wire_flag::checked : 0));
 }
 
+/// Header of a request with no other flags than these.
+void write_plain(std::byte* to, message_kind kind, std::uint16_t provider, bool xdr, bool urgent,
+                 std::uint64_t procedure) noexcept {
+    store_le(to, plain_head::of_request(kind, provider, xdr) |
+                     (urgent ? std::uint64_t{wire_flag::urgent} << 8 : 0));
+    store_le(to + 8, procedure);
+}
+
 }  // namespace
 
 [[gnu::noinline]] bool caller::add_slot() noexcept {
@@ -142,31 +150,6 @@ void caller::begin(pending_call& call) noexcept {
         });
     }
     if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
-}
-
-bool caller::begin_plain(pending_call& call) noexcept {
-    peer_state* const there = context_.owns(call.to) ? peers_.find(call.to) : nullptr;
-    body& arguments = call.record.arguments;
-    if (there == nullptr || !there->verified(call.what->index) || first_free_ == none ||
-        arguments.size() > out_.eager_bytes(call.to) || !call.record.loans_.empty() ||
-        !settings_.plain || closed_ || call.canceled_early) [[unlikely]] {
-        return false;
-    }
-    take_slot(call);
-    counts_.calls.add();
-    call.callee = there;
-    call.previous_pending = nullptr;
-    call.next_pending = std::exchange(there->pending, &call);
-    if (call.next_pending != nullptr) call.next_pending->previous_pending = &call;
-    std::byte* const header = arguments.front(request_bytes);
-    store_le(header, plain_head::of_request(message_kind::request, call.provider, call.xdr) |
-                         (call.urgent ? std::uint64_t{wire_flag::urgent} << 8 : 0));
-    store_le(header + 8, call.what->id);
-    call.tag = call.id;
-    call.pieces[0] = {header, request_bytes + arguments.size()};
-    call.piece_count = 1;
-    if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
-    return true;
 }
 
 /// The call's path is lost: uses another one, if any. A call that may be retried goes to the engine
@@ -352,6 +335,45 @@ void caller::send_credit(pending_call& call, std::uint32_t items) noexcept {
     peer_state& there = *call.callee;
     if (out_.send_copy(there, call.id, {bytes}) || closed_) return;
     there.name.is_self() ? own_server_.on_credit(there, call.id, items) : out_.end_untold(there);
+}
+
+bool caller::begin_plain(pending_call& call) noexcept {
+    peer_state* const there = context_.owns(call.to) ? peers_.find(call.to) : nullptr;
+    body& arguments = call.record.arguments;
+    if (there == nullptr || there->queue_first != nullptr || first_free_ == none ||
+        !there->verified(call.what->index) ||
+        arguments.size() > out_.eager_bytes(call.to) || !call.record.loans_.empty() ||
+        !settings_.plain || closed_ || call.canceled_early) [[unlikely]] {
+        return false;
+    }
+    take_slot(call);
+    counts_.calls.add();
+    call.callee = there;
+    call.previous_pending = nullptr;
+    call.next_pending = std::exchange(there->pending, &call);
+    if (call.next_pending != nullptr) call.next_pending->previous_pending = &call;
+    std::byte* const header = arguments.front(request_bytes);
+    write_plain(header, message_kind::request, call.provider, call.xdr, call.urgent, call.what->id);
+    call.tag = call.id;
+    call.pieces[0] = {header, request_bytes + arguments.size()};
+    call.piece_count = 1;
+    if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
+    return true;
+}
+
+bool caller::post_plain(const call_target& target, body& arguments) noexcept {
+    peer_state* const there = peers_.find(target.to);
+    if (there == nullptr || !settings_.plain || closed_ || !there->verified(target.what->index))
+        [[unlikely]] {
+        return false;
+    }
+    std::byte* const header = arguments.front(request_bytes);
+    write_plain(header, message_kind::one_way, target.provider, target.as == encoding::xdr,
+                target.urgent, target.what->id);
+    const const_bytes whole(header, request_bytes + arguments.size());
+    if (!out_.send_now(*there, 0, whole, &counts_.one_ways_lost)) return false;
+    counts_.one_ways.add();
+    return true;
 }
 
 bool caller::post(peer_state& there, one_way_message& message) noexcept {

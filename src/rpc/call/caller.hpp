@@ -116,8 +116,8 @@ public:
     // ---- the stream only
 
     void begin(pending_call& call) noexcept;
-    /// The same for a call without deadline, extras and retries. False: it needs more than that,
-    /// and nothing was done.
+    /// The same for a call without deadline, extras and retries, to a peer for which nothing is
+    /// queued. False: it is not such, and nothing was done.
     bool begin_plain(pending_call& call) noexcept;
     void cancel(pending_call& call) noexcept;
     /// The same for a call whose caller waits here until it has ended.
@@ -130,6 +130,9 @@ public:
     peer_state* way_to(const peer& to) noexcept { return routes_.way_to(to); }
     /// Sends a one-way call. False: the engine is stopped, or out of memory.
     bool post(peer_state& there, one_way_message& message) noexcept;
+    /// The same for one that needs no more than its arguments sent. False: it does, or nothing can
+    /// be sent at once; nothing was done.
+    bool post_plain(const call_target& target, body& arguments) noexcept;
     /// The same for one of another thread; if it cannot be sent, nobody is left to tell.
     void post_handed(one_way_message& message) noexcept;
     /// As these two, for mail of up to three pieces.

@@ -109,6 +109,10 @@ public:
     detail::outbox& outbox() noexcept { return outbox_; }
     detail::loans& loans() noexcept { return loans_; }
     transfer_table& transfers() noexcept { return transfers_; }
+    /// Messages or transfers wait for their turn at a port, or messages to ourselves are there.
+    bool has_waiting_work() noexcept {
+        return outbox_.queued() != 0 || !outbox_.self().empty() || transfers_.any_waits();
+    }
     detail::peer_addresses& peer_addresses() noexcept { return peer_addresses_; }
     exposure_table& exposures() noexcept { return exposures_; }
     known_peers& peers() noexcept { return peers_; }

@@ -7,16 +7,21 @@ namespace amalgam::detail {
 std::size_t port_link::poll() noexcept {
     const engine_context::busy handlers_run(core_);
     std::size_t happened = where_.progress(budget);
-    outbox& out = core_.outbox();
-    out.flush(index_);
-    happened += core_.transfers().flush(index_);
-    if (index_ == 0) {
-        if (!out.self().empty()) happened += out.self().deliver(core_.self_sink());
-        out.flush(peer::self_port);
-    }
-    if (index_ == 0) happened += core_.transfers().flush(peer::self_port);
+    if (core_.has_waiting_work()) [[unlikely]]
+        happened += flush();
     core_.look_whether_quiet();
     return happened;
+}
+
+/// What waited for the port to make progress; with the first one, also messages to ourselves.
+[[gnu::noinline]] std::size_t port_link::flush() noexcept {
+    outbox& out = core_.outbox();
+    out.flush(index_);
+    std::size_t happened = core_.transfers().flush(index_);
+    if (index_ != 0) return happened;
+    if (!out.self().empty()) happened += out.self().deliver(core_.self_sink());
+    out.flush(peer::self_port);
+    return happened + core_.transfers().flush(peer::self_port);
 }
 
 int port_link::wait_handle() const noexcept {

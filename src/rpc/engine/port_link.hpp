@@ -33,6 +33,8 @@ public:
     void on_peer_down(peer_id gone, status why) noexcept override;
 
 private:
+    std::size_t flush() noexcept;
+
     engine_core& core_;
     std::uint16_t index_;
     port& where_;

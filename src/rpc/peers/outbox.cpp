@@ -171,7 +171,8 @@ bool outbox::post_at_once(peer_state& there, std::uint64_t tag,
     return unused_ != nullptr;
 }
 
-bool outbox::send_now(peer_state& there, std::uint64_t tag, const_bytes whole) noexcept {
+bool outbox::send_now(peer_state& there, std::uint64_t tag, const_bytes whole,
+                      owned_counter* counts_loss) noexcept {
     const std::size_t port = there.name.port();
     if (!there.heard || there.queue_first != nullptr || port >= short_.size() ||
         whole.size() > short_[port] || closed_) [[unlikely]] {
@@ -188,7 +189,7 @@ bool outbox::send_now(peer_state& there, std::uint64_t tag, const_bytes whole) n
     out.to = there.name;
     out.tag = tag;
     out.where = outgoing::at::port;
-    out.counts_loss = nullptr;
+    out.counts_loss = counts_loss;
     return true;
 }
 

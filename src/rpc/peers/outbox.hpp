@@ -86,9 +86,10 @@ public:
         return send_copy(there, tag, pieces, {});
     }
     /// Sends one short piece whose outcome nobody needs, if the port copies it now. False: nothing
-    /// was sent.
+    /// was sent. `counts_loss`: see copy_options.
     /// Cost: no copy of ours.
-    bool send_now(peer_state& there, std::uint64_t tag, const_bytes whole) noexcept;
+    bool send_now(peer_state& there, std::uint64_t tag, const_bytes whole,
+                  owned_counter* counts_loss = nullptr) noexcept;
     /// Disconnects a peer. The loss is reported later, from the port's progress.
     void cut_off(const peer& there) noexcept;
     /// There was no memory to answer the peer, which waits: ends the connection instead. Not for

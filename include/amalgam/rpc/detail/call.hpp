@@ -109,7 +109,8 @@ private:
     friend class caller;
     friend struct pending_call;
 
-    void submit_any(const call_context* serving) noexcept;
+    bool submit_plain() noexcept;
+    void submit_any() noexcept;
 
     const call_target* target_;  // Until submit() returns.
     lent_list loans_;
