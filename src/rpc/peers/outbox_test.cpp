@@ -172,6 +172,32 @@ TEST(outbox, a_copy_to_a_peer_that_just_went_counts_as_lost) {
     EXPECT_TRUE(n.out.idle());
 }
 
+TEST(outbox, what_must_go_now_goes_to_a_connected_peer_without_a_queue_or_not_at_all) {
+    narrow n;
+    const std::string first(8, '1'), second(8, '2'), third(8, '3'), large(65, 'l');
+    EXPECT_FALSE(n.out.send_now(*n.there, 3, as_bytes(first)));  // Not heard from.
+    n.there->heard = true;
+    EXPECT_TRUE(n.out.send_now(*n.there, 3, as_bytes(first)));
+    EXPECT_FALSE(n.out.send_now(*n.there, 3, as_bytes(second)));  // The port is full.
+    EXPECT_TRUE(n.out.send_copy(*n.there, 3, {as_bytes(second)}));
+    EXPECT_EQ(n.out.queued(), 1u);
+    n.net.run_until_idle();
+    EXPECT_FALSE(n.out.send_now(*n.there, 3, as_bytes(third)));  // It would overtake the second.
+    n.settle();
+    EXPECT_FALSE(n.out.send_now(*n.there, 3, as_bytes(large)));  // The port might borrow it.
+    EXPECT_TRUE(n.out.send_now(*n.there, 3, as_bytes(third)));
+    n.settle();
+    EXPECT_EQ(n.sink.got, (std::vector<std::string>{first, second, third}));
+    n.ports[0]->close(n.there->name.id());
+    owned_counter lost;
+    EXPECT_TRUE(n.out.send_now(*n.there, 3, as_bytes(first), &lost));
+    n.settle();
+    EXPECT_EQ(lost.value(), 1u);
+    n.out.close();
+    EXPECT_FALSE(n.out.send_now(*n.there, 3, as_bytes(first)));
+    EXPECT_TRUE(n.out.idle());
+}
+
 TEST(outbox, who_waits_for_room_goes_on_when_half_of_it_is_there) {
     narrow n;
     std::vector<std::unique_ptr<traced>> all;

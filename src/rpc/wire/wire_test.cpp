@@ -37,6 +37,42 @@ TEST(rpc_wire, a_request_is_laid_out_as_documented) {
     EXPECT_EQ(std::memcmp(all.data(), expected, sizeof expected), 0);
 }
 
+TEST(rpc_wire, an_ordinary_header_is_known_by_its_first_word_and_no_other_is) {
+    const auto head_of = [](const bytes& all) { return load_le<std::uint64_t>(all.data()); };
+    for (const std::uint8_t flags : {0, 1, 2, 4, 8, 16, 18, 32}) {
+        const bool ordinary = flags == 0 || flags == wire_flag::xdr;
+        for (const message_kind kind : {message_kind::request, message_kind::one_way}) {
+            for (const std::uint32_t microseconds : {0u, 1u, 0x80000000u}) {
+                bytes all(request_bytes);
+                write_request(all.data(), {.kind = kind,
+                                           .flags = flags,
+                                           .provider = 0xfffe,
+                                           .microseconds = microseconds,
+                                           .procedure = 1});
+                const bool one_way = kind == message_kind::one_way;
+                const bool plain = ordinary && microseconds == 0;
+                EXPECT_EQ(plain_head::is_request(head_of(all)), plain && !one_way);
+                EXPECT_EQ(plain_head::is_one_way(head_of(all)), plain && one_way);
+                EXPECT_FALSE(plain_head::is_reply(head_of(all)));
+                if (plain) {
+                    EXPECT_EQ(plain_head::of_request(kind, 0xfffe, flags != 0), head_of(all));
+                }
+            }
+        }
+        for (const status what : {status{}, status{errc::timed_out}, status{errc::ok, 1}}) {
+            bytes all(reply_bytes);
+            write_reply(all.data(), what, flags);
+            const bool plain = ordinary && what.ok() && what.native == 0;
+            EXPECT_EQ(plain_head::is_reply(head_of(all)), plain);
+            EXPECT_FALSE(plain_head::is_request(head_of(all)));
+            EXPECT_FALSE(plain_head::is_one_way(head_of(all)));
+            if (plain) {
+                EXPECT_EQ(plain_head::of_reply(flags != 0), head_of(all));
+            }
+        }
+    }
+}
+
 TEST(rpc_wire, two_ints_fit_an_inline_slot_with_their_header) {
     EXPECT_LE(request_bytes + 2 * sizeof(int), 48u);
     EXPECT_LE(reply_bytes + sizeof(int), 48u);

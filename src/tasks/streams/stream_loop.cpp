@@ -43,10 +43,11 @@ std::size_t stream_loop::fire_timers() noexcept {
 // Returns how much happened. Inlined: a driven stream may do one for each unit.
 [[gnu::always_inline]] inline std::size_t stream_loop::round(std::size_t most) noexcept {
     std::size_t happened = runs_.run_batch(most);
+    news_ = happened == most;  // Then its scheduler may have more.
     if (schedulers_.looping() != nullptr) [[unlikely]]
         happened += run_loop_of_top(most);
     const std::size_t came = pollers_.poll() + fire_timers();
-    news_ = came != 0;
+    news_ = news_ || came != 0;
     happened += came;
     if (happened == 0 && schedulers_.is_stacked()) happened += schedulers_.unstack();
     if (schedulers_.asked() && !schedulers_.runs_loop())

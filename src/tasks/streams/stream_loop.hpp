@@ -111,7 +111,7 @@ private:
     std::unique_ptr<wake_up_call> wake_up_call_;     // null: not wakeable
     mutable std::atomic<bool> handle_given_{false};  // Until then nobody waits for this to wake.
     unsigned quiet_nights_ = 0;
-    bool news_ = false;  // Of pollers and timers, in the last round.
+    bool news_ = false;  // The last round used up its batch, or pollers or timers had something.
 };
 
 class stream_loop::turn {
