@@ -117,6 +117,17 @@ TEST(scheduler, may_be_the_users_own) {
     EXPECT_EQ(order, "135024");
 }
 
+TEST(scheduler, that_holds_units_outside_its_pools_is_asked_until_it_has_no_more) {
+    fifo_pool pool;
+    execution_stream stream(std::make_unique<odd_first>(pool), driven);
+    constexpr int many = 5000;  // Several batches.
+    int ran = 0;
+    for (int i = 0; i < many; ++i)
+        post(pool, [&] { ++ran; });
+    stream.run_ready();
+    EXPECT_EQ(ran, many);
+}
+
 TEST(post_scheduler, with_nothing_to_do_is_done_at_once) {
     fifo_pool above;
     execution_stream stream(driven);

@@ -25,6 +25,12 @@ TEST(waiter, an_early_permit_makes_park_return_at_once) {
     EXPECT_TRUE(me.park_until(std::chrono::steady_clock::now() - 1s));
 }
 
+TEST(waiter, says_whether_a_thread_or_a_ult_parks) {
+    EXPECT_FALSE(waiter().parks_unit());
+    execution_stream stream;
+    spawn(stream, [] { EXPECT_TRUE(waiter().parks_unit()); }).join();
+}
+
 TEST(waiter, holds_at_most_one_permit) {
     waiter me;
     me.unpark();
