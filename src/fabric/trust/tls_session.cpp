@@ -166,7 +166,9 @@ tls_session::tls_session(SSL_CTX& context, side which, int fd, tls_record& recor
     BIO_set_init(bio.get(), 1);
     SSL_set_bio(ssl_.get(), bio.get(), bio.get());
     bio.release();
-    SSL_set_mode(ssl_.get(), SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    // Not RELEASE_BUFFERS, which costs malloc() and free() for every record: see rest().
+    SSL_clear_mode(ssl_.get(), SSL_MODE_RELEASE_BUFFERS);
+    SSL_set_mode(ssl_.get(), SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_set_read_ahead(ssl_.get(), 1);
     SSL_set_default_read_buffer_len(ssl_.get(), read_buffer_bytes);
     if (which == side::accepting)

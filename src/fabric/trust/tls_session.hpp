@@ -31,7 +31,7 @@ using tls_ticket = openssl_ptr<SSL_SESSION>;
 /// Owner:   borrows the socket and the record; both live longer.
 /// Threads: one at a time.
 /// Failure: the constructor throws std::bad_alloc.
-/// Memory:  an idle session has no record buffers.
+/// Memory:  80 KiB of record buffers from the first byte on until rest().
 class tls_session {
 public:
     enum class side : std::uint8_t { connecting, accepting };
@@ -90,6 +90,8 @@ public:
     bool has_pending() const noexcept { return !pending_.empty(); }
     /// Sends it. False: some still waits.
     bool drain() noexcept;
+    /// Gives record buffers back that hold nothing; the next call takes new ones.
+    void rest() noexcept { (void)SSL_free_buffers(ssl_.get()); }
     /// Why the socket takes no more; 0: it does.
     int write_error() const noexcept { return write_error_; }
     /// Tells the peer that we send no more, as far as there is room.

@@ -303,12 +303,16 @@ TEST_F(tls_session_test, an_idle_session_holds_little_memory) {
         all.push_back(std::make_unique<session_pair>(*context, *context));
         ASSERT_TRUE(all.back()->shake_hands());
         (void)session_pair::carry(*all.back()->b, *all.back()->a, std::string(30'000, 'x'));
+        all.back()->a->rest();
+        all.back()->b->rest();
     }
     const std::size_t each = (used() - before) / (2 * pairs);
     RecordProperty("bytes_each", static_cast<int>(each));
     if (used() > before) {  // A sanitizer's malloc() does not count.
         EXPECT_LT(each, 48u << 10);
     }
+    for (const auto& pair : all)
+        EXPECT_EQ(session_pair::carry(*pair->a, *pair->b, "after a rest"), "after a rest");
 }
 
 TEST_F(tls_session_test, noise_at_any_time_ends_a_session_and_nothing_else) {

@@ -64,6 +64,10 @@ public:
     std::size_t work_off(std::size_t budget) noexcept;
     /// The handler accepts frames again.
     void go_on() noexcept;
+    /// It is left to the poller: gives back what only a busy connection needs.
+    void rest() noexcept {
+        if (tls_ != nullptr) tls_->rest();
+    }
     /// Ends the connection; its operations fail with `why`.
     void down(status why) noexcept;
 

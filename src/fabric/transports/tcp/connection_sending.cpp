@@ -58,6 +58,7 @@ connection::written connection::seal(std::span<iovec> what, std::size_t ours) no
         done.offered += one.iov_len;
     done.sent = tls_->write(what, done.error, ours);
     if (tls_->has_pending()) wait_for_room();
+    if (!is_active) home_.has_work(*this);  // To rest.
     return done;
 }
 
@@ -229,6 +230,7 @@ std::size_t connection::work_off(std::size_t budget) noexcept {
         awaits_room_ = false;
         home_.events().change(socket_.get(), *this, handshake::events_of_a_connection);
     }
+    if (tls_ != nullptr && !is_active && queue_.empty()) tls_->rest();
     std::size_t told = 0;
     for (; told < budget && !sent_.empty(); ++told)
         home_.sent(sent_.pop(), status{});  // May post here, and may close this connection.

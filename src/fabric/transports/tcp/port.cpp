@@ -337,6 +337,7 @@ void tcp_port::prune_active() noexcept {
         const bool stays =
             who->is_readable() || (who->is_up() && who->fruitless() < most_fruitless);
         who->is_active = stays;
+        if (!stays) who->rest();
         return !stays;
     });
 }
