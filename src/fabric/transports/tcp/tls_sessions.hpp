@@ -21,7 +21,7 @@ class tls_sessions {
 public:
     /// Addresses of which a ticket is kept.
     static constexpr std::size_t max_tickets = 1024;
-    /// A step may take signatures and key exchanges, some 0.2 ms; so many are taken between two
+    /// A step may take signatures and key exchanges, up to 0.7 ms; so many are taken between two
     /// looks at the connections that stand.
     static constexpr int steps_per_round = 4;
 
