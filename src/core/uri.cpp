@@ -415,7 +415,11 @@ std::string transport_of(const uri& there) {
 }
 
 std::string client_uri(const uri& there) {
-    return there.scheme + (there.protocol.empty() ? "" : "+" + there.protocol) + "://";
+    std::string out = there.scheme + (there.protocol.empty() ? "" : "+" + there.protocol) + "://";
+    // What a caller proves itself with.
+    if (const auto own = there.option("credentials"); own && there.protocol == "tls")
+        out.append("?credentials=").append(*own);
+    return out;
 }
 
 }  // namespace amalgam

@@ -75,7 +75,8 @@ TEST(uri, reads_tcp_with_and_without_tls) {
     EXPECT_EQ(transport_of(u), "tcp+tls");
     EXPECT_EQ(transport_of(uri::parse("tcp://node7:7000")), "tcp");
     EXPECT_EQ(transport_of(uri::parse("ucx+tcp://node7:7000")), "ucx");
-    EXPECT_EQ(client_uri(u), "tcp+tls://");
+    EXPECT_EQ(client_uri(u), "tcp+tls://?credentials=lab");
+    EXPECT_EQ(client_uri(uri::parse("tcp+tls://node7:7000")), "tcp+tls://");
 }
 
 TEST(uri, reads_ucx_and_ofi_with_device_and_domain) {

@@ -72,6 +72,7 @@ std::string to_string(const uri& u);
 std::string transport_of(const uri& there);
 
 /// The URI of a port that can call `there` and does not listen: tcp:// for tcp://node7:7000.
+/// Keeps the option `credentials` of tcp+tls, with which the caller proves itself.
 std::string client_uri(const uri& there);
 
 }  // namespace amalgam

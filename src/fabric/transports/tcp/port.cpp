@@ -93,7 +93,11 @@ result<std::string> tcp_port::canonical(std::string_view address) const noexcept
         return wrong(fmt::format("a {0} port reaches {0} addresses only", scheme()));
     if (parsed->host.empty()) return wrong("the host is missing");
     if (parsed->port.value_or(0) == 0) return wrong("the port number is missing");
-    if (!parsed->options.empty()) return wrong("an address to connect to must not have options");
+    // `amalgam ping URI` opens its port by the same URI.
+    const bool only_credentials = tls_ != nullptr && parsed->options.size() == 1 &&
+                                  parsed->options.front().key == "credentials";
+    if (!parsed->options.empty() && !only_credentials)
+        return wrong("an address to connect to must not have options");
     auto numeric = socket_address::numeric(parsed->host, *parsed->port);
     if (!numeric) return fmt::format("{}://{}:{}", scheme(), parsed->host, *parsed->port);
     if (numeric->is_wildcard()) return wrong("a wildcard address cannot be connected to");
@@ -115,7 +119,7 @@ result<frame_link*> tcp_port::connect(std::string_view address) noexcept {
     };
     try {
         const uri target = uri::parse(address);
-        made = &make_connection(std::string(address));
+        made = &make_connection(std::string(address.substr(0, address.find('?'))));
         made->begin(std::make_unique<handshake>(setting_, *made, made->address(), target.host));
         if (auto numeric = socket_address::numeric(target.host, *target.port))
             made->follow(made->way_in().dial({*numeric}));

@@ -134,6 +134,18 @@ TEST_F(tls, credentials_are_read_from_the_folder_that_the_uri_names_and_peers_ne
     EXPECT_NE(here.end->explain().find("encrypted by TLS 1.3"), std::string::npos);
 }
 
+TEST_F(tls, a_caller_may_use_one_uri_for_its_port_and_for_its_peer) {
+    const temp_folder folder;
+    lab_.authority.write_folder(folder.with("node"), lab_.node);
+    tcp_test_port server(local, with());
+    const std::string given = server.end->address() + "?credentials=" + folder.with("node");
+    tcp_test_port caller(client_uri(uri::parse(given)));
+    EXPECT_EQ(fate_of(caller, given, {&server}).code, errc::ok);
+    EXPECT_EQ(caller.look_up(given), caller.look_up(server.end->address()));
+    EXPECT_EQ(caller.end->lookup(server.end->address() + "?credentials=a&b=c").code(),
+              errc::invalid);
+}
+
 TEST_F(tls, options_that_make_no_sense_are_refused_with_a_sentence) {
     for (const char* wrong :
          {"tcp+tls://127.0.0.1:0?credentials=/nowhere/at/all", "tcp://127.0.0.1:0?credentials=x",
