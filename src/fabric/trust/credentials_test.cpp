@@ -1,7 +1,10 @@
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
@@ -13,6 +16,7 @@
 #include "fabric/limits.hpp"
 #include "fabric/trust/credential_store.hpp"
 #include "fabric/trust/lab_testing.hpp"
+#include "fabric/trust/tls_contexts.hpp"
 #include "thrown.hpp"
 
 namespace amalgam {
@@ -241,6 +245,36 @@ TEST_F(credentials_test, files_that_changed_are_read_again_by_themselves_once_a_
     const auto second = store->current(change + detail::limits::credentials_interval);
     EXPECT_NE(second, first);
     EXPECT_LT(second->expires(), first->expires());
+}
+
+TEST_F(credentials_test, certificates_change_under_threads_that_begin_handshakes) {
+    files::copy_file(node + "/key.pem", here.with("key"));
+    const auto shared = credentials::from_folder(node);
+    std::atomic<bool> ended{false};
+    std::vector<std::thread> ports;
+    for (int i = 0; i < 3; ++i)
+        ports.emplace_back([&, i] {
+            detail::tls_contexts contexts(shared);
+            auto now = std::chrono::steady_clock::now() + i * 1h;
+            while (!ended) {
+                now += detail::limits::credentials_interval;  // Looks at the files each time.
+                EXPECT_EQ(shared->store().current(now)->self().name, "node");
+                EXPECT_TRUE(contexts.accepting());
+                EXPECT_TRUE(contexts.connecting());
+            }
+        });
+    for (unsigned days = 1; days <= 20; ++days) {
+        sign_key(node, here.lab, {.days = days, .overwrite = true});
+        if (days % 5 == 0) write("key.pem", "half a key");
+        if (days % 5 == 0)
+            files::copy_file(here.with("key"), node + "/key.pem",
+                             files::copy_options::overwrite_existing);
+    }
+    ended = true;
+    for (std::thread& each : ports)
+        each.join();
+    ASSERT_TRUE(shared->reload());
+    EXPECT_GT(shared->expires(), std::chrono::system_clock::now() + 19 * 24h);
 }
 
 TEST_F(credentials_test, what_was_revoked_stays_so_when_the_list_vanishes) {
