@@ -161,7 +161,12 @@ ofi_info first_that_serves(const ofi_wish& wish) {
 
 result<ofi_choice> find_ofi(const ofi_wish& wish) {
     ofi_choice found{first_that_serves(wish), {}, wish.transfers, {}};
-    if (found.info) return found;
+    if (found.info) {
+        // "verbs" may have become one in software, over its datagrams.
+        bool& by_device = found.transfers.by_device;
+        by_device = by_device && checks_keys_in_device(found.info->fabric_attr->prov_name);
+        if (!wish.transfers.one_sided || by_device || wish.transfers.by_anybody) return found;
+    }
     if (!wish.transfers.one_sided) return why_not(wish);
     ofi_wish less = wish;
     less.transfers = {};

@@ -81,6 +81,10 @@ std::string read_modes(ofi_transfers_wish& wish, std::string_view list) {
 
 }  // namespace
 
+bool checks_keys_in_device(std::string_view provider) noexcept {
+    return !needs_of(provider).empty();
+}
+
 result<ofi_transfers_wish> transfers_wish(const uri& where) {
     ofi_transfers_wish wish;
     for (const uri_option& each : where.options)
@@ -95,7 +99,7 @@ result<ofi_transfers_wish> transfers_wish(const uri& where) {
         choose_by_provider(wish, where.protocol);
     } else if (*asked == "any") {
         choose_by_provider(wish, where.protocol);
-        wish.one_sided = !never_answers(where.protocol);
+        wish.one_sided = wish.by_anybody = !never_answers(where.protocol);
         wish.on_host = false;
     } else if (*asked == "host") {
         wish.on_host = true;

@@ -16,6 +16,7 @@ struct ofi_transfers_wish {
     bool one_sided = false;
     bool by_device = false;   ///< A device checks keys, and closing a region ends access to it.
     bool on_host = false;     ///< By the kernel, if it lets us.
+    bool by_anybody = false;  ///< One-sided also if no device checks keys.
     std::string why_packets;  ///< A clause, if they are not.
 
     // ---- for tests, from the option `mr_mode`
@@ -23,6 +24,9 @@ struct ofi_transfers_wish {
     bool local = false;       ///< Register local memory even if libfabric does not ask for it.
     std::uint64_t modes = 0;  ///< To switch on besides those that libfabric asks for.
 };
+
+/// Whether a device checks keys at every access, by libfabric's full name of a provider.
+bool checks_keys_in_device(std::string_view provider) noexcept;
 
 /// Reads `?one_sided=any|host|no` and `mr_mode`, and the settings of libfabric in the environment.
 /// Failure: `invalid` with what was wrong, without a full sentence.
