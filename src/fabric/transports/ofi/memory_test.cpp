@@ -114,9 +114,7 @@ protected:
     fid_mr* expose(access rights = access::read_write) {
         return memory_->expose(bytes_, rights).value();
     }
-    std::size_t tell(fid_mr* one) {
-        return memory_->tell(*one, bytes_.data(), told_).value();
-    }
+    std::size_t tell(fid_mr* one) { return memory_->tell(*one, bytes_.data(), told_).value(); }
     void TearDown() override { EXPECT_EQ(domain_.live, 0u); }
 
     made_up_domain domain_;
