@@ -62,18 +62,19 @@ ofi_carrier::~ofi_carrier() {
 void ofi_carrier::end_packets() noexcept {
     if (one_sided_) one_sided_->end();
     const auto until = std::chrono::steady_clock::now() + limits::flush_limit;
-    const auto on_their_way = [&] {
-        return std::any_of(released_.begin(), released_.end(),
-                           [](const auto& one) { return one->lent_ > 0; });
-    };
-    while (on_their_way() && std::chrono::steady_clock::now() < until)
+    while (holds(ofi_operation::does::send) && std::chrono::steady_clock::now() < until)
         read_completions();
-    end_introductions();
 }
 
 void ofi_carrier::take_back_all() noexcept {
-    for (auto& one : released_)
-        take_back_all_of(*one);
+    for (ofi_operation& one : outgoing_)
+        take_back(one, {errc::closed});
+}
+
+bool ofi_carrier::holds(ofi_operation::does kind) const noexcept {
+    return std::any_of(outgoing_.begin(), outgoing_.end(), [&](const ofi_operation& one) {
+        return one.link != nullptr && one.kind == kind;
+    });
 }
 
 // ---- links
@@ -210,31 +211,26 @@ void ofi_carrier::lend(ofi_operation& one, ofi_link& by) noexcept {
 
 /// libfabric holds it no more.
 void ofi_carrier::end_sent(ofi_operation& one, status how) noexcept {
-    ofi_link* link = std::exchange(one.link, nullptr);
     give_back(one);
+    take_back(one, how);
+}
+
+void ofi_carrier::take_back(ofi_operation& one, status why) noexcept {
+    ofi_link* link = std::exchange(one.link, nullptr);
     if (link == nullptr) return;
     --link->lent_;
     --lent_;
     if (one.kind == ofi_operation::does::send)
         events().returned(*one.out);
     else
-        one_sided_->over(*one.transfer, how);
+        one_sided_->over(*one.transfer, why);
 }
 
 /// Takes back what libfabric will not report any more; a later report is ignored.
 void ofi_carrier::take_back_all_of(ofi_link& link) noexcept {
-    if (link.lent_ == 0) return;
-    lent_ -= std::exchange(link.lent_, 0);
     // By number: an upcall may begin another operation.
-    for (std::size_t i = 0; i < outgoing_.size(); ++i) {
-        ofi_operation& one = outgoing_[i];
-        if (one.link != &link) continue;
-        one.link = nullptr;
-        if (one.kind == ofi_operation::does::send)
-            events().returned(*one.out);
-        else
-            one_sided_->over(*one.transfer, {errc::disconnected});
-    }
+    for (std::size_t i = 0; link.lent_ > 0 && i < outgoing_.size(); ++i)
+        if (outgoing_[i].link == &link) take_back(outgoing_[i], {errc::disconnected});
 }
 
 void ofi_carrier::tell_refused() noexcept {

@@ -75,7 +75,8 @@ protected:
     void begin_to_receive(fid_ep* by, std::size_t packets);
     /// Call first in the destructor: gives sent packets a moment to leave.
     void end_packets() noexcept;
-    /// Call after that, once the sending endpoints are closed.
+    /// Closes every endpoint that sends, then take_back_all(). Also called in the destructor.
+    virtual void end_paths() noexcept = 0;
     void take_back_all() noexcept;
 
     /// Processes some completions; false: there were none.
@@ -112,6 +113,9 @@ private:
     ofi_operation* take_operation() noexcept;
     void give_back(ofi_operation& one) noexcept;
     void lend(ofi_operation& one, ofi_link& by) noexcept;
+    void take_back(ofi_operation& one, status why) noexcept;
+    bool holds(ofi_operation::does kind) const noexcept;
+    bool has_transfers() const noexcept { return holds(ofi_operation::does::transfer); }
     void complete(ofi_operation& one, std::uint64_t id, std::size_t bytes) noexcept;
     void complete_failed() noexcept;
     void end_sent(ofi_operation& one, status how) noexcept;

@@ -79,12 +79,19 @@ ofi_connected_carrier::ofi_connected_carrier(std::unique_ptr<port> tcp, std::str
 
 ofi_connected_carrier::~ofi_connected_carrier() {
     end_packets();
-    for (ofi_connected_link* one : all_)
-        one->end_.reset();
-    take_back_all();
+    end_introductions();
+    end_paths();
     listener_.reset();
     shared_.reset();
     happenings_.reset();
+}
+
+void ofi_connected_carrier::end_paths() noexcept {
+    for (ofi_connected_link* one : all_) {
+        one->by_ = nullptr;
+        one->end_.reset();
+    }
+    take_back_all();
 }
 
 void ofi_connected_carrier::listen(const socket_address& at) {

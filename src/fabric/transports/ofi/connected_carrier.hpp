@@ -46,6 +46,7 @@ private:
     status open_path(introduced_link&, const_bytes name) noexcept override;
     void close_path(introduced_link&, bool dead) noexcept override;
     void tend() noexcept override;
+    void end_paths() noexcept override;
     bool may_destroy(ofi_link&) noexcept override;
     bool may_sleep() noexcept override;
 

@@ -37,9 +37,14 @@ ofi_named_carrier::ofi_named_carrier(std::unique_ptr<port> tcp, std::string sche
 
 ofi_named_carrier::~ofi_named_carrier() {
     end_packets();
+    end_introductions();
+    end_paths();
+    names_.reset();
+}
+
+void ofi_named_carrier::end_paths() noexcept {
     end_.reset();
     take_back_all();
-    names_.reset();
 }
 
 std::unique_ptr<introduced_link> ofi_named_carrier::make_link() {

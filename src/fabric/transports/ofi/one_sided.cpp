@@ -148,6 +148,13 @@ void ofi_one_sided::let_go(one_sided_transfer& what) noexcept {
     fi_cancel(&op->link->by_->fid, op);
 }
 
+void ofi_one_sided::end_one_sided() noexcept {
+    end();
+    if (!carrier_.has_transfers()) return;
+    carrier_.end_packets();
+    carrier_.end_paths();  // Nothing less ends transfers.
+}
+
 void ofi_one_sided::over(one_sided_transfer& what, status how) noexcept {
     if (events_ != nullptr) events_->finished(what, how);
 }

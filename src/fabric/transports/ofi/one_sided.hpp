@@ -39,6 +39,7 @@ public:
 
     posted start(packet_link&, one_sided_transfer&) noexcept override;
     void let_go(one_sided_transfer&) noexcept override;
+    void end_one_sided() noexcept override;
 
     /// libfabric holds this transfer no more.
     void over(one_sided_transfer&, status how) noexcept;
