@@ -341,9 +341,9 @@ bool caller::begin_plain(pending_call& call) noexcept {
     peer_state* const there = context_.owns(call.to) ? peers_.find(call.to) : nullptr;
     body& arguments = call.record.arguments;
     if (there == nullptr || there->queue_first != nullptr || first_free_ == none ||
-        !there->verified(call.what->index) ||
-        arguments.size() > out_.eager_bytes(call.to) || !call.record.loans_.empty() ||
-        !settings_.plain || closed_ || call.canceled_early) [[unlikely]] {
+        !there->verified(call.what->index) || arguments.size() > out_.eager_bytes(call.to) ||
+        !call.record.loans_.empty() || !settings_.plain || closed_ || call.canceled_early)
+        [[unlikely]] {
         return false;
     }
     take_slot(call);
