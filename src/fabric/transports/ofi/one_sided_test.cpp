@@ -165,6 +165,21 @@ TEST_P(ofi_one_sided_test, transfers_end_with_their_peer) {
     EXPECT_EQ(op.runs, 1u);
 }
 
+TEST_P(ofi_one_sided_test, memory_is_its_owners_again_once_the_port_has_ended) {
+    std::vector<std::byte> far = pattern(size), back(size);
+    const region target = b_->end->open_region(far, access::read_write).value();
+    warm_up(target.key());
+    recorded op;
+    const mutable_bytes into = back;
+    ASSERT_EQ(a_->end->post_get(there_, {&into, 1}, target.key(), 0, op), posted::pending);
+    a_->end->progress();
+    a_->end.reset();  // The target has not moved meanwhile.
+    EXPECT_EQ(op.runs, 1u);
+    std::fill(back.begin(), back.end(), std::byte{1});
+    move_until({b_.get()}, [&] { return !b_->lost.empty(); });
+    EXPECT_EQ(std::count(back.begin(), back.end(), std::byte{1}), static_cast<long>(size));
+}
+
 // "sockets" stands for all that reach others by name.
 INSTANTIATE_TEST_SUITE_P(
     ofi, ofi_one_sided_test,
