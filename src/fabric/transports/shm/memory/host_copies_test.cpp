@@ -151,6 +151,38 @@ TEST_F(host_copies_test, peer_whose_link_is_gone_copies_nothing_more) {
     here->close_key(key);
 }
 
+TEST_F(host_copies_test, visitors_come_and_go_beside_each_other) {
+    auto target = make();
+    const remote_key region = publish(*target, memory_);
+    std::vector<std::byte> some(1000, std::byte{7});
+    struct visitor_here {
+        std::unique_ptr<host_copies> copies = make();
+        scripted_carrier::link link;
+        void* key = nullptr;
+    };
+    const auto comes = [&](visitor_here& one) {
+        const std::string told = told_by(*target, one.link, text_of(one.copies->one_sided_name()));
+        one.key = one.copies->open_key(one.link, {}, 0, 0, bytes_of(told)).value();
+    };
+    const auto copies = [&](visitor_here& one) {
+        return transfer(*one.copies, one.key, true, some, region).ok();
+    };
+    visitor_here first, second, third;
+    comes(first);
+    comes(second);
+    EXPECT_TRUE(copies(first));
+    EXPECT_TRUE(copies(second));
+    target->left(first.link);
+    EXPECT_FALSE(copies(first));
+    EXPECT_TRUE(copies(second));
+    comes(third);
+    EXPECT_TRUE(copies(second));
+    EXPECT_TRUE(copies(third));
+    EXPECT_FALSE(copies(first)) << "another has its number now";
+    for (visitor_here* one : {&first, &second, &third})
+        one->copies->close_key(one->key);
+}
+
 TEST_F(host_copies_test, names_of_others_and_garbage_are_refused) {
     auto here = make();
     const std::string name = text_of(here->one_sided_name());
