@@ -140,9 +140,12 @@ struct engine_options {
     /// Who may call procedures, the library's own ("amalgam.ping" …) and posted messages between
     /// resources included. Empty optional: whoever reaches a port. Others get `denied` with a
     /// sentence that names whom this engine took them for; no handler runs, "rpc.denied" counts
-    /// them. This engine itself always may.
+    /// them, and they do not learn which procedures there are. This engine itself always may.
     std::optional<allow_list> allow{};
-    /// The same by name of a procedure, in place of `allow`: the first of that name;
+    /// The same by name of a procedure, in place of `allow`: the first of that name. It keeps
+    /// others from the handler; that there is the procedure they may learn, unless `allow` keeps
+    /// them out.
+    ///
     /// procedure_options::allow goes before.
     std::vector<std::pair<std::string, allow_list>> allow_for{};
     keepalive_options keepalive{};  ///< Notices peers that hang. Off by default.
@@ -244,7 +247,8 @@ public:
     /// Never uses an address where a different engine answers. A host-local address (shm://…),
     /// which may exist on other hosts too, is used only if a global address in the list (tcp://…)
     /// leads to the same engine, or the list has no global address.
-    /// Failure: throws error{unreachable} with the cause for each address; error{invalid} for an
+    /// Failure: throws error{unreachable} with the cause for each address, or error{denied} if one
+    ///          leads to an engine whose `allow` keeps this one out; error{invalid} for an
     ///          empty list, a malformed address, or a caller that cannot wait; error{unsupported}
     ///          if no port of this engine speaks any of the transports.
     peer lookup(std::span<const std::string> addresses);

@@ -16,7 +16,8 @@ namespace amalgam::detail {
 // Messages that nobody waits for: they arrive in the order in which they were started.
 
 /// Runs one lane. Short messages are pipelined: when one is refused for lack of room, the receiver
-/// refuses all that follow, until one begins anew. Other messages are sent one at a time.
+/// refuses all that follow, until one begins anew. Others are sent one at a time: long ones, and
+/// those whose call the receiver's engine fetches from here, during which later calls pass it.
 ///
 /// Threads: one ULT.
 class context_core::lane_runner {
@@ -26,7 +27,7 @@ public:
 
     void run() {
         for (;;) {
-            while (under_way_.size() < window_ && start_next()) {
+            while (!is_fetched_ && under_way_.size() < window_ && start_next()) {
             }
             if (!under_way_.empty()) {
                 settle_first();
@@ -63,6 +64,11 @@ private:
     bool is_short(const queued_send& what) const noexcept {
         return what.what == queued_send::kind::message && what.bytes <= of_.options_.eager_bytes;
     }
+    /// Whether its call goes in one message.
+    bool fits_a_message(const queued_send& what, const peer& there) const noexcept {
+        constexpr std::size_t most_header_bytes = 64;
+        return what.bytes + most_header_bytes <= most_argument_bytes(of_.on_.core(), there);
+    }
     std::optional<entry> next_short() {
         if (!again_.empty()) {
             entry first = std::move(again_.front());
@@ -75,15 +81,22 @@ private:
         return entry{std::move(first)};
     }
 
+    /// False: nothing more may be begun now.
     bool start_next() {
         auto one = next_short();
         if (!one) return false;
         try {
             const peer there = of_.locate(to_, traffic::small);
+            const bool is_fetched = !fits_a_message(*one->what, there);
+            if (is_fetched && !under_way_.empty()) {
+                again_.push_front(std::move(*one));
+                return false;
+            }
             const const_bytes content(one->what->content().data(), one->what->bytes);
             auto answer =
                 of_.message_in_turn_.on(there).start(from_, to_, one->what->tag, content, begins_);
             begins_ = false;
+            is_fetched_ = is_fetched;
             under_way_.push_back({std::move(*one), there, std::move(answer)});
         } catch (...) {
             if (one->what != nullptr) end_by_exception(*one->what);  // Else out of memory.
@@ -102,6 +115,7 @@ private:
     void settle_first() {
         asked first = std::move(under_way_.front());
         under_way_.pop_front();
+        is_fetched_ = false;  // It was the only one.
         const result<errc> became = outcome(first.answer);
         if (became && *became == errc::ok) {
             window_ = std::min(window_ + 1, limits::max_in_flight);
@@ -184,6 +198,7 @@ private:
     std::deque<asked> under_way_;
     std::size_t window_ = limits::max_in_flight;
     std::deque<entry> again_;  // Precede the messages in the lane.
+    bool is_fetched_ = false;  // The one under way is: no other may be begun.
     bool begins_ = true;       // The next one begins anew: earlier refusals no longer count.
 };
 

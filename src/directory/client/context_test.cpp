@@ -311,6 +311,23 @@ TEST_F(context_test, messages_arrive_in_the_order_in_which_they_were_begun) {
     EXPECT_FALSE(box.try_receive());
 }
 
+TEST_F(context_test, messages_around_what_a_transport_sends_at_once_keep_their_order) {
+    const resource box = one.add({}), mine = two.add({});
+    for (const std::size_t most : {std::size_t{16} << 10, std::size_t{32} << 10}) {
+        int tag = 0;
+        std::vector<future<void>> begun;
+        for (int round = 0; round < 10; ++round) {
+            for (const std::size_t bytes : {std::size_t{8}, most - 100, most - 40, std::size_t{0},
+                                            most, most + 40, std::size_t{9}})
+                begun.push_back(mine.start_send(box.id(), tag++, two.take_buffer(bytes)));
+        }
+        for (int expected = 0; expected < tag; ++expected)
+            ASSERT_EQ(box.receive().tag, expected);
+        for (auto& each : begun)
+            each.get();
+    }
+}
+
 TEST_F(context_test, messages_that_were_begun_end_when_their_receiver_or_sender_does) {
     auto small = std::make_unique<context>(at({.store_bytes = 1000}));
     auto three = std::make_unique<context>(at());

@@ -59,6 +59,10 @@ void caller::post_handed(const peer& to, const_bytes mail) noexcept {
     if (there == nullptr || !post_mail(*there, {mail})) counts_.one_ways_lost.add();
 }
 
+std::size_t most_argument_bytes(engine_core& core, const peer& to) noexcept {
+    return caller_of(core).outbox().eager_bytes(to);
+}
+
 bool post_mail(engine_core& core, const peer& to, std::initializer_list<const_bytes> pieces) {
     caller& by = caller_of(core);
     engine_context& context = by.context();

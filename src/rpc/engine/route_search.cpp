@@ -152,8 +152,10 @@ void route_search::look() {
             fmt::format_to(std::back_inserter(tried), "{}{} ({})", tried.empty() ? "" : ", ",
                            each->address, each->why_not);
         }
+        const bool denied = std::any_of(candidates_.begin(), candidates_.end(),
+                                        [](const candidate& one) { return one.denied; });
         return found_.set_failure(
-            {{errc::unreachable},
+            {{denied ? errc::denied : errc::unreachable},
              fmt::format("none of the addresses leads to the engine: {}", tried)});
     }
     if (peer_state* const way = core_.peers().find(chosen->way)) way->untold = false;
@@ -251,6 +253,7 @@ bool route_search::reach_by(candidate& one, std::uint16_t port) {
     auto answer = introduce.on(*there).within(core_.silence_limit()).try_call(mine);
     if (!answer) {
         one.why_not = why_no_answer(core_, *there, answer.why());
+        one.denied = answer.code().code == errc::denied;
         return false;
     }
     one.way = *there;

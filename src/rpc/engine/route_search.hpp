@@ -45,6 +45,7 @@ private:
         peer way;
         introduction answer;
         std::string why_not;
+        bool denied = false;  ///< By its allow list.
     };
 
     void run() noexcept;

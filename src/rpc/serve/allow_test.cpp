@@ -106,12 +106,14 @@ TEST_F(allowing, who_is_not_allowed_gets_denied_and_no_handler_runs) {
     EXPECT_NE(std::string(why.what()).find("does not allow this call to " + me()),
               std::string::npos)
         << why.what();
+    const std::string address = server.address();
+    EXPECT_EQ(code_of([&] { client.lookup({address, address}); }), errc::denied);
     // Whether there is such a procedure, and of which types, is not told either.
     EXPECT_EQ(refused(there, "nothing").code(), errc::denied);
     EXPECT_EQ(refused(there, "amalgam.ping").code(), errc::denied);
-    EXPECT_EQ(counters_of(server)["rpc.denied"], 3u);
+    EXPECT_EQ(counters_of(server)["rpc.denied"], 4u);
     client.procedure<void()>("who").on(there).post();
-    while (counters_of(server)["rpc.denied"] < 4)
+    while (counters_of(server)["rpc.denied"] < 5)
         std::this_thread::yield();
     EXPECT_EQ(ran, 0);
     EXPECT_EQ(counters_of(server)["rpc.served"], 0u);

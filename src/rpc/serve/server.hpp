@@ -133,7 +133,8 @@ private:
     /// `what`, or null if refused.
     /// The list that goes for that name; null: whoever calls may.
     const allow_list* list_for(const served_procedure& what) const;
-    bool may_call(peer_state& from, const allow_list* list) noexcept;
+    /// Failure: throws std::bad_alloc.
+    bool may_call(peer_state& from, const allow_list* list);
     /// As far as known. Failure: throws std::bad_alloc.
     const identity& identity_of(peer_state& from);
     void refuse_stranger(peer_state& from, std::uint64_t id, const parsed_message& request);

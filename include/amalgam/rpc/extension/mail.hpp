@@ -30,6 +30,10 @@ protected:
 /// Failure: throws error{closed} after the end.
 void accept_mail(engine_core& core, std::shared_ptr<mail_sink> sink);
 
+/// Longest arguments of a call that go to that peer in its message. Longer ones are fetched by the
+/// peer, and later calls may overtake them.
+std::size_t most_argument_bytes(engine_core& core, const peer& to) noexcept;
+
 /// Sends up to three pieces, as one message. False, and nothing was sent: they are longer than what
 /// goes to that peer without being asked. Waits while too much is queued for the peer, in a ULT or
 /// a thread; elsewhere throws error{overloaded}. It may be lost with its peer, which is counted as
