@@ -144,9 +144,7 @@ struct engine_options {
     std::optional<allow_list> allow{};
     /// The same by name of a procedure, in place of `allow`: the first of that name. It keeps
     /// others from the handler; that there is the procedure they may learn, unless `allow` keeps
-    /// them out.
-    ///
-    /// procedure_options::allow goes before.
+    /// them out. procedure_options::allow goes before.
     std::vector<std::pair<std::string, allow_list>> allow_for{};
     keepalive_options keepalive{};  ///< Notices peers that hang. Off by default.
 };
