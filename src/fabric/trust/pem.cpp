@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -94,6 +96,93 @@ failure nothing_in(const std::string& name, std::string_view what, std::string_v
                         name, what, label)};
 }
 
+// Private keys. OpenSSL's own readers and writers of PEM leave lines of the text in memory that was
+// freed, and those of DER the number itself. So text is read and written here, Ed25519 keys, which
+// are 32 bytes behind a constant, are written without OpenSSL's DER, and what reading DER has left
+// is overwritten.
+
+/// PKCS #8 around an Ed25519 key, by RFC 8410.
+constexpr std::string_view ed25519_header(
+    "\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20", 16);
+
+/// What is between the lines that begin and end the first private key; empty without one.
+std::optional<std::string_view> body_of_key(std::string_view pem) {
+    constexpr std::string_view begin = "-----BEGIN ", rule = "-----", kind = "PRIVATE KEY";
+    for (std::size_t at = 0; (at = pem.find(begin, at)) != pem.npos;) {
+        at += begin.size();
+        const std::size_t behind = pem.find(rule, at);
+        if (behind == pem.npos) return std::nullopt;
+        const std::string_view label = pem.substr(at, behind - at);
+        if (!label.ends_with(kind) || label.find('\n') != label.npos) continue;
+        const std::string_view rest = pem.substr(behind + rule.size());
+        // Without its last line it is damaged, which the end of the base64 tells.
+        return rest.substr(0, rest.find(rule));
+    }
+    return std::nullopt;
+}
+
+/// Six bits; 64 for what is no digit of base64.
+unsigned base64_digit(char c) noexcept {
+    if (c >= 'A' && c <= 'Z') return static_cast<unsigned>(c - 'A');
+    if (c >= 'a' && c <= 'z') return static_cast<unsigned>(c - 'a' + 26);
+    if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0' + 52);
+    return c == '+' ? 62u : c == '/' ? 63u : 64u;
+}
+
+bool decode_base64(std::string_view text, secret_text& into) noexcept {
+    std::size_t digits = 0, padding = 0, bytes = 0;
+    std::uint32_t bits = 0;
+    for (const char each : text) {
+        if (each == '\n' || each == '\r' || each == ' ' || each == '\t') continue;
+        padding += each == '=';
+        const unsigned value = each == '=' ? 0 : base64_digit(each);
+        if (value > 63 || (padding > 0 && each != '=') || padding > 2) return false;
+        bits = bits << 6 | value;
+        if (++digits % 4 != 0) continue;
+        for (const unsigned shift : {16u, 8u, 0u})
+            into.data()[bytes++] = static_cast<char>(bits >> shift & 0xff);
+    }
+    if (digits % 4 != 0 || bytes <= padding) return false;
+    into.set_size(bytes - padding);
+    return true;
+}
+
+/// Small blocks that this thread has freed are the first that it gets again.
+void overwrite_freed_memory() noexcept {
+    constexpr std::size_t most_bytes = 1024, step = 16, most_blocks = 8;
+    for (std::size_t bytes = step; bytes <= most_bytes; bytes += step) {
+        void* blocks[most_blocks];
+        for (void*& each : blocks)
+            each = OPENSSL_zalloc(bytes);
+        for (void* each : blocks)
+            OPENSSL_free(each);
+    }
+}
+
+/// As PKCS #8. Failure: throws std::bad_alloc.
+secret_text to_der(EVP_PKEY& key) {
+    if (EVP_PKEY_is_a(&key, "ED25519") == 1) {
+        secret_text der(ed25519_header.size() + 32);
+        auto* const behind = reinterpret_cast<unsigned char*>(
+            std::copy(ed25519_header.begin(), ed25519_header.end(), der.data()));
+        std::size_t size = 32;
+        if (EVP_PKEY_get_raw_private_key(&key, behind, &size) != 1) throw std::bad_alloc();
+        der.set_size(der.capacity());
+        return der;
+    }
+    unsigned char* made = nullptr;
+    PKCS8_PRIV_KEY_INFO* const info = EVP_PKEY2PKCS8(&key);
+    const int size = info == nullptr ? -1 : i2d_PKCS8_PRIV_KEY_INFO(info, &made);
+    PKCS8_PRIV_KEY_INFO_free(info);
+    if (size < 0) throw std::bad_alloc();
+    const auto bytes = static_cast<std::size_t>(size);
+    secret_text der(bytes);
+    std::copy(made, made + bytes, reinterpret_cast<unsigned char*>(der.data()));
+    der.set_size(bytes);
+    OPENSSL_clear_free(made, bytes);
+    return der;
+}
+
 template <typename T>
 std::string written(int (*write)(BIO*, const T*), const T& what) {
     const openssl_ptr<BIO> to(BIO_new(BIO_s_mem()));
@@ -151,18 +240,14 @@ result<pkey_ptr> private_key_in(std::string_view pem, const std::string& name) {
                             "file that only its owner can read; example: openssl pkey -in key.pem "
                             "-out plain.pem",
                             name)};
-    // Not PEM_read_bio_PrivateKey(), which leaves lines of the text in freed memory.
-    unsigned char* der = nullptr;
-    long size = 0;
-    const openssl_ptr<BIO> from = reader_of(pem);
-    if (PEM_bytes_read_bio_secmem(&der, &size, nullptr, PEM_STRING_EVP_PKEY, from.get(),
-                                  &no_passphrase, nullptr) != 1) {
-        if (is_end_of_text()) return nothing_in(name, "private key", "PRIVATE KEY");
-        return damaged(name, "private key");
-    }
-    const unsigned char* at = der;
-    pkey_ptr key(d2i_AutoPrivateKey(nullptr, &at, size));
-    OPENSSL_secure_clear_free(der, static_cast<std::size_t>(size));
+    const auto body = body_of_key(pem);
+    if (!body) return nothing_in(name, "private key", "PRIVATE KEY");
+    secret_text der(body->size() / 4 * 3 + 3);
+    if (!decode_base64(*body, der)) return damaged(name, "private key");
+    // Not EVP_PKEY_new_raw_private_key(), which keeps the key outside of the secure heap.
+    const auto* at = reinterpret_cast<const unsigned char*>(der.text().data());
+    pkey_ptr key(d2i_AutoPrivateKey(nullptr, &at, static_cast<long>(der.text().size())));
+    overwrite_freed_memory();
     ERR_clear_error();
     if (key == nullptr) return damaged(name, "private key");
     return key;
@@ -200,26 +285,21 @@ std::string to_pem(X509_REQ& request) {
 }
 
 secret_text to_pem(EVP_PKEY& key) {
-    // Not PEM_write_bio_PrivateKey(): it writes through ordinary memory.
-    unsigned char* der = nullptr;
-    PKCS8_PRIV_KEY_INFO* const info = EVP_PKEY2PKCS8(&key);
-    const int size = info == nullptr ? -1 : i2d_PKCS8_PRIV_KEY_INFO(info, &der);
-    PKCS8_PRIV_KEY_INFO_free(info);
-    if (size < 0) throw std::bad_alloc();
+    const secret_text der = to_der(key);
+    const auto* from = reinterpret_cast<const unsigned char*>(der.text().data());
     constexpr std::size_t line = 48;  // Becomes 64 characters.
     const std::string_view first = "-----BEGIN PRIVATE KEY-----\n";
     const std::string_view last = "-----END PRIVATE KEY-----\n";
-    const auto bytes = static_cast<std::size_t>(size);
+    const std::size_t bytes = der.text().size();
     secret_text text(first.size() + last.size() + (bytes / line + 1) * 66);
     char* at = std::copy(first.begin(), first.end(), text.data());
     for (std::size_t done = 0; done < bytes; done += line) {
-        at += EVP_EncodeBlock(reinterpret_cast<unsigned char*>(at), der + done,
+        at += EVP_EncodeBlock(reinterpret_cast<unsigned char*>(at), from + done,
                               static_cast<int>(std::min(line, bytes - done)));
         *at++ = '\n';
     }
     at = std::copy(last.begin(), last.end(), at);
     text.set_size(static_cast<std::size_t>(at - text.data()));
-    OPENSSL_clear_free(der, bytes);
     return text;
 }
 
