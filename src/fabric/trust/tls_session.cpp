@@ -319,6 +319,10 @@ int tls_session::after_failed_read() noexcept {
     if (is_over && !has_failed(ssl_.get())) return 0;
     try {
         why_ = handshake_failure(ssl_.get());
+        // The handshake is over: it is the peer's records that are wrong.
+        constexpr std::string_view wrong = "the TLS handshake failed: ";
+        if (why_.sentence.starts_with(wrong))
+            why_.sentence.replace(0, wrong.size(), "what it sent is not TLS as agreed: ");
     } catch (const std::bad_alloc&) {
         why_.what = {errc::disconnected, ENOMEM};
         ERR_clear_error();

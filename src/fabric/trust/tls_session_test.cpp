@@ -209,7 +209,8 @@ TEST_F(tls_session_test, one_wrong_bit_ends_it_with_a_sentence) {
     const iovec into = piece_of(some);
     EXPECT_EQ(both.b->read({&into, 1}, false), -1);
     EXPECT_EQ(errno, EPROTO);
-    EXPECT_FALSE(both.b->why().sentence.empty());
+    EXPECT_EQ(both.b->why().sentence,
+              "what it sent is not TLS as agreed: decryption failed or bad record mac");
     EXPECT_EQ(both.b->read({&into, 1}, false), -1);
     EXPECT_EQ(errno, EPROTO);
     EXPECT_EQ(ERR_peek_error(), 0u) << "the thread's queue of errors is the user's";
