@@ -41,6 +41,10 @@ struct port_options {
     /// tcp+tls: what this port proves itself with, and whom it trusts. Null: what the URI's option
     /// `credentials` names. Ports that do not encrypt do not use it.
     std::shared_ptr<const credentials> trust{};
+
+    /// Not inline: of an inline one GCC 12 says in users' programs, wrongly, that `trust` may be
+    /// used uninitialized.
+    ~port_options();
 };
 
 /// What `amalgam info` shows about a transport.

@@ -11,6 +11,8 @@
 
 namespace amalgam {
 
+port_options::~port_options() = default;
+
 transport_registry::transport_registry() = default;
 transport_registry::transport_registry(transport_registry&&) noexcept = default;
 transport_registry& transport_registry::operator=(transport_registry&&) noexcept = default;
