@@ -28,7 +28,7 @@ enum {
     ROCL_EOVERLOADED = -5,   /* a limit of the directory is reached */
     ROCL_ENOMEMORY = -6,     /* out of memory, or no room in the list */
     ROCL_EDISCONNECTED = -7, /* the directory or a context is gone or unreachable */
-    ROCL_ECLOSED = -8,       /* no context: call rocl_init() first */
+    ROCL_ECLOSED = -8,       /* no context, or it is closed meanwhile: call rocl_init() first */
     ROCL_EFAILED = -9,       /* anything else */
     ROCL_EDENIED = -10,      /* a different secret, or owned by another context */
     ROCL_EPARTIAL = -11      /* like ROCL_ENOTFOUND, but some directories did not answer */

@@ -55,7 +55,9 @@ std::size_t choose_way(traffic what, std::span<const peer_way> ways);
 
 /// Options of a context. The defaults suit most programs.
 struct context_options {
-    /// Address of the directory to join, or "here" for one private to this process. Empty:
+    /// Address of the directory to join, or "here" for one of this context's own, on its engine,
+    /// which ends with it. Two contexts that say "here" do not find each other, even in one
+    /// process: let the second one join the first one's, at context::where().address(). Empty:
     /// AMALGAM_DIRECTORY, or else this host's directory, which is started (`amalgam directory`) if
     /// it is not running.
     std::string directory{};
@@ -88,8 +90,10 @@ struct context_options {
 ///     resource server = here.add({{"type", "server"}});
 ///     resource_message asked = server.receive();
 ///
-/// Owner:   owns its engine, unless given one, which must then outlive it. Its resources end with
-///          it, at once for others too.
+/// Owner:   owns its engine, unless given one, which must then outlive it, and calls of its
+///          resources and searches that are under way. Its resources end with it, at once for
+///          others too. A context's own engine ends with it; its memory is freed once its resources
+///          and searches are gone, too.
 /// Threads: any. Inline handlers of the engine cannot wait, so they must not call members that do.
 /// Failure: the constructor throws error{unreachable} if no directory is running or can be started,
 ///          error{denied} if the directory has a different secret or none, error{invalid} if the
@@ -161,7 +165,6 @@ public:
 private:
     std::optional<found_resource> find_by_id(resource_id id, attribute_list query);
 
-    std::unique_ptr<engine> own_;
     std::shared_ptr<detail::context_core> core_;
     resource self_;
 };

@@ -24,9 +24,11 @@ class context_core;
 /// Owner:   destroying this object deletes the resource and its unreceived messages. It may outlive
 ///          its context; the resource ends with the context.
 /// Threads: const members may run concurrently, including several receives: each message goes to
-///          one.
+///          one. The context may end meanwhile: what fails because of that fails as `closed`. On an
+///          engine of the user's, which goes on, a send that has begun still ends as it would have.
 /// Failure: not_found (no such resource, or no longer), timed_out, overloaded, disconnected, closed
-///          (the context has ended), invalid (empty: moved from or released).
+///          (the context has ended), canceled (the calling ULT), invalid (empty: moved from or
+///          released).
 class resource {
 public:
     resource() noexcept = default;  ///< Empty.
@@ -70,7 +72,7 @@ public:
     /// Fire and forget: see context_options::on_undelivered for failures. A message beyond the
     /// eager limit may be overtaken by later ones. Posts queued behind start_send() messages for
     /// which there is no room are limited to context_options::store_bytes; past it, throws
-    /// error{overloaded}.
+    /// error{overloaded}. A buffer from another context is copied if it is registered.
     void post(resource_id to, std::int32_t tag, const_bytes content) const;
     void post(resource_id to, std::int32_t tag, std::string_view content) const {
         post(to, tag, as_bytes_of(content));

@@ -24,7 +24,8 @@ class context_core;
 /// once.
 /// Owner:   destruction stops the search.
 /// Threads: one at a time.
-/// Failure: next() throws error{disconnected} when the directory is lost. Other directories that
+/// Failure: next() throws error{disconnected} when the directory is lost, error{closed} when the
+///          context ends, which may be while it runs. Other directories that
 ///          are lost or silent are skipped: see missed().
 /// Cost:    one call to the directory per answer.
 class [[nodiscard]] resource_search {

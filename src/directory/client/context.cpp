@@ -31,8 +31,9 @@ std::vector<std::string> usual_ports() {
 context::context(context_options options) : context(usual_ports(), std::move(options)) {}
 
 context::context(endpoints ports, context_options options)
-    : own_(std::make_unique<engine>(std::move(ports), engine_options{.name = "context"})),
-      core_(std::make_shared<detail::context_core>(*own_, std::move(options))) {
+    : core_(std::make_shared<detail::context_core>(
+          std::make_unique<engine>(std::move(ports), engine_options{.name = "context"}),
+          std::move(options))) {
     core_->start();
     self_ = resource(core_, core_->id());
 }
@@ -45,7 +46,7 @@ context::context(engine& on, context_options options)
 
 context::~context() {
     self_.release();
-    core_->close();
+    core_->end();
 }
 
 engine& context::where() noexcept {
@@ -84,7 +85,8 @@ peer context::lookup(resource_id which) {
 }
 
 resource_search context::search(attribute_list query) {
-    const std::uint32_t number = core_->start_search(query);
+    const std::uint32_t number =
+        core_->while_open([&] { return core_->start_search(query); });  // For rocl_exit().
     return resource_search(core_, std::move(query), number);
 }
 
@@ -99,7 +101,7 @@ message_buffer context::take_buffer(std::size_t bytes) {
 
 std::optional<found_resource> resource_search::next() {
     if (core_ == nullptr) return std::nullopt;
-    auto answer = core_->next(number_, query_, silent_);
+    auto answer = core_->while_open([&] { return core_->next(number_, query_, silent_); });
     if (!answer) core_.reset();
     return answer;
 }

@@ -9,6 +9,7 @@
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/directory/host_directory.hpp>
+#include <amalgam/rpc/extension/early_end.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -55,6 +56,11 @@ context_core::context_core(engine& on, context_options options)
     if (!options_.choose) options_.choose = choose_way;
 }
 
+context_core::context_core(std::unique_ptr<engine> own, context_options options)
+    : context_core(*own, std::move(options)) {
+    own_ = std::move(own);
+}
+
 void context_core::start() {
     try {
         const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
@@ -75,7 +81,8 @@ void context_core::start() {
         std::string directory = options_.directory;
         if (const char* const said = std::getenv(directory_variable); said && directory.empty())
             directory = said;
-        if (directory == "here") {
+        is_here_ = directory == "here";
+        if (is_here_) {
             here_ = std::make_unique<directory_server>(
                 on_, directory_options{.secret = options_.secret});
             open_at({}, false);
@@ -87,7 +94,7 @@ void context_core::start() {
         messages_.open(id_);
         accept_mail(on_.core(), std::shared_ptr<mail_sink>(shared_from_this(), this));
     } catch (...) {
-        close();
+        end();
         throw;
     }
 }
@@ -170,8 +177,19 @@ void context_core::close() noexcept {
     messages_.close_all();
 }
 
+void context_core::end() noexcept {
+    close();
+    if (own_ != nullptr) end_early(own_->core());
+}
+
 void context_core::check_not_closed() const {
-    if (closed_) throw error(errc::closed, "this context is closed; make a new one");
+    if (closed_) throw error(errc::closed, context_is_closed);
+}
+
+void context_core::throw_if_closed(const error& why) const {
+    // A ULT that is canceled must learn of that.
+    if (why.code() == errc::canceled && this_task::in_ult()) return;
+    check_not_closed();
 }
 
 void context_core::check_open() {

@@ -38,17 +38,35 @@ public:
     using nanoseconds = std::chrono::nanoseconds;
     using time_point = std::chrono::steady_clock::time_point;
 
+    /// On an engine of the user's, which outlives all use of this.
     context_core(engine& on, context_options options);
+    /// On an engine of its own, which is freed with this: whoever still uses it after end() finds
+    /// it stopped.
+    context_core(std::unique_ptr<engine> own, context_options options);
 
-    /// Registers with the directory.
+    /// Registers with the directory. Failure: throws; then it has ended.
     void start();
     /// Ends everything that waits; its resources disappear for others.
     void close() noexcept;
+    /// close(), and its own engine ends.
+    void end() noexcept;
 
     engine& where() noexcept { return on_; }
     resource_id id() const noexcept { return id_; }
-    /// Throws error{closed}; then the engine may be gone.
+    /// Throws error{closed}.
     void check_not_closed() const;
+    /// Runs an operation of the user's. Whatever it throws because the context closes meanwhile
+    /// becomes error{closed}.
+    template <typename Work>
+    decltype(auto) while_open(Work work) const {
+        check_not_closed();
+        try {
+            return work();
+        } catch (const error& why) {
+            throw_if_closed(why);
+            throw;
+        }
+    }
 
     resource_id add(const attribute_view& what);
     void remove(resource_id which) noexcept;
@@ -89,6 +107,8 @@ public:
     message_store& messages() noexcept { return messages_; }
 
 private:
+    void throw_if_closed(const error& why) const;
+
     // Procedures served: see at_context.
     errc message(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
     errc message_in_turn(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
@@ -153,6 +173,8 @@ private:
     void send_now(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
                   time_point deadline);
     void post_now(resource_id from, resource_id to, std::int32_t tag, message_buffer content);
+    /// A descriptor that keeps the buffer; of a copy if it is registered with another engine.
+    amalgam::bulk lend(bulk_buffer content);
     class lane_runner;
     class lane_start;
     void run_lane(resource_id from, resource_id to) noexcept;
@@ -160,10 +182,12 @@ private:
                    time_point deadline);
     nanoseconds left_until(time_point deadline) const;
 
+    std::unique_ptr<engine> own_;  // First, so that all else goes before it.
     engine& on_;
     context_options options_;  // Constant once constructed.
     const std::shared_ptr<gate> gate_;
     std::unique_ptr<directory_server> here_;  // For options.directory "here".
+    bool is_here_ = false;                    // Constant once started, unlike here_.
     std::string directory_address_;
     bool starts_directory_ = false;
     mutable std::mutex directory_lock_;
@@ -202,7 +226,7 @@ private:
         peer by;
         std::uint64_t changes = 0;
     } last_sender_;
-    send_lanes lanes_;
+    send_lanes lanes_{closed_};
 
     mutable std::mutex kept_lock_;
     std::unordered_map<resource_id, attribute_list> kept_;  // Resources registered by this context.

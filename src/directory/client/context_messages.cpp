@@ -179,6 +179,7 @@ void context_core::send_now(resource_id from, resource_id to, std::int32_t tag, 
 
 void context_core::check_own(resource_id which) const {
     if (messages_.has(which)) return;
+    if (messages_.is_closed()) throw error(errc::closed, context_is_closed);
     throw error(errc::invalid,
                 fmt::format("a message cannot be sent from {}, which is not a resource of this "
                             "context; example: from {}, the context itself",
@@ -244,7 +245,18 @@ void context_core::post_now(resource_id from, resource_id to, std::int32_t tag,
         content = std::move(copy);
     }
     const peer there = locate(to, traffic::bulk);
-    long_message_.on(there).post(from, to, tag, expose_owned(on_, content.take_registered()));
+    long_message_.on(there).post(from, to, tag, lend(content.take_registered()));
+}
+
+amalgam::bulk context_core::lend(bulk_buffer content) {
+    try {
+        return expose_owned(on_, std::move(content));
+    } catch (const error& why) {
+        if (why.code() != errc::invalid || !content) throw;
+    }
+    bulk_buffer copy = long_buffers_.take(content.size());  // It is another engine's.
+    std::copy(content.begin(), content.end(), copy.begin());
+    return expose_owned(on_, std::move(copy));
 }
 
 void context_core::tell_undelivered(const peer& by, resource_id from, resource_id to,

@@ -27,7 +27,7 @@ void context_core::set_directory(const peer& there) {
 }
 
 void context_core::keep(resource_id id, const attribute_view& what) {
-    if (here_ || options_.reopen_within.count() <= 0) return;
+    if (is_here_ || options_.reopen_within.count() <= 0) return;
     const std::lock_guard one(kept_lock_);
     kept_.insert_or_assign(id, attribute_list(what));
     ++kept_changes_;
@@ -49,7 +49,7 @@ void context_core::wait_for_directory() {
 }
 
 bool context_core::begin_to_reopen() {
-    reopens_ = !here_ && !closed_ && options_.reopen_within.count() > 0;
+    reopens_ = !is_here_ && !closed_ && options_.reopen_within.count() > 0;
     if (!reopens_) return false;
     reopened_.reset();
     post_in_background(on_.pool(), [self = shared_from_this()] { self->reopen(); });

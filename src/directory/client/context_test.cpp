@@ -229,6 +229,27 @@ TEST_F(context_test, a_message_of_any_size_arrives_as_it_was) {
     }
 }
 
+TEST_F(context_test, a_buffer_of_another_context_is_sent_by_all_means) {
+    const resource box = one.add({}), mine = two.add({});
+    for (const std::size_t bytes : {10, 100'000}) {
+        const std::string content(bytes, 'x');
+        const auto filled = [&](context& from) {
+            message_buffer made = from.take_buffer(bytes);
+            std::copy(content.begin(), content.end(), reinterpret_cast<char*>(made.data()));
+            return made;
+        };
+        mine.post(box.id(), 1, filled(one));
+        EXPECT_EQ(box.receive().content.text(), content);
+        mine.start_send(box.id(), 1, filled(one)).get();
+        EXPECT_EQ(box.receive().content.text(), content);
+        auto three = std::make_unique<context>(at());
+        message_buffer left = filled(*three);
+        three.reset();
+        mine.post(box.id(), 1, std::move(left));
+        EXPECT_EQ(box.receive().content.text(), content);
+    }
+}
+
 TEST_F(context_test, a_message_to_what_is_gone_or_never_was_says_so) {
     const resource mine = two.add({});
     resource box = one.add({});
@@ -478,6 +499,14 @@ TEST(context, can_be_a_directory_of_its_own) {
     const resource a = alone.add({{"type", "a"}}), b = alone.add({{"type", "b"}});
     a.send(alone.find({{"type", "b"}})->id, 1, "hello");
     EXPECT_EQ(b.receive().content.text(), "hello");
+}
+
+TEST(context, two_that_are_here_have_two_directories) {
+    context first{"shm://", {.directory = "here"}}, second{"shm://", {.directory = "here"}};
+    const resource box = first.add({{"type", "box"}});
+    EXPECT_FALSE(second.find({{"type", "box"}}));
+    context third{"shm://", {.directory = first.where().address()}};
+    EXPECT_EQ(third.find({{"type", "box"}})->id, box.id());
 }
 
 /// The same on a virtual-time network.

@@ -4,13 +4,13 @@
 
 namespace amalgam {
 
-detail::context_core& resource::whose() const {
-    if (id_ == resource_id::none || core_ == nullptr)
-        throw error(errc::invalid,
-                    "this resource is empty: it was moved from, released, or default-constructed; "
-                    "example: resource mine = here.add({{\"type\", \"server\"}})");
-    core_->check_not_closed();
-    return *core_;
+using detail::context_core;
+
+context_core& resource::whose() const {
+    if (id_ != resource_id::none && core_ != nullptr) return *core_;
+    throw error(errc::invalid,
+                "this resource is empty: it was moved from, released, or default-constructed; "
+                "example: resource mine = here.add({{\"type\", \"server\"}})");
 }
 
 resource::~resource() {
@@ -22,37 +22,47 @@ resource_id resource::release() noexcept {
 }
 
 void resource::set(const attribute_list& changes) const {
-    whose().set(id_, changes);
+    context_core& core = whose();
+    core.while_open([&] { core.set(id_, changes); });
 }
 
 void resource::send(resource_id to, std::int32_t tag, const_bytes content,
                     std::chrono::nanoseconds within) const {
-    whose().send(id_, to, tag, content, within);
+    context_core& core = whose();
+    core.while_open([&] { core.send(id_, to, tag, content, within); });
 }
 
 future<void> resource::start_send(resource_id to, std::int32_t tag, message_buffer content) const {
-    return whose().start_send(id_, to, tag, std::move(content));
+    context_core& core = whose();
+    return core.while_open([&] { return core.start_send(id_, to, tag, std::move(content)); });
 }
 
 void resource::post(resource_id to, std::int32_t tag, const_bytes content) const {
-    whose().post(id_, to, tag, content);
+    context_core& core = whose();
+    core.while_open([&] { core.post(id_, to, tag, content); });
 }
 
 void resource::post(resource_id to, std::int32_t tag, message_buffer content) const {
-    whose().post(id_, to, tag, std::move(content));
+    context_core& core = whose();
+    core.while_open([&] { core.post(id_, to, tag, std::move(content)); });
 }
 
 resource_message resource::receive(const message_choice& which) const {
-    return *whose().messages().take(id_, which, detail::message_store::time_point::max());
+    context_core& core = whose();
+    return core.while_open([&] {
+        return *core.messages().take(id_, which, detail::message_store::time_point::max());
+    });
 }
 
 std::optional<resource_message> resource::receive_within(std::chrono::nanoseconds time,
                                                          const message_choice& which) const {
-    return whose().receive(id_, which, time);
+    context_core& core = whose();
+    return core.while_open([&] { return core.receive(id_, which, time); });
 }
 
 std::optional<resource_message> resource::try_receive(const message_choice& which) const {
-    return whose().messages().try_take(id_, which);
+    context_core& core = whose();
+    return core.while_open([&] { return core.messages().try_take(id_, which); });
 }
 
 }  // namespace amalgam

@@ -104,18 +104,18 @@ public:
         ++state_->sending;
     }
     ~buffer_send() override {
-        if (state_ != nullptr) ended(ROCL_ECLOSED);
+        if (state_ != nullptr) settle(ROCL_ECLOSED);
     }
     message_buffer& content() noexcept override { return state_->memory; }
-    void end(const failure* why) noexcept override {
+
+private:
+    void ended(const failure* why) noexcept override {
         if (why != nullptr)
             log(log_level::info, "rocl", why->sentence,
                 {{"call", "rocl_send"}, {"code", why->what.code}});
-        ended(why != nullptr ? code_of(why->what.code) : 0);
+        settle(why != nullptr ? code_of(why->what.code) : 0);
     }
-
-private:
-    void ended(int how) noexcept {
+    void settle(int how) noexcept {
         const auto state = std::exchange(state_, nullptr);
         const std::lock_guard one(state->lock);
         --state->sending;
@@ -142,6 +142,13 @@ std::shared_ptr<context> current() {
     const std::lock_guard one(all.lock);
     if (all.here) return all.here;
     throw error(errc::closed, "there is no context; call rocl_init() first");
+}
+
+/// The result of `work(core of the context)`. If rocl_exit() closes it meanwhile: error{closed}.
+template <typename Work>
+auto in_context(Work work) {
+    const auto here = current();
+    return here->core().while_open([&] { return work(here->core()); });
 }
 
 std::shared_ptr<buffer_state> buffer_at(void* ptr) {
@@ -283,13 +290,14 @@ int rocl_kill_attrl(rocl_attrl_t* attrs) {
 int rocl_register(rocl_attrl_t* attrs) {
     return guarded("rocl_register", [&] {
         check(attrs != nullptr, "a resource needs a list of attributes, which may be empty");
-        return static_cast<int>(current()->core().add(attrs->asked));
+        return in_context(
+            [&](context_core& core) { return static_cast<int>(core.add(attrs->asked)); });
     });
 }
 
 int rocl_delete(int gid) {
     return guarded("rocl_delete", [&] {
-        current()->core().remove_or_throw(id_of(gid));
+        in_context([&](context_core& core) { core.remove_or_throw(id_of(gid)); });
         return 0;
     });
 }
@@ -297,9 +305,9 @@ int rocl_delete(int gid) {
 int rocl_query(int* gid, rocl_attrl_t* attrs) {
     return guarded("rocl_query", [&] {
         check(gid != nullptr, "rocl_query() needs a pointer to the identifier");
-        const auto here = current();
-        const auto [found, silent] =
-            here->core().find(*gid > 0 ? id_of(*gid) : resource_id::none, query_of(attrs));
+        const auto [found, silent] = in_context([&](context_core& core) {
+            return core.find(*gid > 0 ? id_of(*gid) : resource_id::none, query_of(attrs));
+        });
         if (!found) return int{silent == 0 ? ROCL_ENOTFOUND : ROCL_EPARTIAL};
         *gid = filled(attrs, *found);
         return 0;
@@ -333,7 +341,8 @@ void* rocl_bfget(int len) {
     void* got = nullptr;
     (void)guarded("rocl_bfget", [&] {
         check(len >= 0, "a buffer's length must not be negative");
-        got = keep(current()->take_buffer(static_cast<std::size_t>(len)));
+        got = keep(in_context(
+            [&](context_core& core) { return core.take_buffer(static_cast<std::size_t>(len)); }));
         return 0;
     });
     return got;
@@ -370,17 +379,19 @@ int rocl_bfstat(void* ptr) {
 
 int rocl_send(int ogid, int dgid, int tag, void* ptr, int len) {
     return guarded("rocl_send", [&] {
-        const auto here = current();
-        auto state = buffer_at(ptr);
-        const auto bytes = static_cast<std::size_t>(len);
-        check(len >= 0 && bytes <= state->asked,
-              "a message is longer than its buffer, or its length is negative");
-        check(tag >= 0 && ogid > 0 && dgid > 0,
-              "tags must not be negative, and identifiers must be positive");
-        context_core& core = here->core();
-        core.check_own(id_of(ogid));
-        core.find_way(id_of(dgid));
-        core.start_send(id_of(ogid), id_of(dgid), std::make_shared<buffer_send>(tag, bytes, state));
+        const auto state = in_context([&](context_core& core) {
+            auto sent = buffer_at(ptr);
+            const auto bytes = static_cast<std::size_t>(len);
+            check(len >= 0 && bytes <= sent->asked,
+                  "a message is longer than its buffer, or its length is negative");
+            check(tag >= 0 && ogid > 0 && dgid > 0,
+                  "tags must not be negative, and identifiers must be positive");
+            core.check_own(id_of(ogid));
+            core.find_way(id_of(dgid));
+            core.start_send(id_of(ogid), id_of(dgid),
+                            std::make_shared<buffer_send>(tag, bytes, sent));
+            return sent;
+        });
         {
             const std::lock_guard one(state->lock);
             state->was_sent = true;
@@ -396,12 +407,12 @@ int rocl_recv(int dgid, int ogid, int tag, void** ptr, int* aogid, int* atag, in
     return guarded("rocl_recv", [&] {
         check(ptr != nullptr, "rocl_recv() needs a pointer for the buffer");
         check(tag >= 0 || tag == ROCL_ANY, "a tag must not be negative; ROCL_ANY matches any tag");
-        const auto here = current();
         message_choice which{id_of(ogid), {}};
         if (tag != ROCL_ANY) which.tag = tag;
         const std::chrono::nanoseconds time =
             timeout < 0 ? std::chrono::nanoseconds::max() : std::chrono::milliseconds(timeout);
-        auto got = here->core().receive(id_of(dgid), which, time);
+        auto got =
+            in_context([&](context_core& core) { return core.receive(id_of(dgid), which, time); });
         if (!got) return int{ROCL_ETIMEDOUT};
         if (aogid != nullptr) *aogid = static_cast<int>(got->from);
         if (atag != nullptr) *atag = got->tag;

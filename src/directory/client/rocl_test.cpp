@@ -348,6 +348,64 @@ TEST_F(rocl, buffers_and_lists_stay_valid_when_the_context_is_closed) {
     rocl_kill_attrl(what);
 }
 
+// Each thread's call that the end interrupts, or comes after, tells it.
+TEST(rocl_codes, calls_beside_rocl_exit_end_with_closed) {
+    ::setenv("AMALGAM_DIRECTORY", "here", 1);
+    for (int round = 0; round < 30; ++round) {
+        const int me = rocl_init();
+        ASSERT_GT(me, 0);
+        rocl_attrl_t* const what = rocl_new_attrl(0);
+        const int box = rocl_register(what), quiet = rocl_register(what);
+        std::latch all_run(8);
+        std::vector<std::thread> all;
+        const auto repeat = [&](auto use) {
+            all.emplace_back([&, use] {
+                int how = use();
+                all_run.count_down();
+                while (how >= 0 || how == ROCL_ETIMEDOUT)
+                    how = use();
+                EXPECT_EQ(how, ROCL_ECLOSED);
+            });
+        };
+        const auto send = [&](int bytes) {
+            void* const out = rocl_bfget(bytes);
+            if (out == nullptr) return int{ROCL_ECLOSED};
+            const int how = rocl_send(me, box, 1, out, bytes);
+            EXPECT_EQ(rocl_bfret(out), 0);
+            return how;
+        };
+        const auto receive = [&](int at, int timeout) {
+            void* in = nullptr;
+            const int how =
+                rocl_recv(at, ROCL_ANY, ROCL_ANY, &in, nullptr, nullptr, nullptr, timeout);
+            if (how == 0) {
+                EXPECT_EQ(rocl_bfret(in), 0);
+            }
+            return how;
+        };
+        repeat([&] { return send(10); });
+        repeat([&] { return send(100'000); });
+        repeat([&] { return receive(box, -1); });
+        repeat([&] { return receive(quiet, 0); });
+        repeat([&] { return receive(quiet, 1); });
+        repeat([&] {
+            int found = ROCL_ANY;
+            const int how = rocl_query(&found, what);
+            return how == ROCL_ENOTFOUND ? 0 : how;  // All resources go at the end.
+        });
+        repeat([&] { return rocl_register(what); });
+        repeat([&] {
+            const int made = rocl_register(what);
+            return made > 0 ? rocl_delete(made) : made;
+        });
+        all_run.wait();
+        EXPECT_EQ(rocl_exit(), 0);
+        for (std::thread& each : all)
+            each.join();
+        rocl_kill_attrl(what);
+    }
+}
+
 TEST(rocl_codes, what_belongs_to_another_context_is_denied) {
     engine host{"shm://", {.name = "directory"}};
     const directory_server directory{host};

@@ -6,7 +6,14 @@
 
 namespace amalgam::detail {
 
+void queued_send::end(const failure* why) noexcept {
+    if (why == nullptr || closed_ == nullptr || !*closed_) return ended(why);
+    const failure closed{{errc::closed}, context_is_closed};
+    ended(&closed);
+}
+
 bool send_lanes::push(resource_id from, resource_id to, item what) {
+    what->closed_ = &closed_;
     const std::lock_guard one(lock_);
     const auto [at, opened] = lanes_.try_emplace(key(from, to));
     try {
@@ -32,6 +39,7 @@ bool send_lanes::push_if_open(resource_id from, resource_id to, item what, std::
                     fmt::format("messages of {} bytes posted to resource {} already wait behind "
                                 "one that has no room there; wait for that one first",
                                 at->second.posted_bytes, static_cast<std::uint32_t>(to)));
+    what->closed_ = &closed_;
     at->second.items.push_back(std::move(what));
     at->second.posted_bytes += bytes;
     return true;

@@ -17,6 +17,8 @@
 
 namespace amalgam::detail {
 
+inline constexpr const char* context_is_closed = "this context is closed; make a new one";
+
 /// A queued message that its sender does not wait for, or a waiting sender's turn.
 ///
 /// Owner:   shared by its lane and those waiting for it.
@@ -35,12 +37,19 @@ public:
 
     /// Holds at least `bytes`.
     virtual message_buffer& content() noexcept = 0;
-    /// Its outcome. Called once, unless destroyed before.
-    virtual void end(const failure* why) noexcept = 0;
+    /// Its outcome. Called once, unless destroyed before. A failure once the context is closed is
+    /// `closed`, whatever it was.
+    void end(const failure* why) noexcept;
 
     const kind what;
     const std::int32_t tag;
     const std::size_t bytes;
+
+private:
+    friend class send_lanes;
+    virtual void ended(const failure* why) noexcept = 0;
+
+    const std::atomic<bool>* closed_ = nullptr;  // The context's, once in a lane.
 };
 
 /// Messages that a context has started to send, in order per pair of resources. Each such pair has
@@ -52,6 +61,9 @@ public:
 class send_lanes {
 public:
     using item = std::shared_ptr<queued_send>;
+
+    /// `closed`: whether their context is closed; outlives this and what is in it.
+    explicit send_lanes(const std::atomic<bool>& closed) noexcept : closed_(closed) {}
 
     bool idle() const noexcept { return open_.load(std::memory_order_acquire) == 0; }
 
@@ -88,6 +100,7 @@ private:
     static item take(lane& from) noexcept;
     void close(std::uint64_t which) noexcept;  // With the lock held.
 
+    const std::atomic<bool>& closed_;
     std::mutex lock_;  // Never held across a wait.
     std::unordered_map<std::uint64_t, lane> lanes_;
     std::atomic<std::size_t> open_{0};
@@ -128,11 +141,12 @@ public:
           content_(std::move(its_content)) {}
     future<void> result() { return result_.get_future(); }
     message_buffer& content() noexcept override { return content_; }
-    void end(const failure* why) noexcept override {
+
+private:
+    void ended(const failure* why) noexcept override {
         why != nullptr ? result_.set_failure(*why) : result_.set_value();
     }
 
-private:
     message_buffer content_;
     promise<void> result_;
 };
@@ -143,9 +157,10 @@ public:
     posted_send(std::int32_t its_tag, message_buffer its_content)
         : queued_send(kind::post, its_tag, its_content.size()), content_(std::move(its_content)) {}
     message_buffer& content() noexcept override { return content_; }
-    void end(const failure*) noexcept override {}
 
 private:
+    void ended(const failure*) noexcept override {}
+
     message_buffer content_;
 };
 
@@ -153,12 +168,13 @@ class send_turn::waiting final : public queued_send {
 public:
     waiting() noexcept : queued_send(kind::turn, 0, 0) {}
     message_buffer& content() noexcept override { return none_; }
-    void end(const failure*) noexcept override { given.set(); }
 
     event given;
     event done;
 
 private:
+    void ended(const failure*) noexcept override { given.set(); }
+
     message_buffer none_;
 };
 

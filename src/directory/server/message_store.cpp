@@ -48,6 +48,11 @@ bool message_store::has(resource_id which) const {
     return boxes_.contains(which);
 }
 
+bool message_store::is_closed() const {
+    const std::lock_guard one(lock_);
+    return closed_;
+}
+
 void message_store::end(line<taker>& those, errc how) noexcept {
     while (those.first != nullptr) {
         taker& one = *those.first;

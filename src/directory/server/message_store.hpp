@@ -41,6 +41,7 @@ public:
     /// Removes all; waiting receivers get `closed`.
     void close_all() noexcept;
     bool has(resource_id which) const;
+    bool is_closed() const;
 
     /// A message may be one of several sent without waiting. When one of those finds no room, so do
     /// those that follow it, until one `begins` anew.

@@ -95,6 +95,9 @@ public:
     /// The user destroys the engine: stop(), then drops the engine's reference once nothing runs on
     /// its streams.
     void destroy() noexcept;
+    /// See extension/early_end.hpp.
+    void end_early() noexcept;
+    bool ended_early() const noexcept { return ended_early_; }
     std::size_t progress(std::size_t most);
     /// Throws error{invalid} if it has a thread of its own.
     void check_driven_by_caller(std::string_view asked) const;
@@ -238,6 +241,7 @@ private:
     owned_counter peers_lost_;
 
     std::atomic<bool> stopping_{false};  // stop() has begun.
+    std::atomic<bool> ended_early_{false};
     health_state health_;
     stop_callbacks callbacks_;
     event stopped_;                       // All but the streams has ended.

@@ -74,7 +74,7 @@ engine::~engine() {
 }
 
 void engine::end() {
-    core_->destroy();
+    core_->ended_early() ? core_->drop_reference() : core_->destroy();
 }
 
 std::string engine::address() const {

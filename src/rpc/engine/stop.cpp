@@ -11,6 +11,7 @@
 #include <amalgam/core/blocked_signals.hpp>
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
+#include <amalgam/rpc/extension/early_end.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "rpc/engine/core.hpp"
@@ -355,6 +356,16 @@ void engine_core::destroy() noexcept {
     } else {
         end_elsewhere();
     }
+}
+
+void engine_core::end_early() noexcept {
+    add_reference();  // Of the object, which its destructor drops.
+    ended_early_ = true;
+    destroy();
+}
+
+void end_early(engine_core& core) noexcept {
+    core.end_early();
 }
 
 void engine_core::end_elsewhere() noexcept {
