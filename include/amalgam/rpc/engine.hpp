@@ -318,7 +318,9 @@ public:
                         std::uint16_t provider = 0);
 
     /// Stops serving `name`; calls already running finish. Returns false if there is no such name
-    /// or the engine is stopped. Failure: throws error{denied} if it starts with "amalgam.".
+    /// or the engine is stopped. Failure: throws error{denied} if it starts with "amalgam.";
+    /// error{invalid} where it cannot wait: in call_then() or an inline handler of another engine,
+    /// and in a tasklet.
     bool undefine(detail::procedure_name name, std::uint16_t provider = 0);
 
     /// A callable for the remote procedure `name`. Contacts nobody: a missing procedure shows in

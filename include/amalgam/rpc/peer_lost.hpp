@@ -15,8 +15,9 @@ class peer_listener;
 /// Owner:   the user; may outlive the engine.
 /// Threads: like a plain value.
 /// Failure: end() waits while the function runs, so do not call it holding anything the function
-///          waits for. It does not wait inside the function, nor where it would deadlock: outside a
-///          ULT on the thread of an engine's event loop or of a virtual-time network.
+///          waits for. It does not wait inside the function, nor where it would deadlock or cannot
+///          wait: outside a ULT on the thread of an engine's event loop or of a virtual-time
+///          network, and in call_then() or an inline handler of another engine or in a tasklet.
 class [[nodiscard]] peer_lost_subscription {
 public:
     peer_lost_subscription() noexcept = default;  ///< Subscribed to nothing.

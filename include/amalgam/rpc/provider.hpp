@@ -68,7 +68,9 @@ struct method_call<R(A...), Object, Method> {
 /// same names under different ids.
 /// Owner:   shares the object, as do its procedures: it lives until the last call to it has ended.
 ///          The engine must outlive the provider. Destroying a provider undefines its procedures,
-///          and no others of their names; calls that run finish.
+///          and no others of their names; calls that run finish. Where it cannot wait for the
+///          engine's stream (in call_then() or an inline handler of another engine, in a tasklet),
+///          that happens soon after.
 /// Threads: one at a time. The object's functions run as handlers do: by default all on one stream.
 /// Failure: the constructor throws error{invalid} for an id that has an identity already, an
 ///          identity of no or more than 255 bytes, and a null object; error{closed} after stop().

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include <amalgam/core/buffer.hpp>
@@ -12,6 +13,7 @@
 #include <amalgam/core/detail/returned_child.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/fabric/port.hpp>
+#include <amalgam/rpc/extension/core_reference.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -60,6 +62,16 @@ public:
     /// the engine has ended.
     template <typename Work>
     void on_stream(Work&& work);
+    /// Whether the caller could wait for on_stream(): not on another stream's own stack, where its
+    /// callbacks, inline handlers and tasklets run.
+    bool may_hop() const noexcept {
+        return on_owner() || this_task::in_ult() || execution_stream::current() == nullptr;
+    }
+    /// For destructors that may not hop: runs `work()`, which must not throw, on the stream later,
+    /// in order with what else is handed over. Not at all if the engine has ended. False: out of
+    /// memory, and `work` is untouched.
+    template <typename Work>
+    bool run_later(Work& work) noexcept;
     /// Parks `who` until its call or transfer unparks it, once. If the waiting ULT is canceled,
     /// runs `cancel()` on the stream, waits for the end, so that borrowed memory is free again, and
     /// throws error{canceled}.
@@ -189,6 +201,25 @@ void engine_context::on_stream(Work&& work) {
     }
     there.who.park();
     if (there.failed) std::rethrow_exception(there.failed);
+}
+
+template <typename Work>
+bool engine_context::run_later(Work& work) noexcept {
+    struct errand final : work_unit {
+        errand(engine_core& core, Work& what) noexcept
+            : work_unit(&errand::run_it), alive(core), work(std::move(what)) {}
+        static void run_it(work_unit& self) noexcept {
+            auto* const me = static_cast<errand*>(&self);
+            me->work();
+            delete me;
+        }
+        core_reference alive;
+        Work work;
+    };
+    auto* const later = new (std::nothrow) errand(core_, work);
+    if (later == nullptr) return false;
+    if (!hand_over(*later)) delete later;
+    return true;
 }
 
 template <typename Cancel>

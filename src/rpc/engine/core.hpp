@@ -143,6 +143,10 @@ public:
     void on_release(const peer_state& from, const_bytes ids) noexcept;
     /// See accept_mail().
     void accept_mail(std::shared_ptr<mail_sink> sink) noexcept;
+    /// See refuse_mail().
+    void refuse_mail(const mail_sink* sink) noexcept {
+        if (mail_.get() == sink) accept_mail(nullptr);
+    }
 
 private:
     /// Marks the caller as the engine's loop while this lives: no other progress() runs.

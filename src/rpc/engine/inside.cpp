@@ -88,6 +88,26 @@ void accept_mail(engine_core& core, std::shared_ptr<mail_sink> sink) {
     core.on_stream([&] { core.accept_mail(std::move(sink)); });
 }
 
+void refuse_mail(engine_core& core, const mail_sink* sink) noexcept {
+    auto refuse = [&core, sink] { core.refuse_mail(sink); };
+    if (!core.may_hop()) {
+        (void)core.run_later(refuse);  // Out of memory: it stays until the engine ends.
+        return;
+    }
+    try {
+        core.on_stream(refuse);
+    } catch (const std::exception&) {
+        // The engine has ended, and takes no more.
+    }
+}
+
+void end_engine(std::unique_ptr<engine> which) noexcept {
+    if (which == nullptr || which->core().may_hop()) return;
+    engine_core& core = which->core();
+    auto end = [last = std::move(which)]() mutable { last.reset(); };
+    (void)core.run_later(end);  // Out of memory: it ends here.
+}
+
 namespace {
 
 /// A block belongs to its port's thread while the port lives.
@@ -96,8 +116,10 @@ struct block_holder {
     block_holder(const block_holder&) = delete;
     ~block_holder() {
         const cancel_later it_must_not_throw;
+        auto release = [gone = std::move(block)]() mutable { gone = shared_block(); };
+        if (!core.may_hop() && core.run_later(release)) return;
         try {
-            core.on_stream([this] { block = shared_block(); });
+            core.on_stream(release);
         } catch (...) {
             // The engine has ended, and so has the port: the block is an ordinary value now.
         }

@@ -47,13 +47,14 @@ provider_base::provider_base(engine& where, std::string_view identity, procedure
 }
 
 provider_base::~provider_base() {
-    try {
-        for (const defined_name& each : names_)
-            undefine(each);
-        where_.undefine(identity_name, id());
-    } catch (const std::exception&) {
-        // Out of memory, or a child of fork(): what is left says so to callers.
+    for (const defined_name& each : names_) {
+        if (each.number == 0) continue;  // Somebody else undefined it at once.
+        const served_name mine{each.name, id(), each.number};
+        end_serving(where_.core(), {&mine, 1});
     }
+    // Last: until then the id is not free for another.
+    const served_name identity{identity_name.text, id()};
+    end_serving(where_.core(), {&identity, 1});
 }
 
 bool provider_base::undefine(std::string_view name) {

@@ -83,7 +83,7 @@ void peer_listeners::forget_engine() noexcept {
 
 bool peer_listeners::may_wait() noexcept {
     const std::lock_guard hold(lock_);
-    if (of_ == nullptr) return false;
+    if (of_ == nullptr || !of_->may_hop()) return false;
     try {
         of_->check_may_wait();
         return true;

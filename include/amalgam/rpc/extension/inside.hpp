@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,10 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/tasks/pool.hpp>
+
+namespace amalgam {
+class engine;
+}
 
 /// Access to an engine's internals for layers above. Any thread.
 namespace amalgam::detail {
@@ -47,6 +52,20 @@ const remote_procedure& intern(engine_core& core, std::string_view name, std::st
 /// throws error{invalid} then; otherwise what engine::define() throws.
 void define_first(engine_core& core, std::string_view first, std::string_view what,
                   const std::function<void()>& define);
+/// What end_serving() ends: by its name and provider.
+struct served_name {
+    std::string_view name;
+    std::uint16_t provider = 0;
+    std::uint64_t number = 0;  ///< Only that definition of the name; 0: whichever there is.
+};
+/// engine::undefine() for destructors: throws nothing, and takes library procedures, too. Where the
+/// caller cannot wait (in call_then() or an inline handler of another engine, in a tasklet), the
+/// engine's stream does it soon, all at once; until then handlers may still begin, so what they use
+/// must be shared. Out of memory there, they are served until the engine ends, which is logged.
+void end_serving(engine_core& core, std::span<const served_name> which) noexcept;
+/// Destroys an engine. Where the caller cannot wait, its stream does it, after all that is handed
+/// over to it by then: what runs there meanwhile finds it alive.
+void end_engine(std::unique_ptr<engine> which) noexcept;
 /// Memory that peers on the same host access as fast as a port of the engine allows: see
 /// port::allocate(). Released on the engine's stream, from whatever thread it is dropped.
 /// Failure: throws error{no_memory}, error{closed}.

@@ -34,6 +34,10 @@ void accept_mail(engine_core& core, std::shared_ptr<mail_sink> sink);
 /// peer, and later calls may overtake them.
 std::size_t most_argument_bytes(engine_core& core, const peer& to) noexcept;
 
+/// For destructors: `sink` gets no more mail, if it is the one that does. Where the caller cannot
+/// wait: soon, before a later end_serving().
+void refuse_mail(engine_core& core, const mail_sink* sink) noexcept;
+
 /// Sends up to three pieces, as one message. False, and nothing was sent: they are longer than what
 /// goes to that peer without being asked. Waits while too much is queued for the peer, in a ULT or
 /// a thread; elsewhere throws error{overloaded}. It may be lost with its peer, which is counted as
