@@ -30,7 +30,8 @@ struct resource_change {
 ///
 /// Owner:   the user; may outlive the context.
 /// Threads: like a plain value.
-/// Failure: end() waits while the function runs, unless called from it.
+/// Failure: end() waits while the function runs, unless called from it, or where nobody can wait:
+///          in call_then(), an inline handler or a tasklet.
 class [[nodiscard]] resource_watch {
 public:
     resource_watch() noexcept = default;  ///< Watches nothing.

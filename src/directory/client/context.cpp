@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/directory/context.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 
 #include "directory/client/context_core.hpp"
 

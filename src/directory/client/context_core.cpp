@@ -167,19 +167,15 @@ void context_core::close() noexcept {
     }
     losses_.end();
     gate_->stop();
-    served_.end();
-    try {
-        accept_mail(on_.core(), nullptr);
-    } catch (const std::exception&) {
-        // The engine has ended, and takes no more.
-    }
+    refuse_mail(on_.core(), this);
+    served_.end();  // Last, as its first name keeps another context away.
     here_.reset();
     messages_.close_all();
 }
 
 void context_core::end() noexcept {
     close();
-    if (own_ != nullptr) end_early(own_->core());
+    if (own_ != nullptr) end_early(own_->core(), shared_from_this());
 }
 
 void context_core::check_not_closed() const {

@@ -267,6 +267,7 @@ void context_core::tell_undelivered(const peer& by, resource_id from, resource_i
 
 void context_core::on_mail(const peer& by, const_bytes content) noexcept {
     using at_context::mail_header;
+    if (closed_.load(std::memory_order_relaxed)) return;
     if (content.size() < mail_header::wire_bytes) return;
     if (!gate_->is_open() && !gate_->trusts(by)) return gate_->count_refused();
     const mail_header head = mail_header::decode(content);

@@ -4,6 +4,7 @@
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/rpc/extension/thrown.hpp>
+#include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/client/context_core.hpp"
@@ -131,6 +132,8 @@ void watch_state::end() noexcept {
     if (const auto whose = context_.lock()) whose->unwatch(number_);
     const cancel_later it_must_not_throw;
     // Free or held by the caller, once nobody else runs it.
+    const bool may_wait = this_task::in_ult() || execution_stream::current() == nullptr;
+    if (!may_wait) return;
     const std::lock_guard alone(calling_);
 }
 

@@ -8,6 +8,7 @@
 #include <sodium.h>
 
 #include <amalgam/core/detail/read_file.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/limits.hpp"
@@ -59,6 +60,8 @@ std::string secret_of(const std::string& said) {
 gate::gate(engine& on, std::string_view role, const std::string& secret)
     : on_(on),
       role_(role),
+      challenge_name_(challenge_name(role)),
+      prove_name_(prove_name(role)),
       open_(secret.empty()),
       refused_(on.counters().get(fmt::format("{}.refused", role))) {
     if (!is_open() && ::sodium_init() < 0)
@@ -71,11 +74,11 @@ gate::gate(engine& on, std::string_view role, const std::string& secret)
 void gate::start() {
     if (is_open()) return;
     auto self = shared_from_this();
-    on_.define(library_name{challenge_name(role_)},
+    on_.define(library_name{challenge_name_},
                [self](gate_nonce nonce) { return self->challenged(nonce); },
                {.run = handler::inline_});
     is_shown_ = true;
-    on_.define(library_name{prove_name(role_)},
+    on_.define(library_name{prove_name_},
                [self](gate_proof proof) { return self->proved(proof); }, {.run = handler::inline_});
     losses_ = on_.on_peer_lost([weak = weak_from_this()](const peer& gone, status) {
         const auto me = weak.lock();
@@ -88,10 +91,11 @@ void gate::start() {
 }
 
 void gate::stop() noexcept {
+    end();
     if (!std::exchange(is_shown_, false)) return;  // Else another gate's is defined.
     losses_.end();
-    on_.undefine(library_name{challenge_name(role_)});
-    on_.undefine(library_name{prove_name(role_)});
+    const served_name own[] = {{challenge_name_}, {prove_name_}};
+    end_serving(on_.core(), own);
 }
 
 gate_proof gate::hash(std::string_view purpose, std::string_view text) const {
@@ -197,6 +201,8 @@ std::size_t gate::remembered() const {
 }
 
 void gate::check_caller() {
+    if (ended_.load(std::memory_order_relaxed))
+        throw error(errc::not_found, fmt::format("the {} has ended", role_));
     if (is_open() || trusts(call_context::current().from())) return;
     refused_.add();
     throw error(errc::denied,

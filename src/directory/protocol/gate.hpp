@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -62,6 +63,9 @@ public:
     gate(engine& on, std::string_view role, const std::string& secret);
 
     void start();
+    /// From here on check_caller() refuses everybody.
+    void end() noexcept { ended_.store(true, std::memory_order_relaxed); }
+    /// The same, and no longer authenticates.
     void stop() noexcept;
 
     /// Mutual authentication with the gate of that role at the peer, once per connection and role.
@@ -71,7 +75,8 @@ public:
                std::chrono::nanoseconds within = std::chrono::seconds(5));
     /// The peer's gate has ended: authenticate again with its replacement.
     void leave(const peer& there);
-    /// Throws error{denied} unless the caller of the call being served is authenticated.
+    /// Throws error{denied} unless the caller of the call being served is authenticated, and
+    /// error{not_found} after end().
     void check_caller();
     /// Whether that peer is authenticated.
     bool trusts(const peer& who);
@@ -93,9 +98,11 @@ private:
 
     engine& on_;
     const std::string role_;
+    const std::string challenge_name_, prove_name_;
     const bool open_;
     std::array<std::uint8_t, 32> key_{};  // Derived from the secret.
     bool is_shown_ = false;
+    std::atomic<bool> ended_{false};
     peer_lost_subscription losses_;
     counter& refused_;
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 
 #include "directory/protocol/gate.hpp"
 
@@ -29,18 +30,16 @@ public:
                        return ((*object).*what)(std::move(arguments)...);
                    },
                    {.run = run});
-        names_.push_back(name);
+        names_.push_back({name});
     }
-    /// Stops serving; running calls complete on their own.
-    void end() noexcept {
-        for (const std::string_view name : names_)
-            on_.undefine(library_name{name});
-    }
+    /// Stops serving; running calls complete on their own. Where the caller cannot wait, calls may
+    /// still arrive for a while: gate::end() refuses them.
+    void end() noexcept { end_serving(on_.core(), names_); }
 
 private:
     engine& on_;
     const std::shared_ptr<gate> gate_;
-    std::vector<std::string_view> names_;  // String literals.
+    std::vector<served_name> names_;  // String literals.
 };
 
 }  // namespace amalgam::detail

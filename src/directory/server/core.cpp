@@ -101,6 +101,7 @@ void directory_core::start_rest() {
 
 void directory_core::stop() noexcept {
     stopping_.set();
+    gate_->end();
     if (ring_) ring_->stop();
     losses_.end();
     gate_->stop();

@@ -6,6 +6,7 @@
 
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
+#include <amalgam/rpc/extension/early_end.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/rpc/extension/mail.hpp>
 #include <amalgam/rpc/extension/origin.hpp>
@@ -101,11 +102,15 @@ void refuse_mail(engine_core& core, const mail_sink* sink) noexcept {
     }
 }
 
-void end_engine(std::unique_ptr<engine> which) noexcept {
-    if (which == nullptr || which->core().may_hop()) return;
-    engine_core& core = which->core();
-    auto end = [last = std::move(which)]() mutable { last.reset(); };
-    (void)core.run_later(end);  // Out of memory: it ends here.
+void end_early(engine_core& core, std::shared_ptr<void> keeps) noexcept {
+    if (!core.may_hop()) {
+        auto end = [&core, kept = std::move(keeps)]() mutable {
+            core.end_early();
+            kept.reset();
+        };
+        if (core.run_later(end)) return;
+    }
+    core.end_early();  // Also where there is no memory for that.
 }
 
 namespace {

@@ -11,7 +11,6 @@
 #include <amalgam/core/blocked_signals.hpp>
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
-#include <amalgam/rpc/extension/early_end.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "rpc/engine/core.hpp"
@@ -362,10 +361,6 @@ void engine_core::end_early() noexcept {
     add_reference();  // Of the object, which its destructor drops.
     ended_early_ = true;
     destroy();
-}
-
-void end_early(engine_core& core) noexcept {
-    core.end_early();
 }
 
 void engine_core::end_elsewhere() noexcept {

@@ -63,9 +63,6 @@ struct served_name {
 /// engine's stream does it soon, all at once; until then handlers may still begin, so what they use
 /// must be shared. Out of memory there, they are served until the engine ends, which is logged.
 void end_serving(engine_core& core, std::span<const served_name> which) noexcept;
-/// Destroys an engine. Where the caller cannot wait, its stream does it, after all that is handed
-/// over to it by then: what runs there meanwhile finds it alive.
-void end_engine(std::unique_ptr<engine> which) noexcept;
 /// Memory that peers on the same host access as fast as a port of the engine allows: see
 /// port::allocate(). Released on the engine's stream, from whatever thread it is dropped.
 /// Failure: throws error{no_memory}, error{closed}.
