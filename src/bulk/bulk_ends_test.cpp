@@ -11,8 +11,11 @@
 
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/bulk/expose.hpp>
+#include <amalgam/bulk/memory_kind.hpp>
+#include <amalgam/bulk/remote_copy.hpp>
 
 #include "bulk/bulk_testing.hpp"
+#include "rpc/without_waiting.hpp"
 
 // Engines that end during transfers.
 
@@ -84,6 +87,27 @@ TEST(bulk_ends, on_progress_in_a_ult_may_stop_or_destroy_another_engine_without_
             other->stop();  // Returns when everything started inside has ended.
             EXPECT_EQ(error_of([&] { other->run([] {}); }).code(), errc::closed);
         }
+    }
+}
+
+TEST(bulk_ends, services_end_where_nobody_can_wait) {
+    other_engines others;
+    for (const cannot_wait where : {cannot_wait::in_call_then, cannot_wait::in_an_inline_handler,
+                                    cannot_wait::in_a_tasklet}) {
+        engine own{"shm://"};
+        auto copies = std::make_unique<copy_service>(own);
+        auto memories = std::make_unique<memory_server>(own);
+        std::vector<std::byte> bytes(10);
+        served_memory open =
+            memories->serve({&host_memory(), bytes.data(), 0, bytes.size()}, access::read);
+        others.run(where, [&] {
+            copies.reset();
+            memories.reset();
+        });
+        EXPECT_FALSE(open.descriptor().try_pull(bytes));
+        await_stream(own);
+        const copy_service other_copies(own);
+        const memory_server other_memories(own);
     }
 }
 

@@ -108,10 +108,8 @@ copy_service::copy_service(engine& where, const copy_service_options& options)
 }
 
 copy_service::~copy_service() {
-    try {
-        where_.undefine(detail::library_name{copy_name});
-    } catch (const std::exception&) {  // Out of memory: the service stays until the engine ends.
-    }
+    const detail::served_name own{copy_name};
+    detail::end_serving(where_.core(), {&own, 1});
 }
 
 copied_by copy(engine& asks, const bulk& from, const bulk& to, const copy_options& how) {

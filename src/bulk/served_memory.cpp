@@ -188,11 +188,8 @@ memory_server::memory_server(engine& where, const memory_server_options& options
 }
 
 memory_server::~memory_server() {
-    try {
-        where_.undefine(detail::library_name{detail::read_served_name});
-        where_.undefine(detail::library_name{detail::write_served_name});
-    } catch (const std::exception&) {  // Out of memory: nothing is served any more, at least.
-    }
+    const detail::served_name own[] = {{detail::read_served_name}, {detail::write_served_name}};
+    detail::end_serving(where_.core(), own);
     blocks_->close_all();
 }
 

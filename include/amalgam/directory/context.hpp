@@ -93,7 +93,9 @@ struct context_options {
 /// Owner:   owns its engine, unless given one, which must then outlive it, and calls of its
 ///          resources and searches that are under way. Its resources end with it, at once for
 ///          others too. A context's own engine ends with it; its memory is freed once its resources
-///          and searches are gone, too.
+///          and searches are gone, too. May be destroyed anywhere: on another engine's stream (in
+///          its call_then() or an inline handler) and in a tasklet the end does not wait, and its
+///          engine can have another context soon after.
 /// Threads: any. Inline handlers of the engine cannot wait, so they must not call members that do.
 /// Failure: the constructor throws error{unreachable} if no directory is running or can be started,
 ///          error{denied} if the directory has a different secret or none, error{invalid} if the

@@ -83,7 +83,9 @@ struct directory_options {
 /// When a context ends or its process dies, its resources go at once; when it hangs, within
 /// directory_options::silence.
 /// Owner:   borrows the engine, which must outlive it. Contexts lose the directory when it ends;
-///          calls that arrive between its end and the engine's throw error{not_found}.
+///          calls that arrive between its end and the engine's throw error{not_found}. May be
+///          destroyed anywhere: on another engine's stream and in a tasklet the end does not wait,
+///          and the engine can have another directory soon after.
 /// Threads: any.
 /// Failure: the constructor throws error{invalid} if the engine already has a directory.
 class directory_server {

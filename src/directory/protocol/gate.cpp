@@ -78,8 +78,8 @@ void gate::start() {
                [self](gate_nonce nonce) { return self->challenged(nonce); },
                {.run = handler::inline_});
     is_shown_ = true;
-    on_.define(library_name{prove_name_},
-               [self](gate_proof proof) { return self->proved(proof); }, {.run = handler::inline_});
+    on_.define(library_name{prove_name_}, [self](gate_proof proof) { return self->proved(proof); },
+               {.run = handler::inline_});
     losses_ = on_.on_peer_lost([weak = weak_from_this()](const peer& gone, status) {
         const auto me = weak.lock();
         if (!me) return;

@@ -115,7 +115,8 @@ void source_core::start() {
 }
 
 void source_core::stop() noexcept {
-    on_.undefine(library_name{at_source::fetch_name});
+    const served_name own{at_source::fetch_name};
+    end_serving(on_.core(), {&own, 1});
 }
 
 std::shared_ptr<const source_image> source_core::add(const code_image& image) {

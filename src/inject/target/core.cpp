@@ -87,6 +87,7 @@ void target_core::start() {
         on_.define(
             library_name{at_target::run_name},
             [self](image_id which, const rest_of_message& payload) {
+                self->check_serves();
                 return self->run(which, payload.bytes);
             },
             how);
@@ -94,6 +95,7 @@ void target_core::start() {
     on_.define(
         library_name{at_target::run_code_name},
         [self](const_bytes code, const rest_of_message& payload) {
+            self->check_serves();
             return self->run_code(code, payload.bytes);
         },
         how);
@@ -101,12 +103,14 @@ void target_core::start() {
     on_.define(
         library_name{at_target::post_name},
         [self, quick](image_id which, const rest_of_message& payload) {
+            self->check_serves();
             quick ? self->run_inline(which, payload.bytes) : (void)self->run(which, payload.bytes);
         },
         how);
     on_.define(
         library_name{at_target::post_code_name},
         [self, quick](const_bytes code, const rest_of_message& payload) {
+            self->check_serves();
             quick ? self->run_code_inline(code, payload.bytes)
                   : (void)self->run_code(code, payload.bytes);
         },
@@ -115,17 +119,27 @@ void target_core::start() {
     on_.define(library_name{at_target::run_attached_name},
                [self](image_id which, const_bytes code, const std::vector<amalgam::bulk>& attached,
                       const rest_of_message& payload) {
+                   self->check_serves();
                    return self->run_attached(which, code, attached, payload.bytes);
                });
-    on_.define(library_name{at_target::bring_name},
-               [self](const_bytes code) { return self->bring(code); });
+    on_.define(library_name{at_target::bring_name}, [self](const_bytes code) {
+        self->check_serves();
+        return self->bring(code);
+    });
 }
 
 void target_core::stop() noexcept {
-    for (const std::string_view each :
-         {at_target::run_name, at_target::post_name, at_target::run_code_name,
-          at_target::post_code_name, at_target::run_attached_name, at_target::bring_name})
-        on_.undefine(library_name{each});
+    ended_.store(true, std::memory_order_relaxed);
+    const served_name own[] = {{at_target::run_name},          {at_target::post_name},
+                               {at_target::run_code_name},     {at_target::post_code_name},
+                               {at_target::run_attached_name}, {at_target::bring_name}};
+    end_serving(on_.core(), own);
+}
+
+/// Calls may still begin for a while if stop() could not wait.
+void target_core::check_serves() const {
+    if (ended_.load(std::memory_order_relaxed))
+        throw error(errc::not_found, "the injection target has ended");
 }
 
 std::size_t target_core::images() const {

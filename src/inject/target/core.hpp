@@ -65,6 +65,7 @@ private:
                             const std::vector<amalgam::bulk>& attached, const_bytes payload);
     run_answer bring(const_bytes code);
 
+    void check_serves() const;
     ready find(image_id which);
     /// Validates, links and stores it; if `which` is given, only that image. Throws error.
     ready take(const_bytes code, std::optional<image_id> which = {});
@@ -97,6 +98,7 @@ private:
     void log_failure(const ready_image& what, std::string_view why) const;
 
     engine& on_;
+    std::atomic<bool> ended_{false};
     const injection_options options_;  ///< Except what it allows, which may change.
     const source_core onward_;
     const procedure<at_source::fetch> fetch_;

@@ -10,6 +10,7 @@
 #include <amalgam/rpc/interceptor.hpp>
 
 #include "inject/source/injector_testing.hpp"
+#include "rpc/without_waiting.hpp"
 
 namespace amalgam {
 namespace {
@@ -57,6 +58,27 @@ MAIN(slow) { wait_for_test(); amalgam_inject_result("still here", 10); }
     EXPECT_TRUE(gone);
     const injection_target another(at_target, open_to_all());
     EXPECT_EQ(text_of(inject.add(adder()).create(as_bytes_of(ones)).call(there)), "6");
+}
+
+TEST_F(injector_test, ends_where_it_cannot_wait_and_no_call_begins) {
+    other_engines others;
+    for (const cannot_wait where : {cannot_wait::in_call_then, cannot_wait::in_an_inline_handler,
+                                    cannot_wait::in_a_tasklet}) {
+        engine own{"shm://"};
+        auto target = std::make_unique<injection_target>(at_target, open_to_all());
+        auto source = std::make_unique<injector>(own);
+        const injected_function added = inject.add(adder());
+        (void)added.create(as_bytes_of(ones)).call(there);
+        others.run(where, [&] {
+            target.reset();
+            source.reset();
+        });
+        // Already, though the engine may still have its procedures.
+        EXPECT_EQ(error_of([&] { (void)added.create(1).call(there); }).code(), errc::not_found);
+        await_stream(own);
+        const injector another(own);
+        await_stream(at_target);
+    }
 }
 
 TEST_F(injector_test, new_code_runs_while_the_old_of_its_name_does) {

@@ -138,8 +138,7 @@ TEST(ends_elsewhere_in_virtual_time, a_provider_and_an_exposure_do) {
     one->define("take", &shelf::take);
     std::vector<std::byte> bytes(100);
     const mutable_bytes all(bytes);
-    std::optional<detail::exposure> open(std::in_place, own.core(), scatter(&all, 1),
-                                         access::read);
+    std::optional<detail::exposure> open(std::in_place, own.core(), scatter(&all, 1), access::read);
     both.client.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping")
         .on(both.there())
         .call_then(

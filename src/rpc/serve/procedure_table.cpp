@@ -213,7 +213,8 @@ void procedure_table::fill() noexcept {
 void procedure_table::collect() noexcept {
     // One by one, each out of the vector first: what a handler owns may undefine others.
     const auto is_gone = [](const auto& each) { return !each->defined && each->running == 0; };
-    std::stable_partition(all_.begin(), all_.end(), [&](const auto& each) { return !is_gone(each); });
+    std::stable_partition(all_.begin(), all_.end(),
+                          [&](const auto& each) { return !is_gone(each); });
     while (!all_.empty() && is_gone(all_.back())) {
         const std::unique_ptr<served_procedure> gone = std::move(all_.back());
         all_.pop_back();
