@@ -33,6 +33,11 @@ void new_key(const new_options& options) {
     if (what.authority && options.days) what.days = *options.days;
     // Before there is a key that it will not sign.
     if (!options.with.empty()) require_authority(options.with);
+    if (!options.with.empty() && key_folder(options.with) == folder)
+        throw error(errc::invalid,
+                    fmt::format("{} is the authority itself, which would be replaced; expected "
+                                "another name for the new key",
+                                options.folder));
     of_argument("name", [&] { return make_key(folder, what), true; });
     if (what.authority) {
         fmt::print(

@@ -39,6 +39,8 @@ result<void> credential_store::read_again() {
     const credential_parts paths = paths_of_today();
     auto loaded = loaded_credentials::from_files(paths);
     if (!loaded) return loaded.why();
+    if (in_force_ != nullptr)
+        if (const auto good = (*loaded)->check_follows(*in_force_); !good) return good;
     if (!paths.revoked.empty()) optional_list_ = false;
     in_force_ = std::move(*loaded);
     return {};

@@ -163,7 +163,9 @@ TEST_F(credentials_test, parts_that_do_not_fit_or_cannot_be_read_say_what_they_a
     write("revoked.pem", good.certificate);
     expect_refused(errc::invalid, "holds no revocation list");
     write("revoked.pem", "");
-    EXPECT_TRUE(credentials::try_from_folder(node));
+    expect_refused(errc::invalid, "is empty, expected a revocation list");
+    write("revoked.pem", " \n");
+    expect_refused(errc::invalid, "is empty, expected a revocation list");
 }
 
 TEST_F(credentials_test, an_encrypted_key_is_refused_and_no_terminal_is_asked) {
@@ -284,6 +286,45 @@ TEST_F(credentials_test, what_was_revoked_stays_so_when_the_list_vanishes) {
     EXPECT_EQ(store->reload().code(), errc::not_found);
     EXPECT_EQ(store->in_force(), first);
     files::rename(node + "/gone", node + "/revoked.pem");
+    EXPECT_TRUE(store->reload());
+}
+
+TEST_F(credentials_test, what_was_revoked_stays_so_whatever_the_file_becomes) {
+    const std::string list = node + "/revoked.pem", older = content(list);
+    const std::string bad = here.add("bad");
+    revoke_key(bad, here.lab);
+    const std::string newest = content(here.lab + "/revoked.pem");
+    ASSERT_NE(newest, older);
+    write("revoked.pem", newest);
+    auto store = detail::credential_store::of_files(files_in(node), true).value();
+    const auto first = store->in_force();
+    for (const std::string& now : {std::string(), std::string("\n"), older,
+                                   newest.substr(0, newest.size() / 2), std::string("no list")}) {
+        write("revoked.pem", now);
+        EXPECT_EQ(store->reload().code(), errc::invalid) << now;
+        EXPECT_EQ(store->in_force(), first) << now;
+    }
+    files::remove(list);
+    EXPECT_EQ(store->reload().code(), errc::not_found);
+    EXPECT_EQ(store->in_force(), first);
+    write("revoked.pem", newest);
+    EXPECT_TRUE(store->reload());
+}
+
+TEST_F(credentials_test, an_authority_that_is_taken_out_takes_its_list_with_it) {
+    const temp_folder elsewhere;
+    const std::string second = elsewhere.with("lab2");
+    make_key(second, {.name = "lab2", .authority = true});
+    const std::string one = content(node + "/authority.pem"), list = content(node + "/revoked.pem");
+    write("authority.pem", one + content(second + "/certificate.pem"));
+    write("revoked.pem", list + content(second + "/revoked.pem"));
+    auto store = detail::credential_store::of_files(files_in(node), true).value();
+    EXPECT_NE(store->in_force()->explain().find("lab2"), std::string::npos);
+    write("authority.pem", one);
+    ASSERT_TRUE(store->reload()) << store->reload().sentence();
+    EXPECT_EQ(store->in_force()->explain().find("lab2"), std::string::npos);
+    // And back: its list must be there, too.
+    write("revoked.pem", list);
     EXPECT_TRUE(store->reload());
 }
 

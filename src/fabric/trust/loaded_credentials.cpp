@@ -1,6 +1,7 @@
 #include "fabric/trust/loaded_credentials.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -8,6 +9,7 @@
 #include <fmt/format.h>
 #include <openssl/err.h>
 
+#include "fabric/trust/certificate_builder.hpp"
 #include "fabric/trust/pem.hpp"
 
 namespace amalgam::detail {
@@ -72,6 +74,10 @@ loaded_credentials::loaded loaded_credentials::from_files(const credential_parts
     if (!authority) return authority.why();
     const auto revoked = text(paths.revoked);
     if (!revoked) return revoked.why();
+    // A copy begins so: without this, nothing would be revoked until it is complete.
+    if (!paths.revoked.empty() && revoked->find_first_not_of(" \t\r\n") == std::string::npos)
+        return {errc::invalid, fmt::format("{} is empty, expected a revocation list, or no file",
+                                           quoted(paths.revoked))};
     return from({*certificate, key->text(), *authority, *revoked}, paths.trusted_keys,
                 {quoted(paths.certificate), quoted(paths.key), quoted(paths.authority),
                  quoted(paths.revoked)});
@@ -148,6 +154,33 @@ result<void> loaded_credentials::take_authorities(std::string_view authority, co
     return {errc::invalid, fmt::format("the authority {} {}", named.authority, last.sentence())};
 }
 
+bool loaded_credentials::is_of_authority(const X509_CRL& list) const {
+    return std::any_of(authorities_.begin(), authorities_.end(), [&](const x509_ptr& each) {
+        return X509_NAME_cmp(X509_get_subject_name(each.get()), X509_CRL_get_issuer(&list)) == 0;
+    });
+}
+
+result<void> loaded_credentials::check_follows(const loaded_credentials& before) const {
+    for (const x509_crl_ptr& old : before.lists_) {
+        const X509_NAME* const by = X509_CRL_get_issuer(old.get());
+        if (!is_of_authority(*old)) continue;  // No longer trusted.
+        const auto now = std::find_if(lists_.begin(), lists_.end(), [&](const x509_crl_ptr& each) {
+            return X509_NAME_cmp(X509_CRL_get_issuer(each.get()), by) == 0;
+        });
+        if (now == lists_.end())
+            return {errc::invalid,
+                    fmt::format("the revocation list of {} has vanished, expected it or a newer "
+                                "one",
+                                to_line(by))};
+        if (number_of(**now) < number_of(*old))
+            return {errc::invalid,
+                    fmt::format("the revocation list of {} is number {}, older than number {} in "
+                                "force",
+                                to_line(by), number_of(**now), number_of(*old))};
+    }
+    return {};
+}
+
 result<void> loaded_credentials::check_list(X509_CRL& list, const names& named) const {
     const X509_NAME* const by = X509_CRL_get_issuer(&list);
     const bool is_ours =
@@ -179,6 +212,10 @@ result<void> loaded_credentials::take_lists(std::string_view revoked, const name
     auto all = revocation_lists_in(revoked, named.revoked);
     if (!all) return all.why();
     lists_ = std::move(*all);
+    // Those of an authority that was taken out do no harm beside others.
+    const auto is_ours = [&](const x509_crl_ptr& each) { return is_of_authority(*each); };
+    if (std::any_of(lists_.begin(), lists_.end(), is_ours))
+        std::erase_if(lists_, std::not_fn(is_ours));
     for (const x509_crl_ptr& each : lists_)
         if (const auto good = check_list(*each, named); !good) return good;
     return {};

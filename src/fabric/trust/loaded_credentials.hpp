@@ -27,6 +27,9 @@ public:
     wall_time expires() const noexcept { return expires_; }
     std::string explain() const;
     std::span<const key_fingerprint> trusted_keys() const noexcept { return trusted_keys_; }
+    /// After `before`: no list of an authority that both trust is older than there, or missing.
+    /// Failure: `invalid`.
+    result<void> check_follows(const loaded_credentials& before) const;
     bool has_revocation_lists() const noexcept { return !lists_.empty(); }
 
     /// Gives it the certificate, its chain and the key, and what peers' are verified with.
@@ -41,6 +44,7 @@ private:
     result<void> take_own(std::string_view certificate, std::string_view key, const names& named);
     result<void> take_authorities(std::string_view authority, const names& named);
     result<void> take_lists(std::string_view revoked, const names& named);
+    bool is_of_authority(const X509_CRL& list) const;
     result<void> check_list(X509_CRL& list, const names& named) const;
     result<void> make_store();
     static result<void> check_parts(const credential_parts& parts);

@@ -31,6 +31,10 @@ result<std::shared_ptr<const credentials>> trust_of(const uri& where, const port
                                "tcp+tls://");
         return std::shared_ptr<const credentials>();
     }
+    if (folder && options.trust != nullptr)
+        return wrong_trust(where, {errc::invalid},
+                           "the option credentials and port_options::trust are both given, "
+                           "expected one of them");
     if (folder) {
         auto read = credentials::try_from_folder(std::string(*folder));
         if (!read) return wrong_trust(where, read.why().what, read.sentence());
