@@ -37,6 +37,8 @@ std::string_view advice(errc code) noexcept {
             return "the engine has stopped and accepts no more calls";
         case errc::not_found:
             return "the peer defines no procedure with this name and signature";
+        case errc::denied:
+            return "the connection was refused for want of trust; the logs of both ends say why";
         case errc::too_large:
             return "the arguments exceed the transport's maximum message size; send them in parts";
         case errc::corrupt:

@@ -217,7 +217,8 @@ void tcp_port::report_turned_away() noexcept {
         const failure& why = who.way_in().why();
         // A stranger that only leaves, as a killed process or a port scan does, is not unusual.
         if (who.way_in().is_refused()) refused_.add(1);
-        const bool odd = who.is_stranger && why.what.native != ECONNRESET;
+        const bool odd =
+            why.what.code == errc::denied || (who.is_stranger && why.what.native != ECONNRESET);
         if (!why.sentence.empty())
             limited_log(odd ? log_level::warn : log_level::info, "tcp", "connection setup failed",
                         {{"why", why.sentence}});

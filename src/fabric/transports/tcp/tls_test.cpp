@@ -173,6 +173,14 @@ TEST_F(tls, a_caller_of_another_authority_is_denied_and_counted) {
     expect_served(server);
 }
 
+TEST_F(tls, credentials_given_twice_are_refused) {
+    port_options options;
+    options.trust = lab_.trust;
+    const auto got = transport_registry::native().open("tcp+tls://?credentials=x", options);
+    EXPECT_EQ(got.code(), errc::invalid);
+    EXPECT_NE(got.sentence().find("are both given"), std::string::npos) << got.sentence();
+}
+
 TEST_F(tls, a_caller_whom_the_server_does_not_trust_is_told_so) {
     tcp_test_port server(local, with());
     const test_lab other;  // Trusts our authority, but has a certificate of another.
