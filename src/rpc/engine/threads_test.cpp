@@ -414,9 +414,9 @@ TEST_P(engine_threads, a_cancel_meets_a_handler_that_hands_its_responder_on) {
 }
 
 TEST_P(engine_threads, any_thread_cancels_a_stream_and_its_reader_wakes) {
+    event never;  // Outlives the handler that waits for it.
     engine server{GetParam()};
     engine client{client_of(GetParam())};
-    event never;
     server.define("numbers", [&](stream_writer<int>& out) {
         out(1);
         never.wait();
