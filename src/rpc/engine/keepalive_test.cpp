@@ -74,8 +74,8 @@ protected:
         return std::string_view(GetParam()).starts_with("shm") ? "shm://" : "tcp://";
     }
     static int serve(channel& parent) {
-        engine server{GetParam(), {.drain = 10ms}};
         event never;
+        engine server{GetParam(), {.drain = 10ms}};
         server.define("echo", [](std::string text) { return text; });
         server.define("wait", [&] { never.wait(); });
         server.define("count", [&](stream_writer<int>& to) {

@@ -46,8 +46,8 @@ INSTANTIATE_TEST_SUITE_P(tcp, engine_processes, testing::Values("tcp://127.0.0.1
 
 /// Serves until the parent is gone or sends something. Sends its address first.
 int serve(channel& parent, const std::string& uri) {
-    engine server{uri, {.drain = 10ms}};
     event never;
+    engine server{uri, {.drain = 10ms}};
     std::atomic<int> canceled{0};
     server.define("echo", [](std::string text) { return text; });
     server.define("wait", [&](int) { never.wait(); });

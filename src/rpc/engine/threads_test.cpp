@@ -158,9 +158,9 @@ TEST_P(engine_threads, a_call_to_oneself_from_a_plain_thread) {
 }
 
 TEST_P(engine_threads, deadlines_end_calls_that_nobody_answers) {
+    event never;
     engine server{GetParam()};
     engine client{client_of(GetParam())};
-    event never;
     server.define("wait", [&] { never.wait(); });
     auto wait = client.procedure<void()>("wait").on(server.address());
     EXPECT_EQ(wait.within(20ms).try_call().code(), errc::timed_out);
@@ -258,9 +258,9 @@ TEST_P(engine_threads, a_result_that_is_fetched_arrives_although_its_engine_is_s
 }
 
 TEST_P(engine_threads, stop_ends_what_does_not_end_with_closed) {
+    event never;
     engine server{GetParam(), {.drain = 20ms}};
     auto client = std::make_unique<engine>(client_of(GetParam()), engine_options{.drain = 20ms});
-    event never;
     server.define("wait", [&] { never.wait(); });
     auto wait = client->procedure<void()>("wait").on(server.address());
     future<void> from_thread = wait.start();
@@ -474,9 +474,9 @@ TEST_P(engine_threads, a_stream_that_outlives_its_engine_gives_what_had_come_and
 }
 
 TEST_P(engine_threads, a_future_that_outlives_its_engine_is_closed) {
+    event never;
     engine server{GetParam()};
     auto client = std::make_unique<engine>(client_of(GetParam()), engine_options{.drain = 1ms});
-    event never;
     server.define("wait", [&](const std::string&) { never.wait(); });
     future<void> call = client->procedure<void(std::string)>("wait")
                             .on(server.address())
