@@ -76,8 +76,8 @@ void show([[maybe_unused]] buffer_block* block) noexcept {
 #endif
 }
 
-/// The kernel brings a page at a time where memory is touched first. Of large blocks, most of what
-/// that costs is saved by pages of 2 MiB, where the system has them.
+/// New memory costs a page fault for each page that is touched. Pages of 2 MiB save most of them in
+/// large blocks, where the system has such pages.
 void want_huge_pages(void* raw, std::size_t bytes) noexcept {
     constexpr std::uintptr_t huge = std::uintptr_t{2} << 20;
     if (bytes < 2 * huge) return;

@@ -139,12 +139,12 @@ struct engine_options {
     bool reflection = true;
     /// Who may call procedures, the library's own ("amalgam.ping" …) and posted messages between
     /// resources included. Empty optional: whoever reaches a port. Others get `denied` with a
-    /// sentence that names whom this engine took them for; no handler runs, "rpc.denied" counts
+    /// sentence that says who this engine thinks they are; no handler runs, "rpc.denied" counts
     /// them, and they do not learn which procedures there are. This engine itself always may.
     std::optional<allow_list> allow{};
-    /// The same by name of a procedure, in place of `allow`: the first of that name. It keeps
-    /// others from the handler; that there is the procedure they may learn, unless `allow` keeps
-    /// them out. procedure_options::allow goes before.
+    /// The same by name of a procedure, in place of `allow`: the first of that name. Others cannot
+    /// run the handler, but may learn that the procedure exists, unless `allow` keeps them out.
+    /// procedure_options::allow takes precedence.
     std::vector<std::pair<std::string, allow_list>> allow_for{};
     keepalive_options keepalive{};  ///< Notices peers that hang. Off by default.
 };

@@ -66,7 +66,7 @@ public:
     /// Undoes it. False: there is none.
     bool forget_unknown() noexcept;
     detail::loans& loans() noexcept { return loans_; }
-    /// Adds a procedure under the allow list that goes for it. Failure: as procedure_table::add().
+    /// Adds a procedure under the allow list that applies to it. Failure: as procedure_table::add().
     void add(std::unique_ptr<served_procedure> fresh);
     /// Whether engine_options::allow lets the peer post mail; counts it if not.
     bool takes_mail(peer_state& from) noexcept;
@@ -131,7 +131,7 @@ private:
     bool is_welcome(const peer_state& from, const served_procedure& what,
                     const parsed_message& request) const noexcept;
     /// `what`, or null if refused.
-    /// The list that goes for that name; null: whoever calls may.
+    /// The list that applies to it; null: anybody may call.
     const allow_list* list_for(const served_procedure& what) const;
     /// Failure: throws std::bad_alloc.
     bool may_call(peer_state& from, const allow_list* list);
