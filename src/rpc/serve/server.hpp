@@ -66,7 +66,8 @@ public:
     /// Undoes it. False: there is none.
     bool forget_unknown() noexcept;
     detail::loans& loans() noexcept { return loans_; }
-    /// Adds a procedure under the allow list that applies to it. Failure: as procedure_table::add().
+    /// Adds a procedure under the allow list that applies to it. Failure: as
+    /// procedure_table::add().
     void add(std::unique_ptr<served_procedure> fresh);
     /// Whether engine_options::allow lets the peer post mail; counts it if not.
     bool takes_mail(peer_state& from) noexcept;
