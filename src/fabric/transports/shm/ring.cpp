@@ -10,6 +10,7 @@ bool shm_ring_writer::look_again(std::size_t lines) noexcept {
         broken_ = true;
         return false;
     }
+    place_.read().after_load();
     seen_ = now;
     const std::uint64_t at = tail_ & (place_.count - 1);
     const std::uint64_t unread = tail_ - seen_;
@@ -45,6 +46,7 @@ bool shm_ring_writer::write_some(const frame_header& frame, gather payload, segm
 
 bool shm_ring_reader::tell() noexcept {
     told_ = head_;
+    place_.read().before_store();
     if (head_ - woken_ < place_.count / 4) {
         place_.consumed->store(head_, std::memory_order_release);
         return false;

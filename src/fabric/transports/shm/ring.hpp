@@ -10,6 +10,7 @@
 
 #include "fabric/memory/segments.hpp"
 #include "fabric/transports/shm/memory/layout.hpp"
+#include "fabric/transports/shm/memory/sanitizer_order.hpp"
 
 namespace amalgam::detail {
 
@@ -48,6 +49,9 @@ struct shm_ring_place {
     static std::atomic_ref<std::uint64_t> sequence(std::byte* line) noexcept {
         return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(line));
     }
+    /// Of what the writer stored, and of what the reader reports.
+    sanitizer_order written() const noexcept { return sanitizer_order(origin); }
+    sanitizer_order read() const noexcept { return sanitizer_order(origin + 1); }
 };
 
 /// The writing end.
@@ -151,6 +155,7 @@ private:
         std::byte* const to = at + offsetof(shm_record_header, frame);
         std::memcpy(to, &frame, 8);
         std::memcpy(to + 8, &frame.tag, 8);
+        place_.written().before_store();
         if (fenced_)
             place_.sequence(at).exchange(tail_, std::memory_order_seq_cst);
         else
@@ -182,7 +187,9 @@ public:
     /// The current record, valid until consume(); else null.
     const std::byte* record() const noexcept {
         std::byte* const at = place_.line(head_);
-        return place_.sequence(at).load(std::memory_order_acquire) == head_ ? at : nullptr;
+        if (place_.sequence(at).load(std::memory_order_acquire) != head_) return nullptr;
+        place_.written().after_load();
+        return at;
     }
     /// As ready(), for the final check before sleeping.
     bool ready_at_last() const noexcept {

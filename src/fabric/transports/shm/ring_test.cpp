@@ -299,5 +299,51 @@ TEST(shm_ring, two_threads_lose_and_double_nothing) {
     far.join();
 }
 
+// For ThreadSanitizer, to which two mappings of a ring are two memories: what the writer did before
+// a record is ordered before what the reader does after it, and the other way around with room.
+TEST(shm_ring, orders_what_threads_do_beside_it_where_each_end_has_its_own_mapping) {
+    constexpr std::size_t lines = 256, ring_bytes = lines * shm_line_bytes;
+    const unique_fd memory = make_shm_memory(ring_bytes + sizeof(shm_word)).value();
+    const auto map = [&](std::size_t from, std::size_t bytes) {
+        return shm_mapping::mirrored(memory.get(), from, bytes);
+    };
+    const shm_mapping written = map(0, ring_bytes), read = map(0, ring_bytes);
+    const shm_mapping words = shm_mapping::of(memory.get(), ring_bytes, sizeof(shm_word), true);
+    const shm_mapping other_words =
+        shm_mapping::of(memory.get(), ring_bytes, sizeof(shm_word), true);
+    auto* const consumed = reinterpret_cast<shm_word*>(words.data());
+    const std::uint64_t origin = random_u64();
+    consumed->store(origin);
+    constexpr std::uint64_t slots = 4 * lines, count = 20 * slots;
+    std::vector<std::uint64_t> beside(slots);  // Farther apart than the ring is long.
+    std::thread far([&] {
+        shm_ring_reader reader(
+            {read.data(), lines, origin, reinterpret_cast<shm_word*>(other_words.data())});
+        for (std::uint64_t next = 0; next < count;) {
+            const std::byte* const record = reader.record();
+            if (record == nullptr) {
+                std::this_thread::yield();
+                continue;
+            }
+            if (shm_ring_reader::header_of(record).kind == shm_start_over_kind) {
+                reader.start_over();
+                continue;
+            }
+            ASSERT_EQ(beside[next % slots], next);
+            beside[next % slots] = 0;
+            reader.consume(0);
+            ++next;
+        }
+    });
+    shm_ring_writer writer({written.data(), lines, origin, consumed});
+    for (std::uint64_t next = 0; next < count; ++next) {
+        // Read and cleared long ago, as the ring is shorter than that.
+        beside[next % slots] = next;
+        while (!writer.write_short(header_of(0, next), {}))
+            std::this_thread::yield();
+    }
+    far.join();
+}
+
 }  // namespace
 }  // namespace amalgam::detail
