@@ -37,7 +37,7 @@ const char* amalgam_ifunc_error(void);
 
 /* ---- contexts and endpoints */
 
-/* Opens a context that listens at `uri`: "shm://", "tcp://eth0:0" … */
+/* Opens a context that listens at `uri`: "shm://", "tcp://eth0:0?insecure=yes" … */
 int amalgam_ifunc_open(const char* uri, amalgam_ifunc_context_t** context_p);
 /* Closes a context. Precondition: its endpoints, functions and messages are gone. */
 void amalgam_ifunc_close(amalgam_ifunc_context_t* context);

@@ -5,7 +5,7 @@
  * Where the paper leaves room:
  * - A process has one context, from rocl_init() to rocl_exit(). It joins the directory named by
  *   AMALGAM_DIRECTORY, else its host's, and listens at the ports in AMALGAM_PORTS
- *   ("shm://,tcp://eth0:0"), else at shared memory only.
+ *   ("shm://,tcp://eth0:0?insecure=yes"), else at shared memory only.
  * - Functions that return int return 0, or the requested value, or one of the negative codes below.
  *   The message for a code is logged (AMALGAM_LOG=rocl=info).
  * - Any thread may call any function; use an attribute list or a query from one thread at a time.

@@ -374,6 +374,12 @@ private:
     std::string sentence_;
 };
 
+/// Whether a URI's host is known to be loopback without asking anybody.
+bool is_loopback(std::string_view host) noexcept {
+    return host == "lo" || host == "localhost" || host == "::1" ||
+           (host.starts_with("127.") && all(host, [](char c) { return is_digit(c) || c == '.'; }));
+}
+
 }  // namespace
 
 std::optional<std::string_view> uri::option(std::string_view key) const noexcept {
@@ -414,11 +420,22 @@ std::string transport_of(const uri& there) {
                                                             : there.scheme;
 }
 
+uri without_option(uri where, std::string_view key) {
+    std::erase_if(where.options, [key](const uri_option& one) { return one.key == key; });
+    return where;
+}
+
 std::string client_uri(const uri& there) {
     std::string out = there.scheme + (there.protocol.empty() ? "" : "+" + there.protocol) + "://";
-    // What a caller proves itself with.
-    if (const auto own = there.option("credentials"); own && there.protocol == "tls")
-        out.append("?credentials=").append(*own);
+    const auto keep = [&](std::string_view key) {
+        if (const auto value = there.option(key))
+            out.append("?").append(key).append("=").append(*value);
+    };
+    if (there.scheme == "ucx") {
+        if (is_loopback(there.host)) out += "lo/";
+        keep("insecure");
+    }
+    if (there.protocol == "tls") keep("credentials");
     return out;
 }
 

@@ -248,7 +248,20 @@ TEST(uri, length_name_and_option_limits_hold) {
 TEST(uri, a_client_of_an_address_does_not_listen) {
     EXPECT_EQ(client_uri(uri::parse("tcp://node7:7000")), "tcp://");
     EXPECT_EQ(client_uri(uri::parse("shm://name")), "shm://");
+    EXPECT_EQ(client_uri(uri::parse("tcp://node7:7000?insecure=yes")), "tcp://");
     EXPECT_EQ(client_uri(uri::parse("ucx+tcp://node7:7000?a=1")), "ucx+tcp://");
+    EXPECT_EQ(client_uri(uri::parse("ucx+tcp://node7:7000?a=1&insecure=yes")),
+              "ucx+tcp://?insecure=yes");
+    for (const char* loopback : {"127.0.0.1", "[::1]", "localhost", "lo", "127.1.2.3"})
+        EXPECT_EQ(client_uri(uri::parse("ucx+tcp://" + std::string(loopback) + ":7")),
+                  "ucx+tcp://lo/");
+    EXPECT_EQ(client_uri(uri::parse("ucx+tcp://127.lab:7")), "ucx+tcp://");
+}
+
+TEST(uri, an_option_can_be_left_out) {
+    const uri there = uri::parse("tcp://h:1?a=1&b=2&c=3");
+    EXPECT_EQ(to_string(without_option(there, "b")), "tcp://h:1?a=1&c=3");
+    EXPECT_EQ(without_option(there, "d"), there);
 }
 
 TEST(uri, parse_throws_the_sentence) {

@@ -87,7 +87,7 @@ node& transport_suite::open_at(const std::string& where, const port_options& opt
 }
 
 std::optional<std::string> transport_suite::caller_uri() {
-    std::string where = scheme_of(GetParam()) + "://";
+    std::string where = client_uri(uri::parse(filled_in(GetParam())));
     auto opened = registry().open(where);
     if (!opened || opened.value()->can().listens) return std::nullopt;
     return where;

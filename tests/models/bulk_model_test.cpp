@@ -359,7 +359,8 @@ std::vector<real_ways> all_ways() {
     all.push_back({"tcp and loop",
                    {tcp, "loop://bulk-model-server"},
                    {"tcp://", "loop://bulk-model-client"}});
-    all.push_back({"ucx and tcp", {"ucx+tcp://127.0.0.1:0", tcp}, {"ucx+tcp://", "tcp://"}, true});
+    all.push_back(
+        {"ucx and tcp", {"ucx+tcp://127.0.0.1:0", tcp}, {"ucx+tcp://lo/", "tcp://"}, true});
     all.push_back({"ofi and tcp", {"ofi+tcp://127.0.0.1:0", tcp}, {"ofi+tcp://", "tcp://"}, true});
 #endif
     return all;

@@ -168,7 +168,7 @@ TEST_F(tool_options, a_directory_with_detach_serves_in_a_session_of_its_own_behi
 
 TEST_F(tool_options, a_directory_with_detach_that_cannot_serve_says_so_and_fails) {
     ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
-    const auto refused = tool("directory tcp://192.0.2.1:0 --detach --end-after 60");
+    const auto refused = tool("directory tcp://192.0.2.1:0?insecure=yes --detach --end-after 60");
     EXPECT_EQ(refused.code, 1);
     EXPECT_TRUE(has(refused.output, "192.0.2.1")) << refused.output;
     EXPECT_FALSE(only_child());

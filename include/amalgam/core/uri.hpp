@@ -71,8 +71,12 @@ std::string to_string(const uri& u);
 /// "ucx".
 std::string transport_of(const uri& there);
 
+uri without_option(uri where, std::string_view key);
+
 /// The URI of a port that can call `there` and does not listen: tcp:// for tcp://node7:7000.
-/// Keeps the option `credentials` of tcp+tls, with which the caller proves itself.
+/// Keeps the option `credentials` of tcp+tls, with which the caller proves itself. Of ucx, which
+/// listens by itself on every interface in use, it keeps the option `insecure`, and uses loopback
+/// only to call a loopback address: ucx+tcp://lo/ for ucx+tcp://127.0.0.1:7000.
 std::string client_uri(const uri& there);
 
 }  // namespace amalgam

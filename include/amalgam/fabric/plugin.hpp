@@ -37,7 +37,7 @@
 /// |---|---|
 /// | 2 | the oldest that is loaded |
 /// | 3 | notified puts and atomic operations: port, message_sink::on_put(), capabilities::atomics |
-/// | 4 | port_options::trust, port::who() |
+/// | 4 | port_options::trust and insecure, port::who() |
 namespace amalgam {
 
 /// Raised with every change of the classes that both sides share. Versions from the oldest on share
@@ -121,7 +121,7 @@ static constexpr plugin_abi_text describe_plugin_abi(
     abi.add("size of uri", sizeof(uri));
     abi.add("size of status", sizeof(status));
     abi.add("size of port_options",
-            sizeof(port_options) - (version >= 4 ? 0 : sizeof(port_options::trust)));
+            version >= 4 ? sizeof(port_options) : offsetof(port_options, trust));
     abi.add("size of transport_info", sizeof(transport_info));
     abi.add("size of result", sizeof(result<std::unique_ptr<port>>));
     abi.add("size of capabilities", sizeof(capabilities));

@@ -41,6 +41,10 @@ struct port_options {
     /// tcp+tls: what this port proves itself with, and whom it trusts. Null: what the URI's option
     /// `credentials` names. Ports that do not encrypt do not use it.
     std::shared_ptr<const credentials> trust{};
+    /// Whether an endpoint that other hosts can reach may be one that asks nobody who he is: any
+    /// but tcp+tls. Else it is refused. The URI's option `insecure` says it of that one:
+    /// tcp://eth0:7000?insecure=yes. What stays on this host needs neither.
+    bool insecure = false;
 
     /// Not inline: of an inline one GCC 12 says in users' programs, wrongly, that `trust` may be
     /// used uninitialized.
@@ -66,7 +70,8 @@ public:
     virtual std::string_view name() const noexcept = 0;  ///< The URI scheme: "tcp".
     virtual transport_info describe() const = 0;
     /// Failure: `invalid`, `unsupported`, `unreachable`, `in_use` if another port has the address,
-    ///          and others; each with one sentence for the user.
+    ///          `denied` if others could reach it (port_options::insecure), and others; each with
+    ///          one sentence for the user.
     virtual result<std::unique_ptr<port>> open(const uri& where,
                                                const port_options& options) const = 0;
 };

@@ -19,7 +19,7 @@ namespace amalgam {
 ///      "progress": {"by": "own_stream", "spin": "always"},
 ///      "spin": "20us", "drain": "1s", "max_running": 1000,
 ///      "encoding": "xdr", "checksum": true,
-///      "ports": {"silence_limit": "5s"}}
+///      "ports": {"silence_limit": "5s", "insecure": false}}
 ///
 /// `streams` may also be a number. Times are numbers with a unit: ns, us, ms or s. `spin` may also
 /// be "adaptive" or "always". `encoding` is "native" or "xdr". JSON has no form for

@@ -110,6 +110,8 @@ result<std::string> introduced_carrier::canonical(std::string_view address) cons
     if (!parsed->device.empty()) return wrong("an address to connect to must not name a device");
     if (parsed->host.empty()) return wrong("the host is missing");
     if (parsed->port.value_or(0) == 0) return wrong("the port number is missing");
+    // Its listener says that, for both.
+    *parsed = without_option(std::move(*parsed), "insecure");
     if (!parsed->options.empty()) return wrong("an address to connect to must not have options");
     return to_string(*parsed);
 }

@@ -31,7 +31,7 @@ constexpr std::string_view after_name = ".so";
 std::string_view abi_of_version(std::uint32_t version) {
     // What later versions add must not move what is older.
     static_assert(sizeof(capabilities) == 48 && sizeof(port) == sizeof(void*));
-    static_assert(sizeof(port_options) - sizeof(port_options::trust) == 40);
+    static_assert(offsetof(port_options, trust) == 40);
     static constexpr plugin_abi_text version_2 = describe_plugin_abi(2);
     static constexpr plugin_abi_text version_3 = describe_plugin_abi(3);
     return version == 2 ? version_2.text : version == 3 ? version_3.text : plugin_abi.text;

@@ -36,10 +36,10 @@ protected:
         if (ssh == nullptr) GTEST_SKIP() << "started without tests/launchers/with_sshd";
         ssh_ = ssh;
         // Neither host could open the other's endpoint.
-        write_config(R"("G1": {"endpoint": "tcp://10.9.0.1:0"},
-                        "G2": {"endpoint": "tcp://10.9.0.2:0", "host": "10.9.0.2",
+        write_config(R"("G1": {"endpoint": "tcp://10.9.0.1:0?insecure=yes"},
+                        "G2": {"endpoint": "tcp://10.9.0.2:0?insecure=yes", "host": "10.9.0.2",
                                "env": {"GREETING": "hello  'there'"}},
-                        "G3": {"endpoint": "tcp://10.9.0.1:0"})");
+                        "G3": {"endpoint": "tcp://10.9.0.1:0?insecure=yes"})");
     }
 
     void write_config(const std::string& groups) {
@@ -190,9 +190,9 @@ TEST_F(launcher_hosts, a_cut_cable_ends_both_sides) {
 }
 
 TEST_F(launcher_hosts, a_host_that_is_not_there_is_told_with_a_command_to_try) {
-    write_config(R"("G1": {"endpoint": "tcp://10.9.0.1:0"},
-                    "G2": {"endpoint": "tcp://10.9.0.3:0", "host": "me@nowhere.invalid"},
-                    "G3": {"endpoint": "tcp://10.9.0.1:0"})");
+    write_config(R"("G1": {"endpoint": "tcp://10.9.0.1:0?insecure=yes"},
+                    "G2": {"endpoint": "tcp://10.9.0.3:0?insecure=yes", "host": "me@nowhere.invalid"},
+                    "G3": {"endpoint": "tcp://10.9.0.1:0?insecure=yes"})");
     auto [code, output] = run({FLOW_TEST_PROGRAM, "count"});
     EXPECT_EQ(code, 255);
     EXPECT_TRUE(has(output,

@@ -101,7 +101,8 @@ std::string ports_of(const port_options& ports) {
                    {"frame_limit", time_of(ports.frame_limit)},
                    {"max_strangers", size_of(ports.max_strangers)},
                    {"max_queued_bytes", size_of(ports.max_queued_bytes)},
-                   {"max_queued_bytes_total", size_of(ports.max_queued_bytes_total)}});
+                   {"max_queued_bytes_total", size_of(ports.max_queued_bytes_total)},
+                   {"insecure", ports.insecure ? "true" : "false"}});
 }
 
 std::string allow_of(const allow_list& who) {

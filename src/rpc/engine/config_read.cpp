@@ -104,7 +104,7 @@ void read_size(const json_reader& from, std::string_view key, std::size_t& into)
 
 void read_ports(const json_reader& from, port_options& into) {
     from.expect_object({"silence_limit", "frame_limit", "max_strangers", "max_queued_bytes",
-                        "max_queued_bytes_total"},
+                        "max_queued_bytes_total", "insecure"},
                        R"({"silence_limit": "5s"})");
     if (from.has("silence_limit")) into.silence_limit = read_milliseconds(from.at("silence_limit"));
     if (into.silence_limit < std::chrono::milliseconds(1)) {
@@ -114,6 +114,7 @@ void read_ports(const json_reader& from, port_options& into) {
     read_size(from, "max_strangers", into.max_strangers);
     read_size(from, "max_queued_bytes", into.max_queued_bytes);
     read_size(from, "max_queued_bytes_total", into.max_queued_bytes_total);
+    if (from.has("insecure")) into.insecure = from.at("insecure").truth(false);
 }
 
 void read_keepalive(const json_reader& from, keepalive_options& into) {

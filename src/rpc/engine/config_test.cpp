@@ -35,7 +35,7 @@ constexpr const char* everything = R"({
     "spin": "1ms",
     "ports": {"silence_limit": "2s", "max_queued_bytes": 1000,
               "max_queued_bytes_total": 3000,
-              "frame_limit": "9s", "max_strangers": 7},
+              "frame_limit": "9s", "max_strangers": 7, "insecure": true},
     "max_queued": 11, "max_running": 12, "max_unread_bytes": 13, "max_values_bytes": 14,
     "max_borrowed_bytes": 15, "max_borrowed_bytes_total": 16, "max_reader_bytes": 17,
     "encoding": "xdr", "checksum": true, "remote_stop": true, "reflection": false,
@@ -63,6 +63,7 @@ TEST(engine_config, reads_every_option) {
     EXPECT_EQ(options.ports.max_queued_bytes, 1000u);
     EXPECT_EQ(options.ports.frame_limit, 9s);
     EXPECT_EQ(options.ports.max_strangers, 7u);
+    EXPECT_TRUE(options.ports.insecure);
     EXPECT_EQ(options.ports.max_queued_bytes_total, 3000u);
     EXPECT_EQ(options.max_queued, 11u);
     EXPECT_EQ(options.max_running, 12u);

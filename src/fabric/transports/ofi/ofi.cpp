@@ -10,6 +10,7 @@
 #include "fabric/limits.hpp"
 #include "fabric/packets/introduction.hpp"
 #include "fabric/sockets/binding.hpp"
+#include "fabric/sockets/exposure.hpp"
 #include "fabric/sockets/interfaces.hpp"
 #include "fabric/transports/ofi/connected_carrier.hpp"
 #include "fabric/transports/ofi/named_carrier.hpp"
@@ -86,8 +87,11 @@ public:
         if (!transfers) return wrong(where, transfers.why().what, transfers.why().sentence);
         const auto machine = interface_addresses();
         const uri tcp = place_of(where, machine);
+        const auto insecure = means_insecure(where, options);
+        if (!insecure) return retold(where, insecure.why(), example);
         result<binding> bound = choose_binding(tcp, machine);
         if (!bound) return retold(where, bound.why(), example);
+        if (is_exposed(*bound) && !*insecure) return refuse_exposed(where);
 
         ofi_wish wish{where.protocol, where.device, bound->source, std::move(*transfers)};
         result<ofi_choice> found = find_ofi(wish);
@@ -99,7 +103,9 @@ public:
                 fmt::format(
                     "libfabric's \"{}\" carries messages of up to {} bytes, but {} are needed",
                     where.protocol, info.ep_attr->max_msg_size, limits::packet_bytes));
-        auto introducer = make_tcp_transport()->open(tcp, options);
+        port_options checked = options;
+        checked.insecure = true;
+        auto introducer = make_tcp_transport()->open(tcp, checked);
         if (!introducer) return retold(where, introducer.why(), example);
 
         if (found->transfers.on_host) prepare_copies(*found, options);

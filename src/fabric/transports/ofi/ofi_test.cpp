@@ -63,8 +63,18 @@ TEST(ofi_transport, domain_that_the_machine_lacks_is_refused_with_those_it_has) 
 }
 
 TEST(ofi_transport, domain_that_lacks_the_address_is_refused) {
-    const std::string told = refusal("ofi+tcp://lo/192.0.2.77:0");
+    const std::string told = refusal("ofi+tcp://lo/192.0.2.77:0?insecure=yes");
     EXPECT_TRUE(contains(told, "has no endpoint at 192.0.2.77 in domain lo")) << told;
+}
+
+TEST(ofi_transport, a_port_that_other_hosts_can_reach_opens_only_if_that_is_meant) {
+    EXPECT_TRUE(contains(refusal("ofi+tcp://0.0.0.0:0"),
+                         "\"ofi+tcp://0.0.0.0:0\": other hosts can reach this port, and nobody is "
+                         "asked who he is; use keys (tcp+tls://0.0.0.0:0?credentials=NAME, "))
+        << refusal("ofi+tcp://0.0.0.0:0");
+    EXPECT_EQ(refusal("ofi+tcp://0.0.0.0:0?insecure=yes"), "opened");
+    EXPECT_EQ(refusal("ofi+tcp://lo:0?one_sided=no"), "opened");
+    EXPECT_EQ(refusal("ofi+tcp://"), "opened");
 }
 
 // The whole suite is slow over these: it was run by hand, see docs/design/ofi.md.

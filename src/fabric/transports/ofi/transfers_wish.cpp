@@ -88,7 +88,7 @@ bool checks_keys_in_device(std::string_view provider) noexcept {
 result<ofi_transfers_wish> transfers_wish(const uri& where) {
     ofi_transfers_wish wish;
     for (const uri_option& each : where.options)
-        if (each.key != "one_sided" && each.key != "mr_mode")
+        if (each.key != "one_sided" && each.key != "mr_mode" && each.key != "insecure")
             return failure{{errc::invalid},
                            fmt::format("unknown option \"{}\": ofi has one_sided", each.key)};
     if (const auto modes = where.option("mr_mode"))

@@ -109,7 +109,7 @@ TEST(tcp_opening, a_port_in_use_is_said_with_a_way_out) {
 }
 
 TEST(tcp_opening, an_address_of_another_machine_is_answered_with_our_own) {
-    const std::string sentence = refusal("tcp://192.0.2.77:0", errc::invalid);
+    const std::string sentence = refusal("tcp://192.0.2.77:0?insecure=yes", errc::invalid);
     says(sentence, "192.0.2.77 is not an address of this host");
     says(sentence, "127.0.0.1");
 }
@@ -121,12 +121,46 @@ TEST(tcp_opening, the_loopback_interface_by_name_is_an_address_others_can_use) {
 }
 
 TEST(tcp_opening, a_wildcard_port_is_reached_by_what_it_says_it_is) {
-    for (const char* where : {"tcp://0.0.0.0:0", "tcp://:0"}) {
+    for (const char* where : {"tcp://0.0.0.0:0?insecure=yes", "tcp://:0?insecure=yes"}) {
         tcp_test_port wide(where), caller("tcp://");
         EXPECT_EQ(wide.end->address().find("0.0.0.0"), std::string::npos);
         EXPECT_EQ(wide.end->address().find("[::]"), std::string::npos);
         connect(caller, wide);
     }
+}
+
+TEST(tcp_opening, a_port_that_other_hosts_can_reach_without_keys_is_refused_with_both_ways_out) {
+    EXPECT_EQ(
+        refusal("tcp://0.0.0.0:7000", errc::denied),
+        "uri \"tcp://0.0.0.0:7000\": other hosts can reach this port, and nobody is asked who "
+        "he is; use keys (tcp+tls://0.0.0.0:7000?credentials=NAME, with NAME made by "
+        "\"amalgam key new\"), or say that this is meant; example: "
+        "tcp://0.0.0.0:7000?insecure=yes");
+    for (const char* where : {"tcp://:0", "tcp://[::]:0", "tcp://0.0.0.0:0?insecure=no",
+                              "tcp://192.0.2.77:0", "tcp://[2001:db8::7]:0"})
+        says(refusal(where, errc::denied), "?insecure=yes");
+}
+
+TEST(tcp_opening, what_stays_on_this_host_or_only_calls_needs_no_keys) {
+    for (const char* where : {"tcp://", "tcp://127.0.0.1:0", "tcp://127.0.0.2:0", "tcp://[::1]:0",
+                              "tcp://lo:0", "tcp://localhost:0", "tcp://127.0.0.1:0?insecure=no"})
+        EXPECT_TRUE(make_tcp_transport()->open(uri::parse(where), {})) << where;
+}
+
+TEST(tcp_opening, options_may_say_that_strangers_are_meant_and_the_uri_has_the_last_word) {
+    const port_options open_to_all{.insecure = true};
+    EXPECT_TRUE(make_tcp_transport()->open(uri::parse("tcp://:0"), open_to_all));
+    EXPECT_EQ(make_tcp_transport()->open(uri::parse("tcp://:0?insecure=no"), open_to_all).code(),
+              errc::denied);
+    says(refusal("tcp://:0?insecure=perhaps", errc::invalid), "is \"perhaps\", expected yes or no");
+    says(refusal("tcp+tls://:0?insecure=yes", errc::invalid), "has no use for insecure");
+}
+
+TEST(tcp_lookup, the_uri_of_a_port_that_is_meant_to_be_open_is_an_address) {
+    tcp_test_port here("tcp://"), there("tcp://127.0.0.1:0?insecure=yes");
+    const std::string address = there.end->address();
+    EXPECT_EQ(address.find('?'), std::string::npos);
+    EXPECT_EQ(here.look_up(address), here.look_up(address + "?insecure=yes"));
 }
 
 TEST(tcp_opening, what_a_port_bound_to_ipv4_connects_to_sees_that_address) {

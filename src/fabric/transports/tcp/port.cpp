@@ -11,6 +11,7 @@
 #include <amalgam/core/limited_log.hpp>
 
 #include "fabric/limits.hpp"
+#include "fabric/sockets/exposure.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -93,10 +94,9 @@ result<std::string> tcp_port::canonical(std::string_view address) const noexcept
         return wrong(fmt::format("a {0} port reaches {0} addresses only", scheme()));
     if (parsed->host.empty()) return wrong("the host is missing");
     if (parsed->port.value_or(0) == 0) return wrong("the port number is missing");
-    // `amalgam ping URI` opens its port by the same URI.
-    const bool only_credentials = tls_ != nullptr && parsed->options.size() == 1 &&
-                                  parsed->options.front().key == "credentials";
-    if (!parsed->options.empty() && !only_credentials)
+    // Of a URI that others listen at too, as those of a configuration: what its own port needs.
+    const std::string_view of_its_port = tls_ != nullptr ? "credentials" : insecure_option;
+    if (!without_option(*parsed, of_its_port).options.empty())
         return wrong("an address to connect to must not have options");
     auto numeric = socket_address::numeric(parsed->host, *parsed->port);
     if (!numeric) return fmt::format("{}://{}:{}", scheme(), parsed->host, *parsed->port);

@@ -9,6 +9,7 @@
 #include <amalgam/fabric/credentials.hpp>
 
 #include "fabric/sockets/binding.hpp"
+#include "fabric/sockets/exposure.hpp"
 #include "fabric/transports/tcp/port.hpp"
 
 namespace amalgam::detail {
@@ -31,6 +32,10 @@ result<std::shared_ptr<const credentials>> trust_of(const uri& where, const port
                                "tcp+tls://");
         return std::shared_ptr<const credentials>();
     }
+    if (where.option(insecure_option))
+        return wrong_trust(where, {errc::invalid},
+                           "tcp+tls:// lets in nobody without keys and has no use for insecure, "
+                           "expected tcp://, or no such option");
     if (folder && options.trust != nullptr)
         return wrong_trust(where, {errc::invalid},
                            "the option credentials and port_options::trust are both given, "
@@ -45,12 +50,6 @@ result<std::shared_ptr<const credentials>> trust_of(const uri& where, const port
                            "tcp+tls:// needs credentials, expected the option credentials with a "
                            "folder that `amalgam key` has made, or port_options::trust");
     return options.trust;
-}
-
-uri without_credentials(uri where) {
-    std::erase_if(where.options,
-                  [](const uri_option& one) { return one.key == credentials_option; });
-    return where;
 }
 
 class tcp_transport final : public transport {
@@ -75,8 +74,12 @@ public:
         const auto machine = interface_addresses();
         auto trust = trust_of(where, options);
         if (!trust) return trust.why();
-        auto chosen = choose_binding(without_credentials(where), machine);
+        const auto insecure = means_insecure(where, options);
+        if (!insecure) return insecure.why();
+        auto chosen = choose_binding(
+            without_option(without_option(where, credentials_option), insecure_option), machine);
         if (!chosen) return chosen.why();
+        if (is_exposed(*chosen) && *trust == nullptr && !*insecure) return refuse_exposed(where);
         tcp_port::setup with{std::move(*chosen), {}, {}, std::move(*trust)};
         if (with.chosen.listen) {
             auto listener = open_listener(where, *with.chosen.listen, machine);

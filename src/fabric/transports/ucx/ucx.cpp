@@ -13,6 +13,8 @@
 
 #include "fabric/limits.hpp"
 #include "fabric/packets/introduction.hpp"
+#include "fabric/sockets/binding.hpp"
+#include "fabric/sockets/exposure.hpp"
 #include "fabric/sockets/interfaces.hpp"
 #include "fabric/sockets/socket_address.hpp"
 #include "fabric/transports/tcp/tcp.hpp"
@@ -41,14 +43,17 @@ std::string devices_of(const std::vector<ucx_resource>& all) {
 }
 
 /// The interface with this address; empty if none, or if it is a wildcard.
-std::string interface_of(const std::string& host, const std::vector<interface_address>& machine) {
-    for (const interface_address& one : machine) {
-        if (one.interface == host) return host;
-        if (auto address = socket_address::numeric(host, 0);
-            address && one.address.same_host(*address))
-            return one.interface;
-    }
+std::string interface_of(const socket_address& at, const std::vector<interface_address>& machine) {
+    for (const interface_address& one : machine)
+        if (one.address.same_host(at)) return one.interface;
     return {};
+}
+
+/// Whether UCX's own sockets, one on each interface in use, are out of other hosts' reach.
+bool is_loopback(const std::string& device, const std::vector<interface_address>& machine) {
+    return std::any_of(machine.begin(), machine.end(), [&](const interface_address& one) {
+        return one.interface == device && one.address.is_loopback();
+    });
 }
 
 // UCX fails an assertion of its own, and with it the process, if it gets some of the descriptors
@@ -122,16 +127,28 @@ public:
             return wrong(where, {errc::unreachable},
                          fmt::format("UCX has no device \"{}\" here; available: {}", where.device,
                                      devices_of(all)));
-        auto introducer = make_tcp_transport()->open(introduction_uri(where), options);
+        const auto insecure = means_insecure(where, options);
+        if (!insecure) return retold(where, insecure.why(), example);
+        const auto machine = interface_addresses();
+        const uri place = introduction_uri(without_option(where, insecure_option));
+        const auto bound = choose_binding(place, machine);
+        if (!bound) return retold(where, bound.why(), example);
+        std::string device = where.device;
+        if (device.empty() && bound->listen) device = interface_of(*bound->listen, machine);
+        const bool between_hosts = !stays_on_host(where.protocol);
+        if (!*insecure) {
+            if (is_exposed(*bound)) return refuse_exposed(where);
+            if (between_hosts && !is_loopback(device, machine))
+                return refuse_exposed(where, "the sockets that UCX opens by itself");
+        }
+        port_options checked = options;
+        checked.insecure = true;
+        auto introducer = make_tcp_transport()->open(place, checked);
         if (!introducer) return retold(where, introducer.why(), example);
 
         const bool listens = introducer.value()->can().listens;
-        const auto machine = interface_addresses();
-        std::string device = where.device;
-        if (device.empty() && !where.host.empty()) device = interface_of(where.host, machine);
         const bool ipv6 = where.host.find(':') != std::string::npos;
         auto worker = std::make_unique<ucx_worker>(where.protocol, device, ipv6);
-        const bool between_hosts = !stays_on_host(where.protocol);
         std::string chosen = fmt::format("UCX carries messages with \"{}\"", where.protocol);
         if (between_hosts)
             chosen += device.empty() ? ", over any device that reaches the peer"

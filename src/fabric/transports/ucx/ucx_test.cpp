@@ -34,6 +34,10 @@ bool contains(const std::string& text, std::string_view part) {
     return text.find(part) != std::string::npos;
 }
 
+tcp_test_port open_here(const std::string& where = "ucx+tcp://127.0.0.1:0") {
+    return tcp_test_port(transport_registry::installed().open(where).value());
+}
+
 std::string refusal(const std::string& where) {
     auto opened = transport_registry::installed().open(where);
     return opened ? "opened" : opened.sentence();
@@ -81,7 +85,7 @@ TEST(ucx_transport, device_that_the_machine_lacks_is_refused_with_those_it_has) 
 }
 
 TEST(ucx_transport, address_that_is_not_ours_is_refused) {
-    const std::string told = refusal("ucx+tcp://192.0.2.1:0");
+    const std::string told = refusal("ucx+tcp://192.0.2.1:0?insecure=yes");
     EXPECT_TRUE(contains(told, "192.0.2.1 is not an address of this host")) << told;
 }
 
@@ -102,8 +106,30 @@ TEST(ucx_transport, interface_that_is_asked_for_is_the_one_that_ucx_uses) {
     EXPECT_TRUE(here->address().starts_with("ucx+tcp://127.0.0.1:")) << here->address();
 }
 
-tcp_test_port open_here(const std::string& where = "ucx+tcp://127.0.0.1:0") {
-    return tcp_test_port(transport_registry::installed().open(where).value());
+TEST(ucx_transport, a_port_that_other_hosts_can_reach_opens_only_if_that_is_meant) {
+    EXPECT_TRUE(contains(refusal("ucx+tcp://0.0.0.0:0"),
+                         "\"ucx+tcp://0.0.0.0:0\": other hosts can reach this port, and nobody is "
+                         "asked who he is; use keys (tcp+tls://0.0.0.0:0?credentials=NAME, "))
+        << refusal("ucx+tcp://0.0.0.0:0");
+    EXPECT_EQ(refusal("ucx+tcp://0.0.0.0:0?insecure=yes"), "opened");
+    // Callers, too: UCX opens a socket on every interface in use.
+    EXPECT_TRUE(contains(refusal("ucx+tcp://"),
+                         "other hosts can reach the sockets that UCX opens by itself"))
+        << refusal("ucx+tcp://");
+    for (const char* where : {"ucx+tcp://?insecure=yes", "ucx+tcp://lo/", "ucx+shm://",
+                              "ucx+tcp://localhost:0", "ucx+all://127.0.0.1:0"})
+        EXPECT_EQ(refusal(where), "opened") << where;
+}
+
+TEST(ucx_transport, a_caller_over_loopback_opens_no_socket_that_other_hosts_can_reach) {
+    auto server = open_here();
+    auto caller = open_here(client_uri(uri::parse(server.end->address())));
+    EXPECT_EQ(caller.end->address(), "");
+    connect(caller, server);
+    const auto open = listening_ports();
+    EXPECT_FALSE(open.empty());
+    for (const std::string& each : open)
+        EXPECT_TRUE(each.starts_with("tcp://127.")) << each;
 }
 
 TEST(ucx_transport, transfers_over_shared_memory_need_neither_packets_nor_the_target) {
