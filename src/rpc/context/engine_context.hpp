@@ -72,6 +72,11 @@ public:
     /// memory, and `work` is untouched.
     template <typename Work>
     bool run_later(Work& work) noexcept;
+    /// For destructors: runs `work()`, which must not throw, on the stream, and waits for it where
+    /// the caller may. Not at all if the engine has ended. False: out of memory, and `work` is
+    /// untouched.
+    template <typename Work>
+    bool run_now_or_later(Work& work) noexcept;
     /// Parks `who` until its call or transfer unparks it, once. If the waiting ULT is canceled,
     /// runs `cancel()` on the stream, waits for the end, so that borrowed memory is free again, and
     /// throws error{canceled}.
@@ -205,20 +210,31 @@ void engine_context::on_stream(Work&& work) {
 
 template <typename Work>
 bool engine_context::run_later(Work& work) noexcept {
-    struct errand final : work_unit {
-        errand(engine_core& core, Work& what) noexcept
-            : work_unit(&errand::run_it), alive(core), work(std::move(what)) {}
+    struct posted_task final : work_unit {
+        posted_task(engine_core& core, Work& what) noexcept
+            : work_unit(&posted_task::run_it), alive(core), work(std::move(what)) {}
         static void run_it(work_unit& self) noexcept {
-            auto* const me = static_cast<errand*>(&self);
+            auto* const me = static_cast<posted_task*>(&self);
             me->work();
             delete me;
         }
         core_reference alive;
         Work work;
     };
-    auto* const later = new (std::nothrow) errand(core_, work);
+    auto* const later = new (std::nothrow) posted_task(core_, work);
     if (later == nullptr) return false;
     if (!hand_over(*later)) delete later;
+    return true;
+}
+
+template <typename Work>
+bool engine_context::run_now_or_later(Work& work) noexcept {
+    if (!may_hop()) return run_later(work);
+    try {
+        on_stream(work);
+    } catch (const std::exception&) {
+        // The engine has ended.
+    }
     return true;
 }
 

@@ -91,15 +91,7 @@ void accept_mail(engine_core& core, std::shared_ptr<mail_sink> sink) {
 
 void refuse_mail(engine_core& core, const mail_sink* sink) noexcept {
     auto refuse = [&core, sink] { core.refuse_mail(sink); };
-    if (!core.may_hop()) {
-        (void)core.run_later(refuse);  // Out of memory: it stays until the engine ends.
-        return;
-    }
-    try {
-        core.on_stream(refuse);
-    } catch (const std::exception&) {
-        // The engine has ended, and takes no more.
-    }
+    (void)core.run_now_or_later(refuse);  // Out of memory: it stays until the engine ends.
 }
 
 void end_early(engine_core& core, std::shared_ptr<void> keeps) noexcept {
@@ -122,12 +114,8 @@ struct block_holder {
     ~block_holder() {
         const cancel_later it_must_not_throw;
         auto release = [gone = std::move(block)]() mutable { gone = shared_block(); };
-        if (!core.may_hop() && core.run_later(release)) return;
-        try {
-            core.on_stream(release);
-        } catch (...) {
-            // The engine has ended, and so has the port: the block is an ordinary value now.
-        }
+        // Once the engine has ended, and with it the port, the block is an ordinary value.
+        (void)core.run_now_or_later(release);
     }
 
     core_reference alive;
