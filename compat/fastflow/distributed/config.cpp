@@ -70,9 +70,10 @@ std::size_t count_of(const json& group, const char* key, int fallback, const std
     return given.get<std::size_t>();
 }
 
-/// The URI of "host:port" over the transport that `protocol` names.
-std::string address_of(const std::string& endpoint, const std::string& protocol, std::size_t rank,
-                       const std::string& name, const std::string& path) {
+/// The URI of "host:port" over the transport that `protocol` names. `insecure`: whoever reaches it
+/// may connect.
+std::string address_of(const std::string& endpoint, const std::string& protocol, bool insecure,
+                       std::size_t rank, const std::string& name, const std::string& path) {
     std::string text;
     if (endpoint.find("://") != std::string::npos) {
         text = endpoint;
@@ -86,7 +87,7 @@ std::string address_of(const std::string& endpoint, const std::string& protocol,
         if (protocol == "shm")
             text = "shm://dff-" + name + endpoint.substr(colon).replace(0, 1, "-");
         else
-            text = protocol + "://" + endpoint;
+            text = protocol + "://" + endpoint + (insecure ? "?insecure=yes" : "");
     }
     const auto parsed = amalgam::parse_uri(text);
     if (!parsed) refuse(path, "group " + name + ": " + std::string(parsed.sentence()));
@@ -118,6 +119,13 @@ group_config load_group_config(const std::string& path, const dff_defaults& defa
             refuse(path, "joinSeconds is " + shown(given) + ", expected seconds; example: 60");
         config.join_seconds = given.get<double>();
     }
+    bool insecure = false;
+    if (whole.contains("insecure")) {
+        if (!whole["insecure"].is_boolean())
+            refuse(path, "insecure is " + shown(whole["insecure"]) +
+                             ", expected true or false; example: true");
+        insecure = whole["insecure"].get<bool>();
+    }
     for (const json& group : whole["groups"]) {
         group_settings one;
         if (!group.is_object()) refuse(path, "has a group that is no object");
@@ -127,7 +135,8 @@ group_config load_group_config(const std::string& path, const dff_defaults& defa
         const std::string endpoint = text_of(group, "endpoint", path);
         const bool none = endpoint.empty() && protocol != "mpi";  // A group that only sends.
         if (!none)
-            one.address = address_of(endpoint, protocol, config.groups.size(), one.name, path);
+            one.address =
+                address_of(endpoint, protocol, insecure, config.groups.size(), one.name, path);
         one.thread_mapping = text_of(group, "threadMapping", path);
         one.batch_size = count_of(group, "batchSize", defaults.batch_size, path);
         one.batch_bytes = group.contains("batchByteSize") ? bytes_of(group["batchByteSize"], path)

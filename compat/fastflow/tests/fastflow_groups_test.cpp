@@ -237,6 +237,8 @@ TEST(fastflow_groups_start, what_is_missing_or_wrong_is_said_in_one_sentence) {
     const std::string many = folder.with(
         "many.json",
         R"({"groups": [{"name": "G", "endpoint": "a:1", "batchByteSize": "17179869184g"}]})");
+    const std::string open = folder.with(
+        "open.json", R"({"insecure": 1, "groups": [{"name": "G", "endpoint": "a:1"}]})");
     const std::string number =
         folder.with("number.json", R"({"groups": [{"name": 5, "endpoint": "a:1"}]})");
     const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
@@ -249,6 +251,7 @@ TEST(fastflow_groups_start, what_is_missing_or_wrong_is_said_in_one_sentence) {
         {{"stages", "--DFF_Config", port, "--DFF_GName=G1"}, "expected a host and a port"},
         {{"stages", "--DFF_Config", size, "--DFF_GName=G1"}, "batchByteSize"},
         {{"stages", "--DFF_Config", many, "--DFF_GName=G1"}, "batchByteSize"},
+        {{"stages", "--DFF_Config", open, "--DFF_GName=G1"}, "insecure is 1, expected true"},
         {{"stages", "--DFF_Config", number, "--DFF_GName=G1"}, "name is 5, expected text"}};
     for (const auto& [arguments, sentence] : cases) {
         std::vector<std::string> command = arguments;
@@ -258,6 +261,26 @@ TEST(fastflow_groups_start, what_is_missing_or_wrong_is_said_in_one_sentence) {
         EXPECT_EQ(process.join(), 3) << output;
         EXPECT_NE(output.find(sentence), std::string::npos) << output;
     }
+}
+
+TEST(fastflow_groups_start, groups_that_other_hosts_can_reach_must_say_that_this_is_meant) {
+    const amalgam::temp_folder folder;
+    // An address that no host has: what is meant gets further, and then fails.
+    const std::string groups = R"("groups": [{"name": "G1", "endpoint": "192.0.2.77:1"},
+                                             {"name": "G2", "endpoint": "192.0.2.77:2"},
+                                             {"name": "G3", "endpoint": "192.0.2.77:3"}]})";
+    const auto said = [&](const std::string& whole) {
+        auto process = child_process::run(
+            {FASTFLOW_GROUPS_PROGRAM, "stages",
+             "--DFF_Config=" + folder.with("groups.json", "{" + whole + groups), "--DFF_GName=G3"});
+        std::string output = process.output();
+        EXPECT_NE(process.join(), 0);
+        return output;
+    };
+    const std::string refused = said("");
+    EXPECT_NE(refused.find("other hosts can reach this port"), std::string::npos) << refused;
+    const std::string meant = said(R"("insecure": true, )");
+    EXPECT_NE(meant.find("192.0.2.77 is not an address of this host"), std::string::npos) << meant;
 }
 
 TEST(fastflow_groups_start, a_dry_run_writes_which_group_has_which_node) {
