@@ -19,8 +19,10 @@
 #include <amalgam/rpc/describe.hpp>
 #include <amalgam/rpc/engine.hpp>
 
+#include "temp_folder.hpp"
 #include "tool/run_tool.hpp"
 
+using amalgam::temp_folder;
 using amalgam::tool_testing::amalgam_tool;
 using amalgam::tool_testing::has;
 using amalgam::tool_testing::run_tool;
@@ -62,7 +64,30 @@ TEST(tool_info, explain_with_json_is_one_object) {
         EXPECT_GT(parsed["max_message_bytes"].get<std::size_t>(), 0u);
         EXPECT_FALSE(parsed["explanation"].get<std::string>().empty());
         EXPECT_EQ(parsed["address"].is_null(), std::string(uri) == "tcp://") << parsed;
+        EXPECT_EQ(parsed["encrypted"], false);
     }
+}
+
+TEST(tool_info, explain_tells_what_a_uri_protects) {
+    const temp_folder keys;
+    ASSERT_EQ(amalgam_tool("key new " + keys.with("lab") + " --authority").code, 0);
+    ASSERT_EQ(amalgam_tool("key new " + keys.with("me") + " --with " + keys.with("lab")).code, 0);
+    const std::pair<std::string, std::vector<std::string>> all[] = {
+        {"tcp://127.0.0.1:0", {"encrypted: no", "every process on this host may connect"}},
+        {"tcp://0.0.0.0:0?insecure=yes", {"encrypted: no", "whoever reaches it may connect"}},
+        {"tcp://", {"encrypted: no", "nobody can connect"}},
+        {"shm://", {"encrypted: no", "only processes of this user connect"}},
+        {"tcp+tls://0.0.0.0:0?credentials=" + keys.with("me"),
+         {"encrypted: yes, by TLS 1.3", "proves itself as me", "trusts who was certified by"}}};
+    for (const auto& [uri, parts] : all) {
+        const auto got = amalgam_tool("info --explain '" + uri + "'");
+        EXPECT_EQ(got.code, 0) << got.output;
+        for (const std::string& part : parts)
+            EXPECT_TRUE(has(got.output, part)) << part << " in " << got.output;
+    }
+    const auto refused = amalgam_tool("info --explain tcp://0.0.0.0:0");
+    EXPECT_EQ(refused.code, 1) << refused.output;
+    EXPECT_TRUE(has(refused.output, "?insecure=yes")) << refused.output;
 }
 
 TEST(tool_info, a_wrong_uri_gets_one_sentence_with_an_example) {

@@ -75,6 +75,11 @@ const char* sentence_of(rma_mode how) {
                : "emulated by messages, processed by the target's progress";
 }
 
+/// Who may connect, the port's own explanation says.
+bool encrypts(const capabilities& can) {
+    return can.transport == "tcp+tls";
+}
+
 /// Really opens the port, and reports what a program would get.
 void explain(const transport_registry& registry, const std::string& where, bool json) {
     const std::unique_ptr<port> opened =
@@ -85,6 +90,7 @@ void explain(const transport_registry& registry, const std::string& where, bool 
             {"uri", where},
             {"explanation", opened->explain()},
             {"address", nullptr},
+            {"encrypted", encrypts(can)},
             {"rma", name_of(can.rma)},
             {"atomics", can.atomics == atomic_mode::native     ? "native"
                         : can.atomics == atomic_mode::emulated ? "messages"
@@ -100,6 +106,8 @@ void explain(const transport_registry& registry, const std::string& where, bool 
     fmt::print("  address:   {}\n",
                can.listens ? opened->address()
                            : "none: it can connect to peers, but peers cannot look it up");
+    fmt::print("  encrypted: {}\n",
+               encrypts(can) ? "yes, by TLS 1.3, between peers that prove who they are" : "no");
     fmt::print("  put, get:  {}\n", sentence_of(can.rma));
     fmt::print("  atomics:   {}\n", atomics_of(can));
     fmt::print("  messages:  copied up to {} bytes, at most {} bytes\n", can.inline_bytes,

@@ -87,8 +87,9 @@ std::string introduced_carrier::address() const {
 }
 
 std::string introduced_carrier::explain() const {
-    return fmt::format("{}; connections are set up over tcp, which {}", explain_paths(),
-                       tcp_->explain());
+    return fmt::format(
+        "{}; what it carries is not encrypted; connections are set up over tcp, which {}",
+        explain_paths(), tcp_->explain());
 }
 
 std::string introduced_carrier::to_tcp(std::string_view address) const {

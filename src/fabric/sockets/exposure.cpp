@@ -21,6 +21,13 @@ bool is_exposed(const binding& chosen) noexcept {
     return chosen.listen && !chosen.listen->is_loopback();
 }
 
+std::string explain_exposure(const binding& chosen) {
+    if (!chosen.listen) return "nothing is encrypted, nobody can connect, and peers prove nothing";
+    return is_exposed(chosen)
+               ? "nothing is encrypted, and whoever reaches it may connect, as is said to be meant"
+               : "nothing is encrypted, and every process on this host may connect, nobody else";
+}
+
 failure refuse_exposed(const uri& where, std::string_view what) {
     uri with_keys = where;
     with_keys.scheme = "tcp";

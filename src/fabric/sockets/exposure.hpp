@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include <amalgam/core/result.hpp>
@@ -21,6 +22,9 @@ result<bool> means_insecure(const uri& where, const port_options& options);
 
 /// Whether other hosts can connect.
 bool is_exposed(const binding& chosen) noexcept;
+
+/// What protects a port that neither encrypts nor asks for keys: part of a sentence, for people.
+std::string explain_exposure(const binding& chosen);
 
 /// The refusal, `denied`, with both ways out. `what` can be reached: "this port".
 failure refuse_exposed(const uri& where, std::string_view what = "this port");

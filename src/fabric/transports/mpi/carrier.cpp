@@ -149,7 +149,9 @@ std::string mpi_carrier::address() const {
 
 std::string mpi_carrier::explain() const {
     return fmt::format(
-        "{} carries messages between the {} rank{} of this job; this is port {} of rank {}",
+        "{} carries messages between the {} rank{} of this job, who alone can connect, and does "
+        "not "
+        "encrypt them; this is port {} of rank {}",
         mpi_.version(), mpi_.size(), mpi_.size() == 1 ? "" : "s", number_, mpi_.rank());
 }
 

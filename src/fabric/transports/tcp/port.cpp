@@ -75,7 +75,7 @@ std::string tcp_port::address() const {
 std::string tcp_port::explain() const {
     const std::string where = explain_binding(chosen_, shown_, scheme());
     return tls_ == nullptr
-               ? where + "; nothing is encrypted, and whoever reaches it may connect"
+               ? where + "; " + explain_exposure(chosen_)
                : fmt::format("{}; encrypted by TLS 1.3, {} handshakes refused so far; {}", where,
                              refused_.value(), tls_->trust().explain());
 }
