@@ -16,4 +16,5 @@
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/region.hpp>
 #include <amalgam/fabric/shared_block.hpp>
+#include <amalgam/fabric/temporary_key.hpp>
 #include <amalgam/fabric/transport.hpp>

@@ -374,12 +374,6 @@ private:
     std::string sentence_;
 };
 
-/// Whether a URI's host is known to be loopback without asking anybody.
-bool is_loopback(std::string_view host) noexcept {
-    return host == "lo" || host == "localhost" || host == "::1" ||
-           (host.starts_with("127.") && all(host, [](char c) { return is_digit(c) || c == '.'; }));
-}
-
 }  // namespace
 
 std::optional<std::string_view> uri::option(std::string_view key) const noexcept {
@@ -420,6 +414,11 @@ std::string transport_of(const uri& there) {
                                                             : there.scheme;
 }
 
+bool is_loopback_host(std::string_view host) noexcept {
+    return host == "lo" || host == "localhost" || host == "::1" ||
+           (host.starts_with("127.") && all(host, [](char c) { return is_digit(c) || c == '.'; }));
+}
+
 uri without_option(uri where, std::string_view key) {
     std::erase_if(where.options, [key](const uri_option& one) { return one.key == key; });
     return where;
@@ -432,7 +431,7 @@ std::string client_uri(const uri& there) {
             out.append("?").append(key).append("=").append(*value);
     };
     if (there.scheme == "ucx") {
-        if (is_loopback(there.host)) out += "lo/";
+        if (is_loopback_host(there.host)) out += "lo/";
         keep("insecure");
     }
     if (there.protocol == "tls") keep("credentials");

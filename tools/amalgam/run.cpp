@@ -27,6 +27,7 @@ struct run_options {
     std::string ssh = "ssh";
     std::string remote_amalgam;
     double silence_s = 30;
+    bool insecure = false;
     bool agent = false;
 };
 
@@ -63,6 +64,7 @@ int launch_all(const run_options& options) {
                                   ? std::filesystem::read_symlink("/proc/self/exe").string()
                                   : options.remote_amalgam;
     launched.host_silence = milliseconds(options.silence_s);
+    launched.insecure = options.insecure;
     if (options.only_show) return show(launched);
     return launch(launched);
 }
@@ -113,6 +115,9 @@ void add_run(CLI::App& app) {
                     "Seconds without a sign of life after which a host is considered lost")
         ->check(seconds(0.1, 86400))
         ->capture_default_str();
+    sub->add_flag("--insecure", options->insecure,
+                  "Make no keys for the run: nothing is encrypted, and whoever reaches a group's "
+                  "endpoint may connect");
     sub->add_flag("--agent", options->agent)->group("");  // The remote end of --ssh.
     sub->add_option("program", options->command, "After --: the program and its arguments");
     sub->positionals_at_end();

@@ -39,7 +39,7 @@ struct group_config {
 ///         "G1": {"endpoint": "tcp://127.0.0.1:0"},
 ///         "G2": {"endpoint": "tcp://127.0.0.1:0", "replicas": 2, "threads": 1,
 ///                "env": {"AMALGAM_LOG": "info"}},
-///         "G3": {"endpoint": "tcp://eth0:0?insecure=yes", "host": "node7"}}}
+///         "G3": {"endpoint": "tcp://eth0:0", "host": "node7"}}}
 ///
 /// `endpoint` is a URI, or a list with one URI per replica. Likewise `host` is the name of a
 /// machine reachable by ssh, or a list. With port 0 or an unnamed `shm://` each process gets an

@@ -25,6 +25,11 @@ struct launch_options {
     /// After this long the run is ended as failed; 0: never.
     std::chrono::milliseconds limit{0};
 
+    /// Where other hosts can reach a tcp endpoint, the run makes keys of its own: its processes
+    /// encrypt by tcp+tls, and nobody else gets in. True: they do neither, and let in whoever
+    /// comes.
+    bool insecure = false;
+
     /// Command that reaches a group's `host`: a program and its arguments; the host and one command
     /// are appended. It must not prompt for a password.
     std::vector<std::string> ssh{"ssh"};

@@ -22,9 +22,11 @@
 #include <unistd.h>
 
 #include <amalgam/core/unique_fd.hpp>
+#include <amalgam/fabric/temporary_key.hpp>
 
 #include "flow/launcher/control.hpp"
 #include "flow/launcher/pmix.hpp"
+#include "flow/launcher/run_keys.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -39,6 +41,17 @@ std::size_t read_number(const char* variable, std::string_view text) {
     if (wrong == std::errc{} && end == text.data() + text.size()) return number;
     throw error(errc::invalid,
                 fmt::format("{} is \"{}\", expected a number from 0; example: 0", variable, text));
+}
+
+control_message message_with(const temporary_key& own) {
+    control_message mine;
+    mine.what = control_message::kind::key;
+    mine.keys = {to_text(own.fingerprint())};
+    return mine;
+}
+
+std::uint64_t milliseconds_of(std::chrono::milliseconds limit) {
+    return static_cast<std::uint64_t>(std::max(limit, std::chrono::milliseconds(1)).count());
 }
 
 /// This process's command line, words separated by spaces.
@@ -77,6 +90,20 @@ public:
         if (watch_.joinable()) watch_.join();
     }
 
+    std::shared_ptr<const credentials> meet_keys(std::chrono::milliseconds limit) override {
+        if (!makes_keys(config_)) return nullptr;
+        const temporary_key own(label());
+        control_message mine = message_with(own);
+        mine.join_ms = milliseconds_of(limit);
+        send(mine);
+        const auto all = line_.receive();
+        if (!all || all->what != control_message::kind::keys) ended_before_the_start();
+        std::vector<key_fingerprint> keys;
+        for (const std::string& each : all->keys)
+            keys.push_back(parse_key_fingerprint(each));
+        return own.trusting(std::move(keys));
+    }
+
     std::vector<std::vector<std::string>> meet(const std::string& own_address,
                                                const std::string& graph,
                                                std::chrono::milliseconds limit) override {
@@ -84,12 +111,10 @@ public:
         ready.what = control_message::kind::ready;
         ready.address = own_address;
         ready.graph = graph;
-        ready.join_ms =
-            static_cast<std::uint64_t>(std::max(limit, std::chrono::milliseconds(1)).count());
+        ready.join_ms = milliseconds_of(limit);
         send(ready);
         auto go = line_.receive();
-        if (!go || go->what != control_message::kind::go)
-            throw error(errc::disconnected, "the launcher ended the run before it started");
+        if (!go || go->what != control_message::kind::go) ended_before_the_start();
         watch_ = std::thread([this] { end_with_the_launcher(); });
         return go->addresses;
     }
@@ -119,6 +144,9 @@ public:
     }
 
 private:
+    [[noreturn]] static void ended_before_the_start() {
+        throw error(errc::disconnected, "the launcher ended the run before it started");
+    }
     bool send(const control_message& message) {
         std::lock_guard hold(send_lock_);
         return line_.send(message);
@@ -156,6 +184,10 @@ class by_hand final : public of_config {
 public:
     using of_config::of_config;
 
+    /// There is nobody to exchange them: endpoints name credentials of the user's.
+    std::shared_ptr<const credentials> meet_keys(std::chrono::milliseconds) override {
+        return nullptr;
+    }
     std::vector<std::vector<std::string>> meet(const std::string&, const std::string&,
                                                std::chrono::milliseconds) override {
         std::vector<std::vector<std::string>> all;
@@ -185,6 +217,18 @@ public:
     by_rank(flow_config config, std::string group, std::size_t replica, job_rank here)
         : of_config(std::move(config), std::move(group), replica), here_(here) {}
 
+    std::shared_ptr<const credentials> meet_keys(std::chrono::milliseconds) override {
+        if (!makes_keys(config_)) return nullptr;
+        const temporary_key own(label());
+        std::vector<key_fingerprint> keys;
+        for (const rank_message& one : exchange(message_with(own))) {
+            end_if_refused(one.said);
+            keys.push_back(parse_key_fingerprint(one.said.keys.size() == 1 ? one.said.keys.front()
+                                                                           : std::string()));
+        }
+        return own.trusting(std::move(keys));
+    }
+
     std::vector<std::vector<std::string>> meet(const std::string& own_address,
                                                const std::string& graph,
                                                std::chrono::milliseconds) override {
@@ -195,12 +239,10 @@ public:
         std::vector<std::vector<std::string>> addresses;
         for (const group_config& one : config_.groups)
             addresses.emplace_back(one.replicas());
+        has_met_ = true;
         const auto all = exchange(mine);
         for (const rank_message& one : all)
-            if (one.said.what == control_message::kind::refused) {
-                let_another_tell();
-                throw told_error(errc::invalid, one.said.sentence);
-            }
+            end_if_refused(one.said);
         for (const rank_message& one : all) {
             if (one.said.graph != all.front().said.graph)
                 refuse_as(here_.rank,
@@ -218,7 +260,8 @@ public:
     }
 
     bool tell_refusal(const std::string& sentence) override {
-        if (exchanged_) return false;  // Too late: this rank reports it.
+        if (has_met_ || is_over_) return false;  // Too late: this rank reports it.
+        is_over_ = true;
         control_message refused;
         refused.what = control_message::kind::refused;
         refused.sentence = sentence;
@@ -242,9 +285,15 @@ private:
         }
     };
 
+    void end_if_refused(const control_message& said) {
+        if (said.what != control_message::kind::refused) return;
+        is_over_ = true;
+        let_another_tell();
+        throw told_error(errc::invalid, said.sentence);
+    }
+
     /// The messages of all ranks, in order.
     std::vector<rank_message> exchange(const control_message& mine) {
-        exchanged_ = true;
         const std::string own = fmt::format("{} {} {}", group_, replica_, encode(mine));
         std::vector<rank_message> all;
         for (const std::string& text : pmix_.all_say(own, here_.size)) {
@@ -270,7 +319,8 @@ private:
 
     pmix_exchange pmix_;
     job_rank here_;
-    bool exchanged_ = false;
+    bool has_met_ = false;  ///< Addresses were exchanged, the last that ranks do together.
+    bool is_over_ = false;  ///< A rank refused.
 };
 
 /// The first group with an endpoint that is not known in advance, and that endpoint.
@@ -312,9 +362,13 @@ std::unique_ptr<address_exchange> address_exchange_of_config(flow_config config,
                     "process; example: AMALGAM_GROUP=G1");
     }
 
+    // Ranks tell each other their keys as they do their addresses.
+    const bool can_meet = *here.starter != '\0' && pmix_exchange::is_here();
+    if (can_meet) config = with_keys(std::move(config));
     const auto unknown = unknown_endpoint(config);
-    if (!unknown) return std::make_unique<by_hand>(std::move(config), std::move(group), replica);
-    if (*here.starter != '\0' && pmix_exchange::is_here()) {
+    if (!unknown && !(can_meet && makes_keys(config)))
+        return std::make_unique<by_hand>(std::move(config), std::move(group), replica);
+    if (can_meet) {
         check_rank_count(here, config, origin);
         has_met_by = here.starter;
         return std::make_unique<by_rank>(std::move(config), std::move(group), replica, here);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <amalgam/fabric/credentials.hpp>
 #include <amalgam/flow/config.hpp>
 #include <amalgam/flow/report.hpp>
 
@@ -33,6 +34,9 @@ public:
     std::size_t replica() const noexcept { return replica_; }
     std::string label() const { return process_label(*config_.find(group_), replica_); }
 
+    /// If the run makes keys (run_keys.hpp): this process's, which trusts those of all processes
+    /// and nobody else's; else null. Call it once, before meet(). Waits, and fails, as meet().
+    virtual std::shared_ptr<const credentials> meet_keys(std::chrono::milliseconds limit) = 0;
     /// Publishes the own address and returns all: by the config's groups, then by replica. `graph`
     /// is the fingerprint all must share. A launcher ends the run if a process is missing after
     /// `limit`; ranks wait as long as their starter does.

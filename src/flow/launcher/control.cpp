@@ -15,7 +15,9 @@ namespace {
 using json = nlohmann::json;
 using kind = control_message::kind;
 
-constexpr std::array<std::pair<kind, const char*>, 6> kinds{{{kind::welcome, "welcome"},
+constexpr std::array<std::pair<kind, const char*>, 8> kinds{{{kind::welcome, "welcome"},
+                                                             {kind::key, "key"},
+                                                             {kind::keys, "keys"},
                                                              {kind::ready, "ready"},
                                                              {kind::refused, "refused"},
                                                              {kind::go, "go"},
@@ -36,6 +38,12 @@ std::string encode(const control_message& message) {
             out["replica"] = message.replica;
             out["config"] = message.config;
             out["report_ms"] = message.report_ms;
+            break;
+        case kind::key:
+            out["join_ms"] = message.join_ms;
+            [[fallthrough]];
+        case kind::keys:
+            out["keys"] = message.keys;
             break;
         case kind::report:
             out["report"] = message.report;
@@ -82,6 +90,7 @@ result<control_message> decode_control(std::string_view line) {
         message.join_ms = in.value("join_ms", std::uint64_t{0});
         message.sentence = in.value("sentence", "");
         message.because_of_other = in.value("because_of_other", false);
+        if (in.contains("keys")) in["keys"].get_to(message.keys);
         if (in.contains("addresses")) in["addresses"].get_to(message.addresses);
         return message;
     } catch (const json::exception& wrong) {

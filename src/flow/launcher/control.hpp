@@ -17,6 +17,8 @@ inline constexpr const char* control_variable = "AMALGAM_CONTROL";
 /// Messages between the launcher and a process it started, in this order:
 ///
 ///     launcher -> process   welcome   who you are, and the config
+///     process  -> launcher  key       the fingerprint of my key; only if the run makes keys
+///     launcher -> process   keys      those of all processes
 ///     process  -> launcher  ready     my graph fits; this is my address
 ///                           refused   my graph does not fit, and why; nothing was started
 ///     launcher -> process   go        all addresses
@@ -26,7 +28,7 @@ inline constexpr const char* control_variable = "AMALGAM_CONTROL";
 /// One JSON object per line, of at most max_control_bytes. A side that sees the other end closed
 /// ends, too.
 struct control_message {
-    enum class kind { welcome, ready, refused, go, report, failed };
+    enum class kind { welcome, key, keys, ready, refused, go, report, failed };
 
     kind what = kind::welcome;
     std::string group;              ///< welcome
@@ -36,7 +38,8 @@ struct control_message {
     std::string report;             ///< report: run_report::json()
     std::string address;            ///< ready; empty if no other process connects to this one
     std::string graph;              ///< ready: must be equal in every process
-    std::uint64_t join_ms = 0;      ///< ready: how long the others may take, too; 0: unlimited
+    std::uint64_t join_ms = 0;      ///< key, ready: how long the others may take; 0: unlimited
+    std::vector<std::string> keys;  ///< key: one; keys: of all processes
     std::string sentence;           ///< refused, failed
     bool because_of_other = false;  ///< failed: only because another group did
     std::vector<std::vector<std::string>> addresses;  ///< go: by group, then by replica

@@ -38,6 +38,17 @@ TEST(control, every_message_arrives_as_it_was_sent) {
     go.addresses = {{"shm://a", "shm://b"}, {""}};
     EXPECT_EQ(through_the_wire(go).addresses, go.addresses);
 
+    for (const kind what : {kind::key, kind::keys}) {
+        control_message keys;
+        keys.what = what;
+        keys.keys = {"00ff", ""};
+        keys.join_ms = 30;
+        got = through_the_wire(keys);
+        EXPECT_EQ(got.what, what);
+        EXPECT_EQ(got.keys, keys.keys);
+        EXPECT_EQ(got.join_ms, what == kind::key ? 30u : 0u);
+    }
+
     control_message failed;
     failed.what = kind::failed;
     failed.sentence = "not \xff UTF-8";
@@ -50,7 +61,8 @@ TEST(control, every_message_arrives_as_it_was_sent) {
 TEST(control, nonsense_is_an_error_not_a_message) {
     for (const char* line :
          {"", "7", "{}", R"({"kind": "dance"})", R"({"kind": 1})",
-          R"({"kind": "go", "addresses": 3})", R"({"kind": "welcome", "replica": "x"})"})
+          R"({"kind": "go", "addresses": 3})", R"({"kind": "keys", "keys": [1]})",
+          R"({"kind": "welcome", "replica": "x"})"})
         EXPECT_FALSE(decode_control(line).ok()) << line;
 }
 

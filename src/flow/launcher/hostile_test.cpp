@@ -30,6 +30,10 @@ TEST_F(hostile_control_line, with_an_absurd_address_ends_the_run) {
     expect_failure("far", "reported an address of 100000 bytes");
 }
 
+TEST_F(hostile_control_line, with_a_key_that_is_none_ends_the_run) {
+    expect_failure("key", "reported no key: the key fingerprint \"zz\" is not 64 hexadecimal");
+}
+
 TEST_F(hostile_control_line, with_a_negative_limit_sets_none) {
     const outcome got = run({"says", "late"});
     EXPECT_EQ(got.code, 2);

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,10 +37,10 @@ protected:
         if (ssh == nullptr) GTEST_SKIP() << "started without tests/launchers/with_sshd";
         ssh_ = ssh;
         // Neither host could open the other's endpoint.
-        write_config(R"("G1": {"endpoint": "tcp://10.9.0.1:0?insecure=yes"},
-                        "G2": {"endpoint": "tcp://10.9.0.2:0?insecure=yes", "host": "10.9.0.2",
+        write_config(R"("G1": {"endpoint": "tcp://10.9.0.1:0"},
+                        "G2": {"endpoint": "tcp://10.9.0.2:0", "host": "10.9.0.2",
                                "env": {"GREETING": "hello  'there'"}},
-                        "G3": {"endpoint": "tcp://10.9.0.1:0?insecure=yes"})");
+                        "G3": {"endpoint": "tcp://10.9.0.1:0"})");
     }
 
     void write_config(const std::string& groups) {
@@ -77,6 +78,74 @@ TEST_F(launcher_hosts, groups_on_two_hosts_run_one_graph) {
     auto [code, output] = run({FLOW_TEST_PROGRAM, "count"});
     EXPECT_EQ(code, 0);
     EXPECT_EQ(output, "[G3] got 1000\n");
+}
+
+/// Strangers at the endpoints of G2, on the other host, and of G3, on this one.
+class launcher_hosts_with_strangers : public launcher_hosts {
+protected:
+    void SetUp() override {
+        launcher_hosts::SetUp();
+        if (IsSkipped()) return;
+        write_config(R"("G1": {"endpoint": "tcp://10.9.0.1:0"},
+                        "G2": {"endpoint": "tcp://10.9.0.2:7002", "host": "10.9.0.2"},
+                        "G3": {"endpoint": "tcp://10.9.0.1:7003"})");
+        reports_.emplace(folder_ + "/fifo");
+    }
+    child_process start_flowing(const std::vector<std::string>& options = {}) {
+        child_process launched = start({FLOW_TEST_PROGRAM, "flowing", reports_->path()}, options);
+        reports_->wait_for(1);  // From the sink, when items have arrived.
+        return launched;
+    }
+    outcome tool(std::vector<std::string> words) {
+        words.insert(words.begin(), AMALGAM_TOOL);
+        child_process ran = child_process::run(words);
+        std::string output = ran.output();
+        return {ran.join(), output};
+    }
+    /// Returns what it said.
+    std::string end(child_process& launched) {
+        launched.signal(SIGTERM);
+        std::string output = launched.output();
+        EXPECT_TRUE(output.ends_with("amalgam run: Terminated: stopped all groups\n")) << output;
+        EXPECT_EQ(launched.join(), 128 + SIGTERM);
+        reports_->wait_until_nothing_is_left();
+        return output;
+    }
+
+private:
+    std::optional<detail::test_reports> reports_;
+};
+
+TEST_F(launcher_hosts_with_strangers, a_run_lets_in_nobody_without_a_key_of_its_own) {
+    ASSERT_EQ(tool({"key", "new", folder_ + "/lab", "--authority"}).code, 0);
+    ASSERT_EQ(tool({"key", "new", folder_ + "/me", "--with", folder_ + "/lab"}).code, 0);
+    child_process launched = start_flowing();
+    for (const std::string at : {"10.9.0.2:7002", "10.9.0.1:7003"}) {
+        const auto plain = tool({"ping", "--count", "1", "tcp://" + at});
+        EXPECT_EQ(plain.code, 1) << plain.output;
+        const auto other =
+            tool({"ping", "--count", "1", "tcp+tls://" + at + "?credentials=" + folder_ + "/me"});
+        EXPECT_EQ(other.code, 1) << other.output;
+        // One who trusts everybody is told that he is not trusted.
+        const std::string told =
+            output_of("openssl s_client -brief -ign_eof -connect " + at +
+                      " -alpn amalgam/1 -cert " + folder_ + "/me/certificate.pem -key " + folder_ +
+                      "/me/key.pem 2>&1 " + "</dev/null || true");
+        EXPECT_TRUE(has(told, "TLSv1.3")) << told;
+        EXPECT_TRUE(has(told, "alert")) << told;
+    }
+    // It went on, and says who came.
+    const std::string output = end(launched);
+    for (const char* group : {"[G2] ", "[G3] "})
+        EXPECT_NE(output.find("certificate not trusted", output.find(group)), std::string::npos)
+            << output;
+}
+
+TEST_F(launcher_hosts_with_strangers, a_run_that_is_told_to_be_insecure_lets_in_everybody) {
+    child_process launched = start_flowing({"--insecure"});
+    for (const std::string at : {"10.9.0.2:7002", "10.9.0.1:7003"})
+        EXPECT_EQ(tool({"ping", "--count", "1", "tcp://" + at}).code, 0);
+    EXPECT_EQ(end(launched), "amalgam run: Terminated: stopped all groups\n");
 }
 
 TEST_F(launcher_hosts, all_groups_may_be_elsewhere) {
@@ -135,9 +204,9 @@ TEST_F(launcher_hosts, a_signal_that_ends_a_group_elsewhere_is_told_as_here) {
 TEST_F(launcher_hosts, a_node_that_throws_elsewhere_is_blamed_by_name) {
     auto [code, output] = run({FLOW_TEST_PROGRAM, "throw"});
     EXPECT_EQ(code, 1);
-    EXPECT_TRUE(has(output,
-                    "group G2 (on 10.9.0.2) ended with exit code 1: the node \"middle\" "
-                    "failed: no more than 100; stopped the others\n"))
+    // It ends by itself, or by the request that the others' end brings.
+    EXPECT_TRUE(has(output, "amalgam run: group G2 (on 10.9.0.2) ")) << output;
+    EXPECT_TRUE(has(output, ": the node \"middle\" failed: no more than 100; stopped the others\n"))
         << output;
 }
 
@@ -190,9 +259,9 @@ TEST_F(launcher_hosts, a_cut_cable_ends_both_sides) {
 }
 
 TEST_F(launcher_hosts, a_host_that_is_not_there_is_told_with_a_command_to_try) {
-    write_config(R"("G1": {"endpoint": "tcp://10.9.0.1:0?insecure=yes"},
-                    "G2": {"endpoint": "tcp://10.9.0.3:0?insecure=yes", "host": "me@nowhere.invalid"},
-                    "G3": {"endpoint": "tcp://10.9.0.1:0?insecure=yes"})");
+    write_config(R"("G1": {"endpoint": "tcp://10.9.0.1:0"},
+                    "G2": {"endpoint": "tcp://10.9.0.3:0", "host": "me@nowhere.invalid"},
+                    "G3": {"endpoint": "tcp://10.9.0.1:0"})");
     auto [code, output] = run({FLOW_TEST_PROGRAM, "count"});
     EXPECT_EQ(code, 255);
     EXPECT_TRUE(has(output,

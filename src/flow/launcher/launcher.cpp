@@ -14,6 +14,7 @@
 
 #include "flow/launcher/address_exchange.hpp"
 #include "flow/launcher/guarded.hpp"
+#include "flow/launcher/run_keys.hpp"
 #include "flow/launcher/supervisor.hpp"
 
 namespace amalgam {
@@ -81,8 +82,10 @@ void check_needs_no_ranks(const launch_options& options) {
 
 }  // namespace
 
-int launch(const launch_options& options) {
-    check(options);
+int launch(const launch_options& asked) {
+    check(asked);
+    launch_options options = asked;
+    if (options.insecure) options.config = detail::without_keys(std::move(options.config));
     // A single rank starts everything itself, as in a shell from srun.
     if (const detail::job_rank here = detail::job_rank_from_environment(); here.size > 1) {
         try {
@@ -92,6 +95,7 @@ int launch(const launch_options& options) {
         }
         become_rank(options, here.rank);
     }
+    if (!options.insecure) options.config = detail::with_keys(std::move(options.config));
     check_needs_no_ranks(options);
     detail::collected_report::check(options.report_file);
     // Remote hosts look for the program themselves.

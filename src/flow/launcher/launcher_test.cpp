@@ -30,6 +30,35 @@ TEST_F(launcher, runs_every_group_and_labels_its_output) {
     EXPECT_EQ(output, "[G3] got 1000\n");
 }
 
+TEST_F(launcher, groups_that_other_hosts_can_reach_run_with_keys_of_the_run) {
+    write_config(R"({"groups": {"G1": {"endpoint": "tcp://0.0.0.0:0"},
+                                "G2": {"endpoint": "tcp://0.0.0.0:0", "replicas": 2},
+                                "G3": {"endpoint": "tcp://127.0.0.1:0"}}})");
+    auto [code, output] = run({"count"});
+    EXPECT_EQ(code, 0) << output;
+    EXPECT_TRUE(output.starts_with("[G3] got ")) << output;
+    EXPECT_EQ(run({"count"}, {"--insecure"}).code, 0);
+}
+
+TEST_F(launcher, a_group_that_never_tells_its_key_is_named) {
+    write_config(R"({"groups": {"G1": {"endpoint": "tcp://0.0.0.0:0"},
+                                "G2": {"endpoint": "tcp://0.0.0.0:0"},
+                                "G3": {"endpoint": "tcp://0.0.0.0:0"}}})");
+    auto [code, output] = run({"absent"});
+    EXPECT_EQ(code, 1);
+    EXPECT_TRUE(has(output, "ended without running its part of the graph")) << output;
+    EXPECT_TRUE(has(output, "group G2 (")) << output;
+}
+
+TEST_F(launcher, an_endpoint_that_other_hosts_can_reach_without_keys_is_refused_with_its_group) {
+    write_config(R"({"groups": {"G1": {"endpoint": "shm://"}, "G2": {"endpoint": "shm://"},
+                                "G3": {"endpoint": "tcp://0.0.0.0:0?insecure=no"}}})");
+    auto [code, output] = run({"count"});
+    EXPECT_EQ(code, 2);
+    EXPECT_TRUE(has(output, "group G3: uri \"tcp://0.0.0.0:0?insecure=no\": other hosts can reach"))
+        << output;
+}
+
 TEST_F(launcher, output_that_cannot_be_written_is_told_and_holds_up_nothing) {
     for (const char* where : {">/dev/full", ">&-", "<&- >&-"}) {
         child_process launched = child_process::run(

@@ -26,7 +26,7 @@ struct pmix_value {
 };
 constexpr std::uint16_t pmix_text = 3;
 constexpr std::uint8_t pmix_to_all = 3;
-constexpr const char* key = "amalgam.process";
+constexpr std::string_view key_stem = "amalgam.process.";
 
 std::size_t number_in(const char* variable, std::size_t otherwise) {
     const char* text = std::getenv(variable);
@@ -89,6 +89,7 @@ struct pmix_exchange::library {
     status_code (*get)(const pmix_process*, const char*, const void*, std::size_t, pmix_value**);
     const char* (*text_of)(status_code);
     pmix_process self{};
+    unsigned rounds = 0;  ///< A key cannot be published twice.
 };
 
 bool pmix_exchange::is_here() {
@@ -105,6 +106,8 @@ pmix_exchange::~pmix_exchange() {
 }
 
 std::vector<std::string> pmix_exchange::all_say(const std::string& own, std::size_t size) {
+    const std::string stem = std::string(key_stem) + std::to_string(++pmix_->rounds);
+    const char* const key = stem.c_str();
     std::string text = own;
     pmix_value said{};
     said.type = pmix_text;

@@ -35,7 +35,8 @@ public:
     pmix_exchange& operator=(const pmix_exchange&) = delete;
     ~pmix_exchange();
 
-    /// Waits for all `size` ranks to publish their text; returns them by rank. Once per object.
+    /// Waits for all `size` ranks to publish their text; returns them by rank. All ranks call it
+    /// the same number of times.
     /// Failure: throws error{disconnected}.
     std::vector<std::string> all_say(const std::string& own, std::size_t size);
 

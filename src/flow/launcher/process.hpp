@@ -31,6 +31,7 @@ struct launched_process {
     unique_fd control;
     control_line talk{-1};
 
+    std::string key;         ///< Fingerprint of its key, if the run makes keys.
     bool ready = false;      ///< It reported that its graph fits.
     std::string address;     ///< Reported with it.
     std::string graph;       ///< Reported with it.

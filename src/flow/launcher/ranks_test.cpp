@@ -37,8 +37,8 @@ protected:
         write_config(1);
     }
 
-    void write_config(int replicas) {
-        const std::string endpoint = std::string(R"({"endpoint": "tcp://127.0.0.1:0")");
+    void write_config(int replicas, const std::string& uri = "tcp://127.0.0.1:0") {
+        const std::string endpoint = R"({"endpoint": ")" + uri + "\"";
         std::ofstream(config_) << R"({"groups": {"G1": )" << endpoint << R"(}, "G2": )" << endpoint
                                << R"(, "replicas": )" << replicas << R"(}, "G3": )" << endpoint
                                << "}}}";
@@ -86,6 +86,28 @@ TEST_F(launcher_ranks, become_the_groups_in_their_order) {
     const outcome got = run_program(3, "count");
     EXPECT_EQ(got.code, 0) << got.output;
     EXPECT_EQ(got.output, "got 1000\n");
+}
+
+TEST_F(launcher_ranks, that_other_hosts_can_reach_tell_each_other_keys) {
+    for (const char* uri : {"tcp://0.0.0.0:0", "tcp://0.0.0.0:0?insecure=yes"}) {
+        write_config(1, uri);
+        EXPECT_EQ(run_program(3, "count").output, "got 1000\n") << uri;
+    }
+    write_config(1, "tcp://0.0.0.0:0");
+    for (const std::vector<std::string>& options :
+         {std::vector<std::string>{}, std::vector<std::string>{"--insecure"}})
+        EXPECT_EQ(run_tool(3, "count", options).output, "got 1000\n");
+    // Those that refuse are told once, before and after keys are exchanged.
+    const outcome nowhere = run_program(3, "nowhere");
+    EXPECT_EQ(nowhere.count("amalgam: the node \"to\" is in no group, expected one; "
+                            "example: graph.group(\"G1\").add(to)"),
+              1)
+        << nowhere.output;
+    const outcome differ = run_tool(3, "differ");
+    EXPECT_EQ(differ.count("amalgam: groups G1 and G2 built different graphs, expected the same "
+                           "nodes, pipelines and groups in every process"),
+              1)
+        << differ.output;
 }
 
 TEST_F(launcher_ranks, become_replicas_too) {

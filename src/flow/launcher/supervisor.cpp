@@ -13,8 +13,10 @@
 #include <unistd.h>
 
 #include <amalgam/core/detail/printable.hpp>
+#include <amalgam/fabric/identity.hpp>
 
 #include "flow/launcher/descendants.hpp"
+#include "flow/launcher/run_keys.hpp"
 #include "flow/limits.hpp"
 
 namespace amalgam::detail {
@@ -37,7 +39,8 @@ supervisor::supervisor(const launch_options& options, std::string program, uniqu
     : options_(options),
       program_(std::move(program)),
       launcher_(std::move(launcher)),
-      report_(options) {
+      report_(options),
+      makes_keys_(makes_keys(options.config)) {
     sigset_t set = watched_signals();
     signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
     if (options.limit.count() > 0) stop_at_ = clock::now() + options.limit;
@@ -62,6 +65,7 @@ int supervisor::run() {
         }
         reap();
         check_that_nobody_left_early();
+        share_keys_when_all_have_one();
         introduce_when_all_are_ready();
         check_that_nobody_is_late();
         check_that_the_run_is_not_late();
@@ -172,6 +176,9 @@ bool supervisor::take_messages(launched_process& from) {
 
 void supervisor::take(launched_process& from, const control_message& message) {
     switch (message.what) {
+        case control_message::kind::key:
+            take_key(from, message);
+            break;
         case control_message::kind::ready:
             if (message.address.size() > limits::max_reason_bytes)
                 return stop_the_others(2,
@@ -194,6 +201,7 @@ void supervisor::take(launched_process& from, const control_message& message) {
             report_.take(static_cast<std::size_t>(&from - processes_.data()), message.report);
             break;
         case control_message::kind::welcome:
+        case control_message::kind::keys:
         case control_message::kind::go:
             break;  // Only we send these.
     }
@@ -241,8 +249,9 @@ void supervisor::reap() {
 void supervisor::check_that_nobody_left_early() {
     if (introduced_ || stopping_) return;
     // Fine unless others wait for it, as with --help.
-    bool somebody_waits = std::any_of(processes_.begin(), processes_.end(),
-                                      [](const auto& one) { return one.running && one.ready; });
+    bool somebody_waits = std::any_of(processes_.begin(), processes_.end(), [](const auto& one) {
+        return one.running && (one.ready || !one.key.empty());
+    });
     if (!somebody_waits) return;
     for (const launched_process& one : processes_)
         if (!one.running)
@@ -264,7 +273,7 @@ void supervisor::wait_for_the_others_of(std::uint64_t limit_ms) {
 void supervisor::check_that_nobody_is_late() {
     if (introduced_ || stopping_ || clock::now() < ready_by_) return;
     for (const launched_process& one : processes_)
-        if (!one.ready)
+        if (others_wait_for(one))
             return stop_the_others(
                 1, fmt::format("group {} ({}) did not start its part of the graph within {} s, "
                                "expected every process to call run() (run_options::join_limit is "
@@ -291,6 +300,34 @@ void supervisor::check_that_somebody_ran() {
         fmt::format("no group has run its part of the graph, expected a program that calls run() "
                     "or run_main(); \"{}\" ended without",
                     options_.command.front()));
+}
+
+void supervisor::take_key(launched_process& from, const control_message& message) {
+    try {
+        from.key =
+            to_text(parse_key_fingerprint(message.keys.size() == 1 ? message.keys.front() : ""));
+    } catch (const error& wrong) {
+        return stop_the_others(2, fmt::format("group {} ({}) reported no key: {}", from.label,
+                                              from.where, wrong.what()));
+    }
+    wait_for_the_others_of(message.join_ms);
+}
+
+void supervisor::share_keys_when_all_have_one() {
+    if (!makes_keys_ || shared_keys_ || stopping_) return;
+    control_message all;
+    all.what = control_message::kind::keys;
+    for (const launched_process& one : processes_) {
+        if (one.key.empty()) return;
+        all.keys.push_back(one.key);
+    }
+    shared_keys_ = true;
+    for (launched_process& one : processes_)
+        one.talk.send(all);
+}
+
+bool supervisor::others_wait_for(const launched_process& one) const noexcept {
+    return makes_keys_ && !shared_keys_ ? one.key.empty() : !one.ready;
 }
 
 void supervisor::introduce_when_all_are_ready() {

@@ -43,7 +43,10 @@ private:
     void check_that_nobody_is_late();
     void check_that_the_run_is_not_late();
     void check_that_somebody_ran();
+    void take_key(launched_process& from, const control_message& message);
+    void share_keys_when_all_have_one();
     void introduce_when_all_are_ready();
+    bool others_wait_for(const launched_process& one) const noexcept;
     void stop_the_others(int exit_code, std::string why);
     void stop_now();
     bool anything_runs() const noexcept;
@@ -63,6 +66,8 @@ private:
     collected_report report_;
 
     int ended_ = 0;
+    const bool makes_keys_;
+    bool shared_keys_ = false;
     bool introduced_ = false;
     bool more_messages_ = false;  // Left over from one turn.
     bool stopping_ = false;

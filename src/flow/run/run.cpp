@@ -191,6 +191,7 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
     how.streams = static_cast<unsigned>(stream_count);
     // A spinning one would keep another stream of this process from running.
     if (stream_count > detail::usable_cores()) how.spin = std::chrono::nanoseconds(0);
+    how.ports.trust = others.meet_keys(options.join_limit);
     engine over(ports_of(graph, config, here), how);
     std::vector<execution_stream*> shared;
     for (std::size_t i = 1; i < over.stream_count(); ++i)

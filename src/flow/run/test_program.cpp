@@ -200,6 +200,7 @@ int say_on_the_control_line(const std::string& what) {
     const std::string ready = R"({"kind": "ready", "address": )", graph = R"(, "graph": "g")";
     const std::string report = "{\"kind\": \"report\", \"report\": \"{}\"}\n";
     if (what == "nonsense") say("7\n");
+    if (what == "key") say("{\"kind\": \"key\", \"keys\": [\"zz\"]}\n");
     if (what == "far") say(ready + "\"" + std::string(100'000, 'a') + "\"" + graph + "}\n");
     if (what == "late") say(ready + "\"tcp://127.0.0.1:1\", \"join_ms\": -1" + graph + "}\n");
     while ((what == "endless" && say(std::string(100'000, 'x'))) ||

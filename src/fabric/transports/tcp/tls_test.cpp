@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/random.hpp>
+#include <amalgam/fabric/temporary_key.hpp>
 
 #include "fabric/transports/tcp/handshake.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
@@ -144,6 +145,24 @@ TEST_F(tls, a_caller_may_use_one_uri_for_its_port_and_for_its_peer) {
     EXPECT_EQ(caller.look_up(given), caller.look_up(server.end->address()));
     EXPECT_EQ(caller.end->lookup(server.end->address() + "?credentials=a&b=c").code(),
               errc::invalid);
+}
+
+TEST_F(tls, processes_that_know_each_others_temporary_keys_let_in_one_another_and_nobody_else) {
+    const temporary_key left("left"), right("right"), stranger("stranger");
+    const std::vector<key_fingerprint> both{left.fingerprint(), right.fingerprint()};
+    tcp_test_port here(local, with_trust(left.trusting(both)));
+    tcp_test_port there(local, with_trust(right.trusting(both)));
+    const auto [to, back] = connect(here, there);
+    EXPECT_EQ(here.end->who(to).name, "right");
+    EXPECT_EQ(there.end->who(back).name, "left");
+    // One who trusts them is not trusted for that.
+    tcp_test_port outside("tcp+tls://", with_trust(stranger.trusting(both)));
+    EXPECT_EQ(fate_of(outside, there.end->address(), {&there}).code, errc::denied);
+    // Nor is another key of the same name.
+    const temporary_key other("left");
+    tcp_test_port same_name("tcp+tls://", with_trust(other.trusting(both)));
+    EXPECT_EQ(fate_of(same_name, there.end->address(), {&there}).code, errc::denied);
+    EXPECT_EQ(there.arrived.size(), 0u);
 }
 
 TEST_F(tls, options_that_make_no_sense_are_refused_with_a_sentence) {

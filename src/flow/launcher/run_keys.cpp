@@ -1,0 +1,68 @@
+#include "flow/launcher/run_keys.hpp"
+
+#include <string>
+#include <utility>
+
+#include <amalgam/core/uri.hpp>
+
+namespace amalgam::detail {
+namespace {
+
+bool has_own_credentials(const uri& where) noexcept {
+    return where.option("credentials").has_value();
+}
+
+/// As far as its text tells: what a name means is known only where it is opened.
+bool may_be_reached(const uri& where) noexcept {
+    const bool listens = !where.host.empty() || where.port;
+    const bool over_sockets =
+        where.scheme == "tcp" || where.scheme == "ucx" || where.scheme == "ofi";
+    return over_sockets && listens && !is_loopback_host(where.host);
+}
+
+template <typename Change>
+flow_config changed(flow_config config, Change change) {
+    for (group_config& group : config.groups)
+        for (std::string& endpoint : group.endpoints) {
+            uri where = uri::parse(endpoint);
+            if (!may_be_reached(where) || where.option("insecure")) continue;
+            change(where);
+            endpoint = to_string(where);
+        }
+    return config;
+}
+
+template <typename Predicate>
+bool any_endpoint(const flow_config& config, Predicate is) {
+    for (const group_config& group : config.groups)
+        for (const std::string& endpoint : group.endpoints)
+            if (const auto where = parse_uri(endpoint); where && is(*where)) return true;
+    return false;
+}
+
+}  // namespace
+
+bool makes_keys(const flow_config& config) {
+    return any_endpoint(config, [](const uri& where) {
+        return transport_of(where) == "tcp+tls" && !has_own_credentials(where);
+    });
+}
+
+flow_config with_keys(flow_config config) {
+    if (config.stand_alone || any_endpoint(config, has_own_credentials)) return config;
+    return changed(std::move(config), [](uri& where) {
+        if (where.scheme == "tcp") where.protocol = "tls";
+    });
+}
+
+flow_config without_keys(flow_config config) {
+    return changed(std::move(config), [](uri& where) {
+        if (transport_of(where) == "tcp+tls") {
+            if (has_own_credentials(where)) return;
+            where.protocol.clear();
+        }
+        where.options.push_back({"insecure", "yes"});
+    });
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <amalgam/flow/config.hpp>
+
+/// Keys that a run makes by itself, so that it is encrypted between hosts and nobody else gets in.
+///
+/// Each process makes one that never leaves it (temporary_key), and tells the others its
+/// fingerprint where it would tell them its address: by the launcher's control line, which goes
+/// through ssh, or by PMIx. So nothing secret travels, and nothing is written to a file, an
+/// argument or the environment.
+namespace amalgam::detail {
+
+/// Whether the processes tell each other keys: an endpoint is tcp+tls without credentials.
+bool makes_keys(const flow_config& config);
+
+/// Makes each tcp endpoint that other hosts may reach one of tcp+tls. Leaves those that say
+/// `insecure`, and all endpoints if one names credentials of the user's, or if the processes find
+/// each other without us.
+flow_config with_keys(flow_config config);
+
+/// Lets each endpoint that other hosts may reach say `insecure`, in place of keys.
+flow_config without_keys(flow_config config);
+
+}  // namespace amalgam::detail

@@ -1,0 +1,61 @@
+#include "flow/launcher/run_keys.hpp"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace amalgam::detail {
+namespace {
+
+flow_config config_of(std::vector<std::string> endpoints) {
+    flow_config config;
+    config.groups.push_back({.name = "G1", .endpoints = std::move(endpoints), .env = {}});
+    return config;
+}
+std::string encrypted(const std::string& endpoint) {
+    return with_keys(config_of({endpoint})).groups.front().endpoints.front();
+}
+std::string opened(const std::string& endpoint) {
+    return without_keys(config_of({endpoint})).groups.front().endpoints.front();
+}
+
+TEST(run_keys, are_for_tcp_endpoints_that_other_hosts_may_reach) {
+    EXPECT_EQ(encrypted("tcp://eth0:0"), "tcp+tls://eth0:0");
+    EXPECT_EQ(encrypted("tcp://[::]:7000"), "tcp+tls://[::]:7000");
+    EXPECT_EQ(encrypted("tcp://:7000"), "tcp+tls://:7000");
+    EXPECT_EQ(encrypted("tcp+tls://10.0.0.5"), "tcp+tls://10.0.0.5");
+    for (const char* same :
+         {"shm://", "tcp://", "tcp://127.0.0.1:0", "tcp://localhost:0", "tcp://[::1]:0",
+          "tcp://eth0:0?insecure=yes", "ucx+tcp://eth0:0", "mpi+static"})
+        EXPECT_EQ(encrypted(same), same);
+}
+
+TEST(run_keys, are_made_only_where_an_endpoint_has_none) {
+    EXPECT_TRUE(makes_keys(with_keys(config_of({"shm://", "tcp://eth0:0"}))));
+    EXPECT_FALSE(makes_keys(with_keys(config_of({"shm://", "tcp://127.0.0.1:0", "mpi+static"}))));
+    EXPECT_FALSE(makes_keys(config_of({"tcp+tls://eth0:0?credentials=lab"})));
+}
+
+TEST(run_keys, are_not_mixed_with_credentials_of_the_user) {
+    const flow_config mixed = config_of({"tcp+tls://eth0:0?credentials=lab", "tcp://eth0:0"});
+    EXPECT_EQ(with_keys(mixed), mixed);
+}
+
+TEST(run_keys, are_nothing_that_programs_of_fastflow_could_use) {
+    flow_config config = config_of({"tcp://node7:8004"});
+    config.stand_alone = true;
+    EXPECT_EQ(with_keys(config), config);
+}
+
+TEST(run_keys, can_be_left_out_where_that_is_said) {
+    EXPECT_EQ(opened("tcp://eth0:0"), "tcp://eth0:0?insecure=yes");
+    EXPECT_EQ(opened("tcp+tls://eth0:0"), "tcp://eth0:0?insecure=yes");
+    EXPECT_EQ(opened("ofi+tcp://eth0:0?one_sided=no"),
+              "ofi+tcp://eth0:0?one_sided=no&insecure=yes");
+    for (const char* same : {"shm://", "tcp://127.0.0.1:0", "tcp://eth0:0?insecure=no",
+                             "tcp+tls://eth0:0?credentials=lab"})
+        EXPECT_EQ(opened(same), same);
+}
+
+}  // namespace
+}  // namespace amalgam::detail
