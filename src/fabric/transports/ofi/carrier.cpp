@@ -270,16 +270,22 @@ void ofi_carrier::receive_again(ofi_operation& one) noexcept {
         unposted_.push_back(&one);
 }
 
-void ofi_carrier::complete(ofi_operation& one, std::uint64_t id, std::size_t bytes) noexcept {
+void ofi_carrier::complete(const fi_cq_data_entry& what) noexcept {
+    // A peer wrote with immediate data (fi_writedata), as no port does and as it needs no key for.
+    // The context is then null, or whatever the provider left there.
+    if ((what.flags & (FI_REMOTE_WRITE | FI_REMOTE_READ)) != 0 || what.op_context == nullptr)
+        return;
+    auto& one = *static_cast<ofi_operation*>(what.op_context);
     if (one.kind != ofi_operation::does::receive) return end_sent(one, {});
     ++came_;
-    if (introduced_link* link = find(id)) arrived(*link, {one.into, bytes});
+    if (introduced_link* link = find(what.data)) arrived(*link, {one.into, what.len});
     receive_again(one);
 }
 
 void ofi_carrier::complete_failed() noexcept {
     fi_cq_err_entry what{};
     if (fi_cq_readerr(completions_.get(), &what, 0) < 1 || what.op_context == nullptr) return;
+    if ((what.flags & (FI_REMOTE_WRITE | FI_REMOTE_READ)) != 0) return;  // As in complete().
     auto& one = *static_cast<ofi_operation*>(what.op_context);
     if (one.kind == ofi_operation::does::receive) return receive_again(one);
     status how{errc::disconnected, what.err};
@@ -299,7 +305,7 @@ bool ofi_carrier::read_completions() noexcept {
         return true;
     }
     for (long i = 0; i < count; ++i)
-        complete(*static_cast<ofi_operation*>(done[i].op_context), done[i].data, done[i].len);
+        complete(done[i]);
     return count > 0;
 }
 

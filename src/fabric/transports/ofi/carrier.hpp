@@ -116,7 +116,7 @@ private:
     void take_back(ofi_operation& one, status why) noexcept;
     bool holds(ofi_operation::does kind) const noexcept;
     bool has_transfers() const noexcept { return holds(ofi_operation::does::transfer); }
-    void complete(ofi_operation& one, std::uint64_t id, std::size_t bytes) noexcept;
+    void complete(const fi_cq_data_entry&) noexcept;
     void complete_failed() noexcept;
     void end_sent(ofi_operation& one, status how) noexcept;
     void receive_again(ofi_operation& one) noexcept;
