@@ -435,6 +435,8 @@ std::string client_uri(const uri& there) {
         keep("insecure");
     }
     if (there.protocol == "tls") keep("credentials");
+    if (const auto user = there.option("uid"); user && there.scheme == "shm")
+        out.append("?users=").append(*user);  // Whom it must be let connect with.
     return out;
 }
 

@@ -249,6 +249,7 @@ TEST(uri, a_client_of_an_address_does_not_listen) {
     EXPECT_EQ(client_uri(uri::parse("tcp://node7:7000")), "tcp://");
     EXPECT_EQ(client_uri(uri::parse("shm://name")), "shm://");
     EXPECT_EQ(client_uri(uri::parse("tcp://node7:7000?insecure=yes")), "tcp://");
+    EXPECT_EQ(client_uri(uri::parse("shm://name?uid=7")), "shm://?users=7");
     EXPECT_EQ(client_uri(uri::parse("ucx+tcp://node7:7000?a=1")), "ucx+tcp://");
     EXPECT_EQ(client_uri(uri::parse("ucx+tcp://node7:7000?a=1&insecure=yes")),
               "ucx+tcp://?insecure=yes");

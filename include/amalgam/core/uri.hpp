@@ -79,7 +79,8 @@ uri without_option(uri where, std::string_view key);
 /// The URI of a port that can call `there` and does not listen: tcp:// for tcp://node7:7000.
 /// Keeps the option `credentials` of tcp+tls, with which the caller proves itself. Of ucx, which
 /// listens by itself on every interface in use, it keeps the option `insecure`, and uses loopback
-/// only to call a loopback address: ucx+tcp://lo/ for ucx+tcp://127.0.0.1:7000.
+/// only to call a loopback address: ucx+tcp://lo/ for ucx+tcp://127.0.0.1:7000. Another user's
+/// shm://name?uid=7 is called from shm://?users=7.
 std::string client_uri(const uri& there);
 
 }  // namespace amalgam

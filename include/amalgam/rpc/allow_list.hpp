@@ -13,9 +13,9 @@ namespace amalgam {
 ///     {.groups = {"operators"}, .uids = {0}}
 ///
 /// Names and groups are those of identities that were proved by a certificate or a pre-shared key;
-/// uids those of processes on this host, by the kernel's word (shm:// lets in only processes of its
-/// own user so far). A peer that proved nothing, as over
-/// tcp:// without tls, fits none.
+/// uids those of processes on this host, by the kernel's word (shm:// lets in processes of its own
+/// user, and of others if its URI says so: shm://server?users=1000). A peer that proved nothing, as
+/// over tcp:// without tls, fits none.
 ///
 /// Threads: a plain value.
 struct allow_list {

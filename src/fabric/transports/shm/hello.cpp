@@ -27,13 +27,13 @@ struct address {
     sockaddr_un at{};
     socklen_t bytes;
 
-    explicit address(std::string_view name) noexcept {
+    address(std::string_view name, uid_t user) noexcept {
         at.sun_family = AF_UNIX;
         // A leading zero byte makes the name abstract: it is in no file system.
         char* const text = at.sun_path + 1;
-        const int length = std::snprintf(text, sizeof at.sun_path - 1, "amalgam-shm/%u/%.*s",
-                                         static_cast<unsigned>(::geteuid()),
-                                         static_cast<int>(name.size()), name.data());
+        const int length =
+            std::snprintf(text, sizeof at.sun_path - 1, "amalgam-shm/%u/%.*s",
+                          static_cast<unsigned>(user), static_cast<int>(name.size()), name.data());
         bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
                                        static_cast<std::size_t>(length));
     }
@@ -106,7 +106,10 @@ bool send_hello(int socket, const shm_hello& say, int pair, int registrations) n
 
 shm_hearing receive_hello(int socket, bool with_pair, shm_received_hello& into) noexcept {
     envelope in(into.said);
-    const ssize_t got = ::recvmsg(socket, &in.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t got = ::recvmsg(socket, &in.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    // Told first of an end that left what we sent unread, even if an answer came before.
+    if (got < 0 && errno == ECONNRESET)
+        got = ::recvmsg(socket, &in.header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0) {
         const bool wait = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
         return wait ? shm_hearing::nothing_yet : shm_hearing::ended;
@@ -140,7 +143,7 @@ shm_credentials who_is(int socket) noexcept {
 
 unique_fd listen_at(std::string_view name) noexcept {
     unique_fd socket = new_socket();
-    const address here(name);
+    const address here(name, ::geteuid());
     if (!socket || ::bind(socket.get(), here.get(), here.bytes) != 0 ||
         ::listen(socket.get(), backlog) != 0)
         return {};
@@ -148,8 +151,12 @@ unique_fd listen_at(std::string_view name) noexcept {
 }
 
 unique_fd connect_to(std::string_view name) noexcept {
+    return connect_to(name, ::geteuid());
+}
+
+unique_fd connect_to(std::string_view name, uid_t user) noexcept {
     unique_fd socket = new_socket();
-    const address there(name);
+    const address there(name, user);
     if (!socket || ::connect(socket.get(), there.get(), there.bytes) != 0) return {};
     return socket;
 }

@@ -71,8 +71,10 @@ shm_credentials who_is(int socket) noexcept;
 /// Listens under a name in the kernel's abstract namespace, which vanishes with the process. The
 /// user is part of the name. Failure: empty; see errno (EADDRINUSE: a live process has it).
 unique_fd listen_at(std::string_view name) noexcept;
-/// Connects without waiting. Failure: empty; see errno (ECONNREFUSED: no listener, EAGAIN: backlog
-/// full).
+/// Connects to that name of a user without waiting. Whoever listens there may be another: see
+/// who_is(). Failure: empty; see errno (ECONNREFUSED: no listener, EAGAIN: backlog full).
+unique_fd connect_to(std::string_view name, uid_t user) noexcept;
+/// As above, to a name of this process' user.
 unique_fd connect_to(std::string_view name) noexcept;
 
 /// Whether a connected socket's other end still exists. Cost: one system call.

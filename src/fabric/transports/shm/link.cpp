@@ -14,12 +14,13 @@
 
 namespace amalgam::detail {
 
-shm_link::shm_link(shm_port& port, std::string name, shm_pair pair)
+shm_link::shm_link(shm_port& port, std::string name, uid_t user, shm_pair pair)
     : port_(port),
       pair_(std::move(pair)),
       receiver_(*this, pair_),
       sender_(*this, pair_, port.lent()),
       name_(std::move(name)),
+      user_(user),
       socket_watch_{shm_watch::kind::link, this},
       process_watch_{shm_watch::kind::process, this} {}
 
@@ -34,7 +35,13 @@ bool shm_link::come_up(unique_fd socket, const shm_credentials& who,
     pid_ = who.pid;
     who_ = who;
     process_ = watch_process(pid_);
-    if (port_.uses_cross_memory()) {
+    if (is_outsider()) {
+        blocks_.deny({errc::unsupported, EPERM});
+        if (!receiver_.copy_all()) {
+            errno = ENOMEM;
+            return false;
+        }
+    } else if (port_.uses_cross_memory()) {
         const status probed = pid_ > 0 ? try_cross_memory(pid_, heard.said.probe, incarnation_)
                                        : status{errc::mismatch};
         crosses_ = probed.ok();
@@ -132,12 +139,14 @@ shm_link::a_touch shm_link::current_touch() const noexcept {
 }
 
 void shm_link::wait_until_region_untouched(std::uint64_t id) noexcept {
+    if (is_outsider()) return;  // It cannot reach it, and must not be able to say it does.
     const a_touch now = phase_ == phase::over ? last_ : current_touch();
     if (now.number != 0 && (now.what & ~shm_touched::writes) == id) wait_for_end_of(now);
 }
 
 bool shm_link::may_write_yet() const noexcept {
-    return last_.writes() && pair_.theirs().touching.load() == last_.number && !is_gone();
+    return !is_outsider() && last_.writes() && pair_.theirs().touching.load() == last_.number &&
+           !is_gone();
 }
 
 bool shm_link::is_gone() const noexcept {

@@ -39,8 +39,8 @@ public:
         over
     };
 
-    /// A link to or from the port that listens at `name`; empty: it does not listen.
-    shm_link(shm_port& port, std::string name, shm_pair pair);
+    /// A link to or from the port of `user` that listens at `name`; empty: it does not listen.
+    shm_link(shm_port& port, std::string name, uid_t user, shm_pair pair);
 
     // ---- frame_link
     posted send(const frame_header& header, gather payload, completion* on_sent) noexcept override {
@@ -57,6 +57,7 @@ public:
     phase where() const noexcept { return phase_; }
     bool is_reaching() const noexcept { return phase_ == phase::reaching; }
     const std::string& name() const noexcept { return name_; }
+    uid_t user() const noexcept { return user_; }
 
     // ---- ending
     /// The kernel reports that the peer is gone.
@@ -135,6 +136,8 @@ private:
                                    std::uint64_t offset) noexcept;
     bool locate(const shm_found_region&, access, std::span<mutable_bytes>) noexcept;
     void take_down() noexcept;
+    /// Whether the peer is another user's: nothing is copied directly between the two.
+    bool is_outsider() const noexcept { return who_.known && !who_.same_user; }
     /// Whether the peer is still connected. Cost: one system call.
     bool is_there() const noexcept;
     bool is_gone() const noexcept;
@@ -159,6 +162,7 @@ private:
     std::uint64_t rung_ = 0;  // The last `wants` of the peer for which we rang.
 
     std::string name_;
+    const uid_t user_;
     a_touch last_;  // State when the connection ended.
     unique_fd socket_;
     unique_fd process_;  // Readable when the peer's process has ended.

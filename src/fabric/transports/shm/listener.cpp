@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
+#include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/random.hpp>
 
@@ -27,8 +28,9 @@ std::string owner_of(std::string_view name) {
 
 }  // namespace
 
-result<shm_listener> shm_listener::open(std::string_view name) {
+result<shm_listener> shm_listener::open(std::string_view name, const shm_users& others) {
     shm_listener made;
+    made.others_ = others;
     made.name_ = name.empty() ? fmt::format("{:016x}", random_u64()) : std::string(name);
     made.socket_ = listen_at(made.name_);
     const int error = errno;
@@ -60,16 +62,33 @@ unique_fd shm_listener::accept_one() noexcept {
     return {};
 }
 
+bool shm_listener::lets_in(const shm_credentials& who) const noexcept {
+    return who.same_user || (who.known && others_.have(who.uid));
+}
+
+/// Others who connect and do not greet leave room for this user's processes.
+bool shm_listener::is_crowded_by_others() const noexcept {
+    return static_cast<std::size_t>(std::count_if(
+               pending_.begin(), pending_.end(),
+               [](const auto& one) { return !one->who.same_user; })) >= limits::shm_max_pending / 2;
+}
+
 shm_pending* shm_listener::accept(clock::time_point deadline) noexcept try {
     while (!is_crowded()) {
         unique_fd came = accept_one();
         if (!came) return nullptr;
         const shm_credentials who = who_is(came.get());
-        if (!who.same_user) {
-            log(log_level::warn, "shm", "refused a connection from a process of another user",
-                {{"port", name_}, {"pid", who.pid}});
+        if (!lets_in(who)) {
+            ++refused_;
+            limited_log(log_level::warn, "shm",
+                        "refused a connection from a process of another user",
+                        {{"port", name_}, {"uid", who.uid}, {"pid", who.pid}});
+            shm_hello no;
+            no.refused = static_cast<std::uint32_t>(errc::denied);
+            send_hello(came.get(), no, -1, -1);
             continue;
         }
+        if (!who.same_user && is_crowded_by_others()) continue;  // Dropped: they may try again.
         auto pending = std::make_unique<shm_pending>();
         pending->socket = std::move(came);
         pending->who = who;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 #include "fabric/limits.hpp"
 #include "fabric/transports/shm/sleep_barrier.hpp"
@@ -50,6 +51,10 @@ capabilities facts(const shm_port_settings& settings) noexcept {
     return can;
 }
 
+std::string address_of(std::string_view name, uid_t user, bool own) {
+    return own ? fmt::format("shm://{}", name) : fmt::format("shm://{}?uid={}", name, user);
+}
+
 void erase(std::vector<shm_link*>& list, shm_link& link) noexcept {
     std::erase(list, &link);
 }
@@ -61,12 +66,18 @@ result<std::unique_ptr<port>> shm_port::open(std::string_view name,
                                              const port_options& options) {
     shm_listener listener;
     if (settings.listens) {
-        result<shm_listener> opened = shm_listener::open(name);
+        result<shm_listener> opened = shm_listener::open(name, settings.users);
         if (!opened) return opened.why();
         listener = std::move(*opened);
     }
     result<shm_registrations> registrations = shm_registrations::make();
     if (!registrations) return registrations.why();
+    std::optional<outside> for_others;
+    if (!settings.users.are_none()) {
+        result<outside> made = make_outside();
+        if (!made) return made.why();
+        for_others = std::move(*made);
+    }
     unique_fd events(::epoll_create1(EPOLL_CLOEXEC));
     unique_fd timer(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
     if (!events || !timer)
@@ -75,18 +86,35 @@ result<std::unique_ptr<port>> shm_port::open(std::string_view name,
                                    "the limit on open files (ulimit -n)",
                                    errno)};
     return std::unique_ptr<port>(new shm_port(settings, options, std::move(listener),
-                                              std::move(*registrations), std::move(events),
-                                              std::move(timer)));
+                                              std::move(*registrations), std::move(for_others),
+                                              std::move(events), std::move(timer)));
+}
+
+result<shm_port::outside> shm_port::make_outside() {
+    result<shm_registrations> table = shm_registrations::make();
+    if (!table) return table.why();
+    unique_fd to_read = reopen_to_read(table->fd());
+    if (!to_read)
+        return failure{{errc::unsupported, errno},
+                       fmt::format("shm: other users' processes cannot be let in without /proc/self"
+                                   "/fd (errno {}); mount /proc, or leave users= out",
+                                   errno)};
+    return outside{std::move(*table), std::move(to_read)};
+}
+
+int shm_port::shown_to(const shm_credentials& who) const noexcept {
+    return who.same_user ? registrations_.fd() : outside_->to_read.get();
 }
 
 shm_port::shm_port(const shm_port_settings& settings, const port_options& options,
-                   shm_listener listener, shm_registrations registrations, unique_fd events,
-                   unique_fd timer)
+                   shm_listener listener, shm_registrations registrations,
+                   std::optional<outside> for_others, unique_fd events, unique_fd timer)
     : framed_port(options, facts(settings)),
       settings_(settings),
       barriers_(join_sleep_barriers()),
       listener_(std::move(listener)),
       registrations_(std::move(registrations)),
+      outside_(std::move(for_others)),
       events_(std::move(events)),
       timer_(std::move(timer)) {
     watch(timer_.get(), timer_watch_);
@@ -99,15 +127,20 @@ shm_port::~shm_port() {
 }
 
 std::string shm_port::address() const {
-    return listener_.is_open() ? fmt::format("shm://{}", listener_.name()) : std::string();
+    if (!listener_.is_open()) return {};
+    return address_of(listener_.name(), ::geteuid(), settings_.users.are_none());
 }
 
 std::string shm_port::explain() const {
+    const shm_users& users = settings_.users;
+    const std::string others =
+        users.all ? " and of any other"
+                  : (users.are_none() ? "" : fmt::format(" and of users {}", users.text()));
     std::string text = listener_.is_open()
                            ? fmt::format(
-                                 "shm: listens as \"{}\" for processes of this user in "
+                                 "shm: listens as \"{}\" for processes of this user{} in "
                                  "this network namespace.",
-                                 listener_.name())
+                                 listener_.name(), others)
                            : std::string("shm: connects to others, and does not listen.");
     text += " Nothing is encrypted or leaves this host, and only processes of this user connect.";
     text += fmt::format(
@@ -124,6 +157,11 @@ std::string shm_port::explain() const {
             " With {} of the peers so far they go through the ring, as the kernel denied "
             "cross-memory attach ({}).",
             denied_, to_string(denied_why_));
+    if (!users.are_none())
+        text += " With processes of other users they go through the ring, always.";
+    if (listener_.refused() > 0)
+        text += fmt::format(" Refused {} connections of users who are not let in.",
+                            listener_.refused());
     if (!settings_.shares_blocks) return text;
     text +=
         " Transfers within allocated blocks are copied by the initiator, which maps the blocks, "
@@ -152,7 +190,20 @@ result<std::string> shm_port::canonical(std::string_view address) const noexcept
     if (parsed->name.empty())
         return {errc::invalid,
                 fmt::format("\"{}\": the peer's name is missing; example: shm://server", address)};
-    return "shm://" + parsed->name;
+    const auto user = parsed->option("uid");
+    if (!user) return "shm://" + parsed->name;
+    const auto uid = parse_uid(*user);
+    if (!uid)
+        return {errc::invalid,
+                fmt::format("\"{}\": uid is \"{}\", but must be a user's number; example: "
+                            "shm://server?uid=1000",
+                            address, *user)};
+    if (*uid != ::geteuid() && !settings_.users.have(*uid))
+        return {errc::denied,
+                fmt::format("\"{}\": this port connects with processes of its own user only; open "
+                            "it with the option users; example: shm://?users={}",
+                            address, *uid)};
+    return address_of(parsed->name, *uid, *uid == ::geteuid());
 } catch (const std::bad_alloc&) {
     return {errc::no_memory, ""};
 }
@@ -312,17 +363,20 @@ void shm_port::lie_down() noexcept {
     const bool had_fences = wants_fences_;
     wants_fences_ = wants_fences_ || short_watches_ >= watches_until_fences;
     registrations_.sleep(wants_fences_);
+    if (outside_) outside_->registrations.sleep(wants_fences_);
     if (barriers_ && !had_fences) sleep_barrier();  // From then on they have seen it.
 }
 
 void shm_port::go_without_fences() noexcept {
     wants_fences_ = false;
     registrations_.want_no_fences();
+    if (outside_) outside_->registrations.want_no_fences();
 }
 
 void shm_port::disarm() noexcept {
     armed_ = false;
     registrations_.wake();
+    if (outside_) outside_->registrations.wake();
     for (shm_link* link : pushing_)
         link->woke();
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "fabric/transports/shm/memory/cross_memory.hpp"
 #include "fabric/transports/shm/memory/lent.hpp"
 #include "fabric/transports/shm/memory/registrations.hpp"
+#include "fabric/transports/shm/users.hpp"
 
 namespace amalgam::detail {
 
@@ -25,6 +27,7 @@ struct shm_port_settings {
     std::string why_not;  ///< Why cross_memory is false, for explain().
     /// Allocate memory that peers can map, and map theirs.
     bool shares_blocks = true;
+    shm_users users;  ///< Others than this process' own, whose ports may be connected with this.
 };
 
 /// A port over shared memory: polls its rings itself, and asks the kernel only now and then who
@@ -94,8 +97,17 @@ protected:
     void region_closed(const remote_key&) noexcept override;
 
 private:
+    /// What processes of other users are shown of this port: whether it sleeps, and nothing of its
+    /// memory.
+    struct outside {
+        shm_registrations registrations;
+        unique_fd to_read;  ///< To pass to them.
+    };
+    static result<outside> make_outside();
     shm_port(const shm_port_settings&, const port_options&, shm_listener, shm_registrations,
-             unique_fd events, unique_fd timer);
+             std::optional<outside>, unique_fd events, unique_fd timer);
+    /// What a peer of that user is passed.
+    int shown_to(const shm_credentials&) const noexcept;
 
     // port.cpp: work of every progress() call.
     void disarm() noexcept;
@@ -118,6 +130,8 @@ private:
     void on_pending(shm_pending&) noexcept;
     void on_link(shm_link&, std::uint32_t events) noexcept;
     void on_welcome(shm_link&) noexcept;
+    bool was_refused(shm_link&, int socket) noexcept;
+    void refuse(shm_link&, const shm_hello& said) noexcept;
     void welcome(shm_pending&, shm_received_hello&) noexcept;
     bool bring_up(shm_link&, unique_fd socket, const shm_credentials&,
                   shm_received_hello&) noexcept;
@@ -158,6 +172,7 @@ private:
     status blocks_denied_why_;
     shm_listener listener_;
     shm_registrations registrations_;
+    std::optional<outside> outside_;  ///< If other users are let in.
     shm_block_table blocks_{registrations_};
     shm_own_probe probe_{incarnation()};
     unique_fd events_;

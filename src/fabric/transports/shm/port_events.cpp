@@ -21,11 +21,14 @@ namespace {
 // How often deadlines are checked if nothing else happens.
 constexpr long timer_nanoseconds = 20'000'000;
 
-// Drains the bell bytes from a socket.
+// Bells taken at once. Whoever rings all the time must not hold up the others.
+constexpr int bells_at_once = 64;
+
+// Drains bell bytes from a socket.
 void silence(int socket) noexcept {
     std::array<char, 16> bells;
-    while (::recv(socket, bells.data(), bells.size(), MSG_DONTWAIT) > 0) {
-    }
+    for (int i = 0; i < bells_at_once; ++i)
+        if (::recv(socket, bells.data(), bells.size(), MSG_DONTWAIT) <= 0) return;
 }
 
 }  // namespace
@@ -144,10 +147,11 @@ void shm_port::welcome(shm_pending& who, shm_received_hello& heard) noexcept try
     const std::string name(heard.said.listens_at());
     std::string address = name.empty() ? fmt::format("shm://(process {})", who.who.pid)
                                        : fmt::format("shm://{}", name);
-    shm_link& link = adopt(std::make_unique<shm_link>(*this, name, std::move(*pair)));
+    if (!who.who.same_user) address += fmt::format("?uid={}", who.who.uid);
+    shm_link& link = adopt(std::make_unique<shm_link>(*this, name, who.who.uid, std::move(*pair)));
     const int socket = who.socket.get();
     if (bring_up(link, std::move(who.socket), who.who, heard) &&
-        send_hello(socket, answer, -1, registrations_.fd()) && accepted(link, std::move(address)))
+        send_hello(socket, answer, -1, shown_to(who.who)) && accepted(link, std::move(address)))
         return;
     link.shut();
     release(link);
@@ -158,13 +162,15 @@ void shm_port::welcome(shm_pending& who, shm_received_hello& heard) noexcept try
 // ---- connecting
 
 result<frame_link*> shm_port::connect(std::string_view address) noexcept try {
-    const std::string name = parse_uri(address).value().name;
+    const uri where = parse_uri(address).value();
+    const auto user = where.option("uid");
+    const uid_t owner = user ? parse_uid(*user).value() : ::geteuid();
     result<unique_fd> memory = make_shm_memory(shm_pair_layout::bytes);
     if (!memory) return memory.why();
     const shm_pair::origins origins{random_u64(), random_u64()};
     result<shm_pair> pair = shm_pair::map(memory->get(), shm_pair::side::connector, origins);
     if (!pair) return pair.why();
-    shm_link& link = adopt(std::make_unique<shm_link>(*this, name, std::move(*pair)));
+    shm_link& link = adopt(std::make_unique<shm_link>(*this, where.name, owner, std::move(*pair)));
     link.pair_memory_ = std::move(*memory);
     link.origins_ = origins;
     link.answer_deadline_ = time().now() + options().silence_limit;
@@ -176,22 +182,48 @@ result<frame_link*> shm_port::connect(std::string_view address) noexcept try {
 }
 
 void shm_port::reach(shm_link& link) noexcept {
-    unique_fd socket = connect_to(link.name());
+    unique_fd socket = connect_to(link.name(), link.user());
     if (!socket) {
         // Backlog full or out of descriptors: retry while there is time.
         if (errno != EAGAIN && errno != EMFILE && errno != ENFILE)
             link.fail({errc::unreachable, errno});
         return;
     }
-    if (!who_is(socket.get()).same_user) return link.fail({errc::unreachable, EPERM});
+    const shm_credentials who = who_is(socket.get());
+    // Anybody can take a free name, with whatever number in it.
+    if (!who.known || who.uid != link.user()) return link.fail({errc::unreachable, EPERM});
     shm_hello say = hello();
     say.origin_to_acceptor = link.origins_.to_acceptor;
     say.origin_to_connector = link.origins_.to_connector;
-    if (!send_hello(socket.get(), say, link.pair_memory_.get(), registrations_.fd()) ||
-        !watch(socket.get(), link.socket_watch_))
-        return link.fail({errc::unreachable, errno});
+    if (!send_hello(socket.get(), say, link.pair_memory_.get(), shown_to(who)) ||
+        !watch(socket.get(), link.socket_watch_)) {
+        const int error = errno;
+        if (!was_refused(link, socket.get())) link.fail({errc::unreachable, error});
+        return;
+    }
     link.pair_memory_.reset();
     link.socket_ = std::move(socket);
+}
+
+/// Whether the peer refused before it heard us. Fails the link then.
+bool shm_port::was_refused(shm_link& link, int socket) noexcept {
+    shm_received_hello heard;
+    if (receive_hello(socket, /*with_pair=*/false, heard) != shm_hearing::heard ||
+        heard.said.refused == 0)
+        return false;
+    refuse(link, heard.said);
+    return true;
+}
+
+void shm_port::refuse(shm_link& link, const shm_hello& said) noexcept {
+    if (said.refused == static_cast<std::uint32_t>(errc::denied)) {
+        log(log_level::warn, "shm", "the peer does not let in processes of this user",
+            {{"port", link.name()}, {"its uid", link.user()}});
+        return link.fail({errc::denied, EPERM});
+    }
+    log(log_level::warn, "shm", "the peer refused the connection",
+        {{"port", link.name()}, {"its version", said.version}, {"ours", shm_version}});
+    link.fail({errc::unreachable, EPROTO});
 }
 
 void shm_port::on_link(shm_link& link, std::uint32_t events) noexcept {
@@ -215,11 +247,8 @@ void shm_port::on_welcome(shm_link& link) noexcept {
         case shm_hearing::heard:
             break;
     }
-    if (heard.said.refused != 0 || heard.said.version != shm_version) {
-        log(log_level::warn, "shm", "the peer refused the connection",
-            {{"port", link.name()}, {"its version", heard.said.version}, {"ours", shm_version}});
-        return link.fail({errc::unreachable, EPROTO});
-    }
+    if (heard.said.refused != 0 || heard.said.version != shm_version)
+        return refuse(link, heard.said);
     const shm_credentials who = who_is(link.socket_.get());
     if (!bring_up(link, std::move(link.socket_), who, heard)) link.fail({errc::unreachable, errno});
     // look_at_time() follows and removes it from reaching_.

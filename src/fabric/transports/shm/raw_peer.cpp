@@ -13,6 +13,7 @@
 
 #include "fabric/limits.hpp"
 #include "fabric/transports/shm/memory/mapping.hpp"
+#include "fabric/transports/shm/users.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -63,9 +64,11 @@ shm_raw_peer::shm_raw_peer(std::string_view address)
       pair_(shm_pair::map(pair_memory_.get(), shm_pair::side::connector, origins_).value()),
       writer_(pair_.sender()),
       reader_(pair_.receiver()) {
-    const std::string name = uri::parse(address).name;
+    const uri where = uri::parse(address);
+    const auto user = where.option("uid");
+    const uid_t uid = user ? parse_uid(*user).value() : ::geteuid();
     while (!socket_)  // The backlog may be full.
-        socket_ = connect_to(name);
+        socket_ = connect_to(where.name, uid);
 }
 
 shm_hello shm_raw_peer::proper() const {

@@ -1,5 +1,8 @@
 #include "fabric/transports/shm/receiver.hpp"
 
+#include <cstring>
+#include <new>
+
 #include "fabric/limits.hpp"
 #include "fabric/transports/shm/link.hpp"
 #include "fabric/transports/shm/port.hpp"
@@ -12,6 +15,20 @@ bool is_frame_of_port(frame_kind kind) noexcept {
 }
 
 }  // namespace
+
+bool shm_receiver::copy_all() noexcept {
+    copy_.reset(new (std::nothrow) private_copy);
+    arrives_.into = none();
+    return copy_ != nullptr;
+}
+
+/// Of the current record; up to limits::shm_whole_bytes.
+const_bytes shm_receiver::payload(std::size_t bytes) noexcept {
+    const const_bytes there = ring_.payload(bytes);
+    if (copy_ == nullptr || bytes == 0) return there.first(bytes);
+    std::memcpy(copy_->bytes.data(), there.data(), bytes);
+    return const_bytes(copy_->bytes).first(bytes);
+}
 
 std::size_t shm_receiver::take(std::size_t budget) noexcept {
     std::size_t taken = 0;
@@ -44,9 +61,18 @@ std::size_t shm_receiver::take_other(const frame_header& header) noexcept {
         if (ring_.start_over()) link_.wake_writer();
         return 0;
     }
-    if (arrives_.into == nullptr)
-        return is_frame_of_port(header.kind) ? take_start(header) : break_rules();
+    if (arrives_.into == none()) {
+        if (!is_frame_of_port(header.kind)) return break_rules();
+        return header.bytes <= limits::shm_whole_bytes ? take_copy(header) : take_start(header);
+    }
     return header.kind == shm_piece_kind ? take_piece(header) : break_rules();
+}
+
+std::size_t shm_receiver::take_copy(const frame_header& header) noexcept {
+    const delivery what = link_.port().deliver(link_, header, payload(header.bytes));
+    if (what != delivery::taken) return follow(what, header);
+    consume(header.bytes);
+    return 1;
 }
 
 std::size_t shm_receiver::follow(delivery what, const frame_header& whole) noexcept {
@@ -78,8 +104,7 @@ void shm_receiver::consume(std::size_t bytes) noexcept {
 }
 
 std::size_t shm_receiver::take_start(const frame_header& header) noexcept {
-    arrives_.into =
-        link_.port().begin_placement(link_, header, ring_.payload(limits::shm_prefix_bytes));
+    arrives_.into = link_.port().begin_placement(link_, header, payload(limits::shm_prefix_bytes));
     if (arrives_.into == nullptr) return break_rules();
     arrives_.at = {};
     arrives_.left = header.bytes - limits::shm_prefix_bytes;
@@ -95,7 +120,7 @@ std::size_t shm_receiver::take_piece(const frame_header& header) noexcept {
     arrives_.left -= header.bytes;
     consume(header.bytes);
     if (arrives_.left > 0) return 0;
-    arrives_.into = nullptr;
+    arrives_.into = none();
     return follow(link_.port().end_placement(link_));
 }
 

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <memory>
 
 #include "fabric/frames/frame.hpp"
+#include "fabric/limits.hpp"
 #include "fabric/memory/segments.hpp"
 #include "fabric/transports/shm/pair.hpp"
 
@@ -13,7 +16,8 @@ class shm_link;
 /// Receiving half of one connection: frames arrive whole or in pieces.
 ///
 /// Threads: the port's thread. Each header is read once and checked before use. A peer that
-///          violates the protocol loses its connection.
+///          violates the protocol loses its connection. Payloads are used in place, except after
+///          copy_all().
 class shm_receiver {
 public:
     shm_receiver(shm_link& link, const shm_pair& pair) noexcept
@@ -28,6 +32,10 @@ public:
     /// which the link may be over. Precondition: ready().
     std::size_t take(std::size_t budget) noexcept;
 
+    /// From a peer of another user, who may change what was read: copies each record before
+    /// anybody looks at it. False: out of memory.
+    bool copy_all() noexcept;
+
     /// ready() is false until resume().
     void pause() noexcept { paused_ = true; }
     void resume() noexcept { paused_ = false; }
@@ -35,12 +43,21 @@ public:
 private:
     /// A large frame being received.
     struct arrival {
-        placement* into = nullptr;  ///< Null: none at the moment.
+        placement* into = nullptr;  ///< Null, or `nowhere` of the copy: none at the moment.
         segment_cursor at;          ///< Position reached.
         std::size_t left = 0;       ///< Bytes not received yet.
     };
 
+    /// Where records are copied to. `nowhere` keeps take() from using them in place, at no cost.
+    struct private_copy {
+        placement nowhere;
+        std::array<std::byte, limits::shm_whole_bytes> bytes;
+    };
+
+    placement* none() noexcept { return copy_ == nullptr ? nullptr : &copy_->nowhere; }
+    const_bytes payload(std::size_t bytes) noexcept;
     std::size_t take_other(const frame_header&) noexcept;
+    std::size_t take_copy(const frame_header&) noexcept;
     std::size_t follow(delivery what) noexcept;
     std::size_t follow(delivery what, const frame_header& whole) noexcept;
     std::size_t break_rules() noexcept;
@@ -52,6 +69,7 @@ private:
     shm_ring_reader ring_;
     bool paused_ = false;
     arrival arrives_;
+    std::unique_ptr<private_copy> copy_;
 };
 
 }  // namespace amalgam::detail

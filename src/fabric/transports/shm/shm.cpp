@@ -30,7 +30,8 @@ public:
         transport_info info;
         info.name = "shm";
         info.usable = true;
-        info.summary = "shared memory between processes of one user on one host";
+        info.summary =
+            "shared memory between processes of one user on one host, and of others if allowed";
         info.details.push_back(
             cross_memory_.ok()
                 ? std::string("rma: cross-memory attach")
@@ -64,12 +65,22 @@ public:
                 settings.why_not = fmt::format("the URI says rma={}", option.value);
             } else if (option.key == "listen" && option.value == "no") {
                 settings.listens = false;
+            } else if (option.key == "users") {
+                auto users = parse_shm_users(option.value);
+                if (!users)
+                    return {
+                        errc::invalid,
+                        fmt::format("uri \"{}\": users is \"{}\", but must be any, or users' "
+                                    "numbers with commas; example: shm://server?users=1000,1001",
+                                    to_string(where), option.value)};
+                settings.users = std::move(*users);
             } else if (!(option.key == "rma" && option.value == "auto") &&
                        !(option.key == "listen" && option.value == "yes")) {
                 return {errc::invalid,
                         fmt::format(
                             "uri \"{}\": unknown option \"{}={}\", expected rma=auto, rma=blocks, "
-                            "rma=ring, listen=yes or listen=no; example: shm://server?rma=ring",
+                            "rma=ring, listen=yes, listen=no or users; example: "
+                            "shm://server?rma=ring",
                             to_string(where), option.key, option.value)};
             }
         }

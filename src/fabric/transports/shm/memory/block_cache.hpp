@@ -38,6 +38,11 @@ public:
     void clear() noexcept { blocks_.clear(); }
 
     std::size_t size() const noexcept { return blocks_.size(); }
+    /// From now on nothing is mapped.
+    void deny(status why) noexcept {
+        clear();
+        denied_ = why;
+    }
     /// ok, or why the kernel refuses to map this peer's blocks.
     status denied() const noexcept { return denied_; }
 

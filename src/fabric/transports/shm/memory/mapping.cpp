@@ -101,7 +101,8 @@ result<unique_fd> make_shm_memory(std::size_t bytes) {
     unique_fd fd(::memfd_create("amalgam-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
     if (!fd && errno == EINVAL)  // Before Linux 6.3.
         fd.reset(::memfd_create("amalgam-shm", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd || !set_length(fd.get(), bytes) ||
+    // Whoever is passed it could else open it anew with other rights.
+    if (!fd || ::fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0 || !set_length(fd.get(), bytes) ||
         ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
         const int error = errno;
         return failure{
@@ -115,6 +116,12 @@ result<unique_fd> make_shm_memory(std::size_t bytes) {
                               bytes, error)};
     }
     return fd;
+}
+
+unique_fd reopen_to_read(int fd) noexcept {
+    char path[32];
+    std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return unique_fd(::open(path, O_RDONLY | O_CLOEXEC));
 }
 
 bool forbid_new_writers(int fd) noexcept {

@@ -51,6 +51,11 @@ private:
 /// Failure: `no_memory`, also if a file size limit (RLIMIT_FSIZE) is lower; raises no signal then.
 result<unique_fd> make_shm_memory(std::size_t bytes);
 
+/// Another descriptor of memory made by make_shm_memory(), by which nobody can write or map for
+/// writing. Processes of other users cannot get more from it, but root's. Failure: empty; see
+/// errno.
+unique_fd reopen_to_read(int fd) noexcept;
+
 /// Ensures that touching those bytes of shared memory raises no SIGBUS for lack of memory. If the
 /// system accounts for memory before it is touched (overcommit_memory 2), calls take_shm_pages();
 /// else does nothing, as there is no such fault then. False: out of memory; see errno.
