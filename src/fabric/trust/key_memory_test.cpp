@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/unique_fd.hpp>
+#include <amalgam/fabric/temporary_key.hpp>
 
 #include "fabric/trust/lab_testing.hpp"
 #include "fabric/trust/tls_contexts.hpp"
@@ -155,6 +156,31 @@ TEST(key_memory, a_loaded_key_is_only_where_no_core_dump_has_it) {
     tls_contexts contexts(loaded);
     (void)contexts.connecting();
     const auto places = places_of(hidden);
+    EXPECT_FALSE(places.empty());
+    for (const mapping& found : places)
+        EXPECT_FALSE(found.in_core_dumps) << found.name;
+}
+
+TEST(key_memory, a_temporary_key_leaves_no_text_and_is_only_where_no_core_dump_has_it) {
+    if (keeps_freed_memory) GTEST_SKIP() << "sanitizers do not give freed memory out again";
+    const temporary_key own("worker");
+    const auto loaded = own.trusting({own.fingerprint()});
+    ASSERT_EQ(CRYPTO_secure_malloc_initialized(), 1);
+    tls_contexts contexts(loaded);
+    EVP_PKEY* const key = SSL_CTX_get0_privatekey(contexts.connecting().value());
+    std::string seed(32, '\0');
+    std::size_t size = seed.size();
+    ASSERT_EQ(
+        EVP_PKEY_get_raw_private_key(key, reinterpret_cast<unsigned char*>(seed.data()), &size), 1);
+    const hidden_bytes number(seed);
+    OPENSSL_cleanse(seed.data(), seed.size());
+    const hidden_bytes text = [key] {
+        const secret_text pem = to_pem(*key);
+        return hidden_bytes(pem.text().substr(first_line + 40, 22));
+    }();
+    for (const mapping& found : places_of(text))
+        ADD_FAILURE() << "the key's text is in " << found.name;
+    const auto places = places_of(number);
     EXPECT_FALSE(places.empty());
     for (const mapping& found : places)
         EXPECT_FALSE(found.in_core_dumps) << found.name;
