@@ -112,6 +112,7 @@ TEST_F(tool_key, nothing_is_replaced_without_force) {
 TEST_F(tool_key, wrong_input_gets_one_sentence_and_the_code_of_its_kind) {
     done("new lab --authority");
     done("new node7 --with lab");
+    const std::string authority = done("show lab");
     struct input {
         const char* line;
         int code;
@@ -133,6 +134,10 @@ TEST_F(tool_key, wrong_input_gets_one_sentence_and_the_code_of_its_kind) {
         {"new x --days 7", 2, "expected --with or --authority"},
         {"new x --with nobody", 1, "nobody/certificate.pem\" cannot be read"},
         {"new x --with node7", 1, "is not an authority's"},
+        {"new x --with lab --days 36500", 1, "longer than the authority itself"},
+        {"new lab --with lab --force", 1, "is the authority itself, which would be replaced"},
+        {"new ./.config/amalgam/keys/lab --with lab --force", 1, "is the authority itself"},
+        {"sign node7 --with lab --output lab --force", 1, "is the certificate of an authority"},
         {"new /proc/nowhere/x", 1, "cannot be written"},
         {"sign", 2, "request is required"},
         {"sign node7", 2, "--with is required"},
@@ -148,8 +153,8 @@ TEST_F(tool_key, wrong_input_gets_one_sentence_and_the_code_of_its_kind) {
         {"revoke lab --with lab", 1, "cannot revoke itself"},
         {"revoke node7 --with nobody", 1, "there is no folder"},
         {"show nobody", 1, "there is no key in"},
-        {"show /dev/null", 1, "is not in PEM"},
-        {"show /dev/zero", 1, "is longer than"},
+        {"show /dev/null", 1, "is not a file"},
+        {"show /dev/zero", 1, "is not a file"},
         {"show ./none.pem", 1, "cannot be read"},
     };
     for (const input& each : all) {
@@ -160,7 +165,26 @@ TEST_F(tool_key, wrong_input_gets_one_sentence_and_the_code_of_its_kind) {
         EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
         EXPECT_FALSE(files::exists(at("x"))) << each.line;
     }
+    EXPECT_EQ(done("show lab"), authority);
 }
+
+#ifdef AMALGAM_LOADS_OPENSSL
+TEST_F(tool_key, only_keys_need_openssl_and_say_so_where_it_cannot_be_loaded) {
+    home.with("libssl.so." AMALGAM_LOADS_OPENSSL, "no library");
+    const std::string tool = "LD_LIBRARY_PATH=" + home.path() + " " AMALGAM_TOOL;
+    EXPECT_EQ(run_tool(tool, "--version").code, 0);
+    EXPECT_EQ(run_tool(tool, "info --explain tcp://127.0.0.1:0").code, 0);
+    for (const std::string line :
+         {"key new ./x --authority", "key sign x --with lab", "key trust x lab",
+          "key revoke x --with lab", "key show x", "info --explain tcp+tls://?credentials=x"}) {
+        const outcome got =
+            run_tool("cd " + home.path() + " && HOME=" + home.path() + " " + tool, line);
+        EXPECT_EQ(got.code, 1) << line;
+        EXPECT_TRUE(has(got.output, "need OpenSSL 3, which cannot be loaded")) << got.output;
+        EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
+    }
+}
+#endif
 
 TEST_F(tool_key, a_key_that_others_can_read_is_not_used) {
     done("new lab --authority");

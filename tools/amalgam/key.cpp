@@ -1,6 +1,8 @@
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -25,6 +27,11 @@ std::string last_part(const std::string& folder) {
     return folder.substr(folder.rfind('/') + 1);
 }
 
+bool is_same_folder(const std::string& one, const std::string& other) {
+    std::error_code absent;
+    return std::filesystem::equivalent(one, other, absent);
+}
+
 void new_key(const new_options& options) {
     key_request what = options.what;
     const std::string folder = of_argument("name", [&] { return key_folder(options.folder); });
@@ -32,8 +39,8 @@ void new_key(const new_options& options) {
     if (options.p256) what.algorithm = key_algorithm::p256;
     if (what.authority && options.days) what.days = *options.days;
     // Before there is a key that it will not sign.
-    if (!options.with.empty()) require_authority(options.with);
-    if (!options.with.empty() && key_folder(options.with) == folder)
+    if (!options.with.empty()) require_authority(options.with, options.days);
+    if (!options.with.empty() && is_same_folder(key_folder(options.with), folder))
         throw error(errc::invalid,
                     fmt::format("{} is the authority itself, which would be replaced; expected "
                                 "another name for the new key",

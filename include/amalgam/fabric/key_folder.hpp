@@ -57,8 +57,9 @@ struct key_request {
 /// begins an empty revocation list. A certificate of an earlier key in the folder is removed.
 void make_key(const std::string& folder, const key_request& what);
 
-/// Throws as sign_key() would, if this folder or name is no authority that can sign.
-void require_authority(const std::string& authority);
+/// Throws as sign_key() would, if this folder or name is no authority that can sign, or not for so
+/// many days.
+void require_authority(const std::string& authority, std::optional<unsigned> days = {});
 
 struct signing_options {
     /// 1 to 36500, and not beyond the authority's own end. Default: 365, or until that end.
@@ -66,7 +67,7 @@ struct signing_options {
     /// What is certified, in place of what the request asks for.
     std::optional<std::vector<std::string>> hosts{};
     std::optional<std::vector<std::string>> groups{};
-    /// Where the certificate goes. Empty: the folder of the request.
+    /// Where the certificate goes. Empty: the folder of the request. Never that of an authority.
     std::string output{};
     bool overwrite = false;
 };

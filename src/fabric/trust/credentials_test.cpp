@@ -109,6 +109,25 @@ TEST_F(credentials_test, missing_files_are_named) {
     EXPECT_EQ(credentials::try_from_folder("/nowhere/at/all").code(), errc::not_found);
 }
 
+TEST_F(credentials_test,
+       a_fifo_a_device_or_a_folder_in_place_of_a_file_is_named_and_not_waited_for) {
+    for (const char* each : {"certificate.pem", "key.pem", "authority.pem", "revoked.pem"}) {
+        const std::string path = node + "/" + each;
+        files::rename(path, node + "/kept");
+        ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+        expect_refused(errc::invalid, path + "\" is not a file");
+        files::remove(path);
+        files::create_symlink("/dev/zero", path);
+        expect_refused(errc::invalid, path + "\" is not a file");
+        files::remove(path);
+        files::create_directory(path);
+        expect_refused(errc::invalid, path + "\" is not a file");
+        files::remove(path);
+        files::rename(node + "/kept", path);
+    }
+    EXPECT_TRUE(credentials::try_from_folder(node));
+}
+
 TEST_F(credentials_test, a_revocation_list_may_be_absent_from_a_folder_but_not_from_named_files) {
     files::remove(node + "/revoked.pem");
     const auto got = credentials::from_folder(node);

@@ -10,6 +10,7 @@
 #include "fabric/trust/certificate_builder.hpp"
 #include "fabric/trust/key_files.hpp"
 #include "fabric/trust/new_file.hpp"
+#include "fabric/trust/openssl_library.hpp"
 #include "fabric/trust/pem.hpp"
 
 namespace amalgam {
@@ -116,6 +117,8 @@ std::string description_of_file(const std::string& path) {
 }  // namespace
 
 std::string describe_key(const std::string& file_or_folder) {
+    find_openssl().value();
+    const no_errors_left at_the_end;
     if (names_a_file(file_or_folder)) return description_of_file(file_or_folder);
     const std::string in = key_folder(file_or_folder) + "/";
     std::string all;

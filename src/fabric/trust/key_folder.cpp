@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <openssl/err.h>
 #include <unistd.h>
 
 #include <amalgam/core/status.hpp>
@@ -13,6 +12,7 @@
 #include "fabric/trust/certificate_builder.hpp"
 #include "fabric/trust/key_files.hpp"
 #include "fabric/trust/new_file.hpp"
+#include "fabric/trust/openssl_library.hpp"
 #include "fabric/trust/pem.hpp"
 
 namespace amalgam {
@@ -51,14 +51,44 @@ std::string names_in_words(const certified_names& names) {
 }
 
 /// Not beyond the authority's own end, unless that was asked for.
-wall_time end_of(const signing_options& how, X509& authority) {
+wall_time end_of(std::optional<unsigned> days, X509& authority) {
     const wall_time last = time_of(X509_get0_notAfter(&authority));
-    const wall_time end = days_from_now(how.days.value_or(default_days));
-    if (how.days && end > last)
+    const wall_time end = days_from_now(days.value_or(default_days));
+    if (days && end > last)
         throw error(errc::invalid,
                     fmt::format("{} days are longer than the authority itself is valid, until {}",
-                                *how.days, to_text(last)));
+                                *days, to_text(last)));
     return std::min(end, last);
+}
+
+/// A request, and what of it is certified.
+struct asked_for {
+    x509_request_ptr request;
+    certified_names names;
+};
+
+asked_for read_request(const std::string& path, const signing_options& how) {
+    const std::string called = fmt::format("\"{}\"", path);
+    asked_for asked{request_in(read_pem_file(path).value(), called).value(), {}};
+    asked.names = names_in(*asked.request, called);
+    if (how.hosts) asked.names.hosts = *how.hosts;
+    if (how.groups) asked.names.groups = *how.groups;
+    check_names(asked.names);
+    return asked;
+}
+
+/// Nobody means that, however often told to replace: whom it certified would be lost with it.
+void refuse_to_replace_authority(const std::string& folder) {
+    const std::string path = folder + "/certificate.pem";
+    if (!is_there(path)) return;
+    const auto text = read_pem_file(path);
+    if (!text) return;
+    const auto shown = certificates_in(*text, path);
+    if (!shown || X509_check_ca(shown->front().get()) != 1) return;
+    throw error(errc::invalid,
+                fmt::format("\"{}\" is the certificate of an authority, which would be replaced, "
+                            "expected a folder of the key's own; example: --output ./node7",
+                            path));
 }
 
 }  // namespace
@@ -87,6 +117,8 @@ std::string key_folder(std::string_view name_or_path) {
 }
 
 void make_key(const std::string& folder, const key_request& what) {
+    find_openssl().value();
+    const no_errors_left at_the_end;
     const certified_names names{what.name, what.hosts, what.groups};
     check_names(names);
     if (what.authority && !(what.hosts.empty() && what.groups.empty()))
@@ -113,37 +145,40 @@ void make_key(const std::string& folder, const key_request& what) {
     write_file(in + "certificate.pem", to_pem(*certificate), 0644, what.overwrite);
 }
 
-void require_authority(const std::string& authority) {
-    (void)authority_files::read(authority);
+void require_authority(const std::string& authority, std::optional<unsigned> days) {
+    find_openssl().value();
+    const no_errors_left at_the_end;
+    (void)end_of(days, *authority_files::read(authority).certificate);
 }
 
 std::string sign_key(const std::string& file_or_folder, const std::string& authority,
                      const signing_options& how) {
+    find_openssl().value();
+    const no_errors_left at_the_end;
     const std::string request_path = key_file(file_or_folder, "request.pem");
-    const std::string called = fmt::format("\"{}\"", request_path);
-    const x509_request_ptr request =
-        request_in(read_pem_file(request_path).value(), called).value();
-    certified_names names = names_in(*request, called);
-    if (how.hosts) names.hosts = *how.hosts;
-    if (how.groups) names.groups = *how.groups;
-    check_names(names);
+    asked_for asked = read_request(request_path, how);
     const authority_files by = authority_files::read(authority);
-    const wall_time end = end_of(how, *by.certificate);
+    const wall_time end = end_of(how.days, *by.certificate);
     const std::string in =
         how.output.empty() ? folder_of_file(request_path) : key_folder(how.output);
     make_folder(in);
     const unique_fd locked = lock_folder(in);
+    // Another process may have replaced the key, and with it the request, until now.
+    asked = read_request(request_path, how);
     if (!how.overwrite) refuse_to_replace(in + "/", {"certificate.pem"});
-    const x509_ptr made = make_certificate(names, *X509_REQ_get0_pubkey(request.get()), end,
-                                           *by.certificate, *by.key);
+    refuse_to_replace_authority(in);
+    const x509_ptr made = make_certificate(asked.names, *X509_REQ_get0_pubkey(asked.request.get()),
+                                           end, *by.certificate, *by.key);
     trust_in(in, *by.certificate);
     if (by.list != nullptr) take_list_over(in, *by.list);
     write_file(in + "/certificate.pem", to_pem(*made), 0644, how.overwrite);
-    return fmt::format("certified {}; until {}; serial {}", names_in_words(names), to_text(end),
-                       serial_of(X509_get0_serialNumber(made.get())));
+    return fmt::format("certified {}; until {}; serial {}", names_in_words(asked.names),
+                       to_text(end), serial_of(X509_get0_serialNumber(made.get())));
 }
 
 std::string trust_authority(const std::string& folder, const std::string& file_or_folder) {
+    find_openssl().value();
+    const no_errors_left at_the_end;
     const std::string in = key_folder(folder);
     const std::string path = key_file(file_or_folder, "certificate.pem");
     const std::string called = fmt::format("\"{}\"", path);
@@ -172,6 +207,8 @@ std::string trust_authority(const std::string& folder, const std::string& file_o
 }
 
 std::string revoke_key(const std::string& certificate_or_serial, const std::string& authority) {
+    find_openssl().value();
+    const no_errors_left at_the_end;
     const std::string in = key_folder(authority);
     const unique_fd locked = lock_folder(in);
     const authority_files by = authority_files::read(authority);

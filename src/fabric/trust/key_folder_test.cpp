@@ -1,5 +1,6 @@
 // What `amalgam key` does, and that openssl agrees with it.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -8,8 +9,10 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <amalgam/fabric/key_folder.hpp>
 
@@ -236,6 +239,71 @@ TEST_F(key_folder_test, nothing_is_replaced_without_being_told_to) {
     EXPECT_FALSE(files::exists(node + "/certificate.pem")) << "it was for the earlier key";
 }
 
+TEST_F(key_folder_test, a_signature_never_replaces_the_certificate_of_an_authority) {
+    const std::string node = here.add("node");
+    const lab_folder other;
+    files::create_directory_symlink(here.lab, here.with("link"));
+    const std::string before = content(here.lab + "/certificate.pem"),
+                      others = content(other.lab + "/certificate.pem");
+    for (const std::string& output : {here.lab, here.with("link"), other.lab})
+        expect_refused(errc::invalid, "is the certificate of an authority",
+                       [&] { sign_key(node, here.lab, {.output = output, .overwrite = true}); });
+    EXPECT_EQ(content(here.lab + "/certificate.pem"), before);
+    EXPECT_EQ(content(other.lab + "/certificate.pem"), others);
+    EXPECT_FALSE(files::exists(here.lab + "/authority.pem"));
+}
+
+TEST_F(key_folder_test, keys_made_and_signed_at_once_leave_one_that_fits_its_certificate) {
+    for (int round = 0; round < 10; ++round) {
+        std::vector<std::thread> all;
+        for (int i = 0; i < 8; ++i)
+            all.emplace_back([&] {
+                make_key(here.with("node"), {.name = "node", .overwrite = true});
+                sign_key(here.with("node"), here.lab, {.overwrite = true});
+            });
+        for (std::thread& each : all)
+            each.join();
+        const auto got = credentials::try_from_folder(here.with("node"));
+        ASSERT_TRUE(got) << got.sentence();
+    }
+}
+
+TEST_F(key_folder_test, nothing_is_left_behind_by_a_process_that_is_killed_while_it_writes_a_key) {
+    const auto left = [&] {
+        std::vector<std::string> names;
+        for (const auto& each : files::directory_iterator(here.with("node")))
+            names.push_back(each.path().filename());
+        return names;
+    };
+    // The kernel kills it when a file becomes longer than that.
+    const auto die_writing = [&](bool overwrite) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            const rlimit none{0, 0}, few{10, 10};
+            ::setrlimit(RLIMIT_CORE, &none);
+            ::setrlimit(RLIMIT_FSIZE, &few);
+            ::signal(SIGXFSZ, SIG_DFL);
+            make_key(here.with("node"), {.name = "node", .overwrite = overwrite});
+            ::_exit(0);
+        }
+        int ended = 0;
+        ASSERT_EQ(::waitpid(child, &ended, 0), child);
+        ASSERT_TRUE(WIFSIGNALED(ended));
+    };
+    die_writing(false);
+    EXPECT_EQ(left(), std::vector<std::string>{});
+    make_key(here.with("node"), {.name = "node"});
+    const std::string before = content(here.with("node/key.pem"));
+    die_writing(true);
+    EXPECT_EQ(left(), std::vector<std::string>{"key.pem"});
+    EXPECT_EQ(content(here.with("node/key.pem")), before);
+    // What was left where files have a name from the beginning.
+    std::ofstream(here.with("node/key.pem.new")) << "half a key";
+    make_key(here.with("node"), {.name = "node", .overwrite = true});
+    EXPECT_FALSE(files::exists(here.with("node/key.pem.new")));
+    EXPECT_EQ(mode_of(here.with("node/key.pem")), 0600u);
+}
+
 TEST_F(key_folder_test, names_hosts_groups_and_days_that_cannot_be_certified_are_named) {
     const auto make = [&](key_request what) {
         if (what.name.empty()) what.name = "node";
@@ -263,6 +331,9 @@ TEST_F(key_folder_test, names_hosts_groups_and_days_that_cannot_be_certified_are
     const std::string node = here.add("node");
     expect_refused(errc::invalid, "longer than the authority itself",
                    [&] { sign_key(node, here.lab, {.days = 36500, .overwrite = true}); });
+    expect_refused(errc::invalid, "longer than the authority itself",
+                   [&] { require_authority(here.lab, 36500); });
+    require_authority(here.lab, 365);
 }
 
 TEST_F(key_folder_test, what_is_no_authority_request_or_serial_number_is_named) {

@@ -10,6 +10,7 @@
 #include <openssl/err.h>
 
 #include "fabric/trust/certificate_builder.hpp"
+#include "fabric/trust/openssl_library.hpp"
 #include "fabric/trust/pem.hpp"
 
 namespace amalgam::detail {
@@ -45,6 +46,7 @@ int allow_authorities_without_list(int good, X509_STORE_CTX* at) {
 }  // namespace
 
 result<void> loaded_credentials::check_parts(const credential_parts& parts) {
+    if (const auto found = find_openssl(); !found) return found;
     if (parts.certificate.empty() || parts.key.empty())
         return {errc::invalid,
                 "credentials lack a certificate or its private key, expected both, as peers must "
@@ -92,6 +94,7 @@ loaded_credentials::loaded loaded_credentials::from_text(const credential_parts&
 loaded_credentials::loaded loaded_credentials::from(const texts& pem,
                                                     std::vector<key_fingerprint> trusted,
                                                     const names& named) {
+    const no_errors_left at_the_end;
     std::shared_ptr<loaded_credentials> made(new loaded_credentials);
     made->trusted_keys_ = std::move(trusted);
     if (const auto done = made->take_own(pem.certificate, pem.key, named); !done) return done.why();

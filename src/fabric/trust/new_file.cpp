@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -33,70 +34,85 @@ constexpr std::chrono::milliseconds attempt_interval{10};
                                           path));
 }
 
-/// A file under a name of its own, deleted unless it was given its place.
-class unfinished_file {
-public:
-    unfinished_file(const std::string& beside, unsigned mode) : path_(beside + ".XXXXXX") {
-        file_.reset(::mkostemp(path_.data(), O_CLOEXEC));
-        if (!file_) cannot_write(beside);
-        if (::fchmod(file_.get(), mode) != 0) fail(beside);
-    }
-    unfinished_file(const unfinished_file&) = delete;
-    unfinished_file& operator=(const unfinished_file&) = delete;
-    ~unfinished_file() {
-        if (!placed_) ::unlink(path_.c_str());
-    }
-
-    void write(std::string_view content, const std::string& as) {
-        while (!content.empty()) {
-            const ssize_t put = ::write(file_.get(), content.data(), content.size());
-            if (put < 0 && errno == EINTR) continue;
-            if (put < 0) fail(as);
-            content.remove_prefix(static_cast<std::size_t>(put));
-        }
-        if (::fsync(file_.get()) != 0) fail(as);
-    }
-
-    void place(const std::string& as, bool overwrite) {
-        if (overwrite) {
-            placed_ = ::rename(path_.c_str(), as.c_str()) == 0;
-        } else {
-            // Some file systems know no such flag; a link does not replace anything, either.
-            placed_ =
-                ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, as.c_str(), RENAME_NOREPLACE) == 0;
-            if (!placed_ && errno == EINVAL && ::link(path_.c_str(), as.c_str()) == 0) {
-                ::unlink(path_.c_str());
-                placed_ = true;
-            }
-            if (!placed_ && errno == EEXIST) is_taken(as);
-        }
-        if (!placed_) cannot_write(as);
-    }
-
-private:
-    [[noreturn]] void fail(const std::string& as) {
-        const int why = errno;
-        ::unlink(path_.c_str());
-        errno = why;
-        cannot_write(as);
-    }
-
-    std::string path_;
-    unique_fd file_;
-    bool placed_ = false;
-};
-
 std::string folder_of(const std::string& path) {
     const std::size_t slash = path.rfind('/');
     return slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
 }
 
+/// Takes the place `as` for what stands under the name `from`, or, with `from` empty, for a file
+/// without a name. Returns errno, 0 for success.
+int give_name(const std::string& from, const unique_fd& file, const std::string& as) {
+    const std::string open_file = fmt::format("/proc/self/fd/{}", file.get());
+    const char* const what = from.empty() ? open_file.c_str() : from.c_str();
+    return ::linkat(AT_FDCWD, what, AT_FDCWD, as.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+}
+
+/// A file on its way to its place. Where the file system can do that it has no name until then, and
+/// the kernel frees it if this process is killed. Else, and for the moment in which it replaces
+/// another, its name is NAME.new; the next that writes to NAME removes what was left there.
+class unfinished_file {
+public:
+    unfinished_file(const std::string& as, unsigned mode) : as_(as), beside_(as + ".new") {
+        ::unlink(beside_.c_str());
+        if (::access("/proc/self/fd", X_OK) == 0)
+            file_.reset(::open(folder_of(as).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+        if (!file_) {
+            file_.reset(::open(beside_.c_str(),
+                               O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600));
+            has_name_ = static_cast<bool>(file_);
+        }
+        if (!file_) cannot_write(as);
+        if (::fchmod(file_.get(), mode) != 0) fail();
+    }
+    unfinished_file(const unfinished_file&) = delete;
+    unfinished_file& operator=(const unfinished_file&) = delete;
+    ~unfinished_file() {
+        if (has_name_) ::unlink(beside_.c_str());
+    }
+
+    void write(std::string_view content) {
+        while (!content.empty()) {
+            const ssize_t put = ::write(file_.get(), content.data(), content.size());
+            if (put < 0 && errno == EINTR) continue;
+            if (put < 0) fail();
+            content.remove_prefix(static_cast<std::size_t>(put));
+        }
+        if (::fsync(file_.get()) != 0) fail();
+    }
+
+    void place(bool overwrite) {
+        if (!overwrite) {  // A link does not replace anything.
+            const int why = give_name(has_name_ ? beside_ : std::string(), file_, as_);
+            if (why == EEXIST) is_taken(as_);
+            if (why != 0) fail(why);
+            return;
+        }
+        if (!has_name_) {
+            if (const int why = give_name({}, file_, beside_); why != 0) fail(why);
+            has_name_ = true;
+        }
+        if (::rename(beside_.c_str(), as_.c_str()) != 0) fail();
+        has_name_ = false;
+    }
+
+private:
+    [[noreturn]] void fail(int why = errno) {
+        if (std::exchange(has_name_, false)) ::unlink(beside_.c_str());
+        errno = why;
+        cannot_write(as_);
+    }
+
+    const std::string as_, beside_;
+    unique_fd file_;
+    bool has_name_ = false;  // beside_
+};
+
 }  // namespace
 
 void write_file(const std::string& path, std::string_view content, unsigned mode, bool overwrite) {
     unfinished_file file(path, mode);
-    file.write(content, path);
-    file.place(path, overwrite);
+    file.write(content);
+    file.place(overwrite);
     const unique_fd folder(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (folder) ::fsync(folder.get());
 }

@@ -7,8 +7,9 @@
 
 namespace amalgam::detail {
 
-/// Writes a file that appears whole or not at all, under its name: also after a crash.
-/// Failure: throws error{in_use} if there is one and it may not be replaced; error{denied}.
+/// Writes a file that appears whole or not at all, under its name: also after a crash. The folder
+/// is locked, see lock_folder(). Failure: throws error{in_use} if there is one and it may not be
+/// replaced; error{denied}.
 void write_file(const std::string& path, std::string_view content, unsigned mode, bool overwrite);
 
 /// Makes the folder, and those it is in, where they are not there, each with mode 0700.

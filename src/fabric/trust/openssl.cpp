@@ -25,6 +25,10 @@ std::string take_openssl_error() {
     return text;
 }
 
+no_errors_left::~no_errors_left() {
+    ERR_clear_error();
+}
+
 void use_secure_heap() noexcept {
     static std::once_flag once;
     std::call_once(once, [] {

@@ -1,8 +1,13 @@
 #pragma once
 
+// clang-format off: before OpenSSL's own.
+#include "fabric/trust/openssl_functions.hpp"
+// clang-format on
+
 #include <string>
 
 #include <openssl/bio.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
@@ -46,6 +51,14 @@ using x509_request_ptr = openssl_ptr<X509_REQ>;
 /// The reason of the newest error in this thread's queue, which is emptied: "bad decrypt". "unknown
 /// reason" without any.
 std::string take_openssl_error();
+
+/// At the end of its scope the thread's queue of errors is empty. It is the user's too, who would
+/// take what is left there for the reason of a failure of his own.
+struct no_errors_left {
+    no_errors_left() noexcept = default;
+    no_errors_left(const no_errors_left&) = delete;
+    ~no_errors_left();
+};
 
 /// Makes OpenSSL keep private keys in memory that is locked, as far as the limit allows, and left
 /// out of core dumps. Once per process; does nothing if the program has done it itself.

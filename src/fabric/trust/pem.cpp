@@ -17,7 +17,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <amalgam/core/detail/read_file.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
 #include "fabric/limits.hpp"
@@ -44,6 +43,29 @@ failure cannot_read(const std::string& path, int why) {
             fmt::format("\"{}\" cannot be read ({}), expected a file in PEM; `amalgam key new` "
                         "makes them",
                         path, std::strerror(why))};
+}
+
+/// Opens what must be a file, and tells about it. Who reads credentials may be a progress thread: a
+/// FIFO does not make it wait for a writer, and a device is not read.
+result<unique_fd> open_file(const std::string& path, const char* expected, struct stat& about) {
+    unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    if (!file || ::fstat(file.get(), &about) != 0) return cannot_read(path, errno);
+    if (!S_ISREG(about.st_mode))
+        return {errc::invalid, fmt::format("\"{}\" is not a file, expected {}", path, expected)};
+    return file;
+}
+
+/// As far as the file or the room reaches. Empty: errno says why it cannot be read.
+std::optional<std::size_t> read_into(int file, char* room, std::size_t bytes) {
+    std::size_t size = 0;
+    while (size < bytes) {
+        const ssize_t got = ::read(file, room + size, bytes - size);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return std::nullopt;
+        if (got == 0) break;
+        size += static_cast<std::size_t>(got);
+    }
+    return size;
 }
 
 /// A view of `pem` as OpenSSL reads it; copies nothing.
@@ -195,40 +217,43 @@ std::string written(int (*write)(BIO*, const T*), const T& what) {
 }  // namespace
 
 result<secret_text> read_secret_file(const std::string& path) {
-    const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat about {};
-    if (!file || ::fstat(file.get(), &about) != 0) return cannot_read(path, errno);
-    if (!S_ISREG(about.st_mode))
-        return {errc::invalid, fmt::format("\"{}\" is not a file, expected a private key", path)};
+    const auto file = open_file(path, "a private key", about);
+    if (!file) return file.why();
     if ((about.st_mode & 077) != 0)
         return {errc::denied,
                 fmt::format("\"{}\" is open to others (mode {:04o}), expected a private key that "
                             "only its owner can read; example: chmod 600 {}",
                             path, about.st_mode & 07777, path)};
     // One more than it should have, to see that it is longer.
-    secret_text read(std::min(static_cast<std::size_t>(about.st_size), limits::most_key_bytes) + 1);
-    std::size_t size = 0;
-    while (size < read.capacity()) {
-        const ssize_t got = ::read(file.get(), read.data() + size, read.capacity() - size);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return cannot_read(path, errno);
-        if (got == 0) break;
-        size += static_cast<std::size_t>(got);
-    }
-    if (size > limits::most_key_bytes)
+    secret_text text(std::min(static_cast<std::size_t>(about.st_size), limits::most_key_bytes) + 1);
+    const auto size = read_into(file->get(), text.data(), text.capacity());
+    if (!size) return cannot_read(path, errno);
+    if (*size > limits::most_key_bytes)
         return {errc::invalid, fmt::format("\"{}\" is longer than {} bytes, expected a private key",
                                            path, limits::most_key_bytes)};
-    read.set_size(size);
-    return read;
+    text.set_size(*size);
+    return text;
 }
 
 result<std::string> read_pem_file(const std::string& path) {
-    const auto bytes = read_file(path, limits::most_pem_bytes);
-    if (!bytes && bytes.code() == errc::not_found) return cannot_read(path, errno);
-    if (!bytes)
-        return {errc::invalid,
-                fmt::format("\"{}\" {}, expected a file in PEM", path, bytes.sentence())};
-    return std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+    struct stat about {};
+    const auto file = open_file(path, "a file in PEM", about);
+    if (!file) return file.why();
+    std::string text;
+    std::size_t room = static_cast<std::size_t>(about.st_size) + 1, used = 0;
+    do {  // Again if it has grown meanwhile.
+        room = std::min(room, limits::most_pem_bytes + 1);
+        text.resize(room);
+        const auto got = read_into(file->get(), text.data() + used, room - used);
+        if (!got) return cannot_read(path, errno);
+        used += *got;
+    } while (used == std::exchange(room, 2 * room) && used <= limits::most_pem_bytes);
+    if (used > limits::most_pem_bytes)
+        return {errc::invalid, fmt::format("\"{}\" is longer than {} MiB, expected a file in PEM",
+                                           path, limits::most_pem_bytes >> 20)};
+    text.resize(used);
+    return text;
 }
 
 result<pkey_ptr> private_key_in(std::string_view pem, const std::string& name) {

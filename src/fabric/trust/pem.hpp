@@ -35,9 +35,9 @@ private:
 
 /// The file of a private key, read straight into such memory.
 /// Failure: `not_found` if it cannot be read; `denied` if others than its owner may read or write
-///          it; `invalid` if it is too long or no file.
+///          it; `invalid` if it is too long, or a folder, FIFO or device.
 result<secret_text> read_secret_file(const std::string& path);
-/// Any other PEM file. Failure: `not_found`, `invalid` if it is too long.
+/// Any other PEM file. Failure: `not_found`, `invalid` as above.
 result<std::string> read_pem_file(const std::string& path);
 
 /// The private key in PEM text. No copy of the text is left behind.

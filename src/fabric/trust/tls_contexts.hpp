@@ -2,8 +2,6 @@
 
 #include <string_view>
 
-#include <openssl/ssl.h>
-
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/fabric/credentials.hpp>
