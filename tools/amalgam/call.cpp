@@ -16,12 +16,14 @@
 #include "call/shown.hpp"
 #include "call/signature.hpp"
 #include "commands.hpp"
+#include "credentials_option.hpp"
 
 namespace amalgam::tool {
 namespace {
 
 struct call_options {
     std::string uri;
+    std::string credentials;
     std::string name;
     std::string arguments = "[]";
     unsigned provider = 0;
@@ -66,12 +68,13 @@ std::string signature_of(engine& client, const peer& target, const call_options&
 }
 
 void call(const call_options& options) {
-    const std::string port =
-        of_argument("uri", [&] { return client_uri(uri::parse(options.uri)); });
+    const std::string address = of_argument(
+        "uri", [&] { return with_credentials("uri", options.uri, options.credentials); });
+    const std::string port = client_uri(uri::parse(address));
     const json arguments =
         of_argument("arguments", [&] { return parse_arguments(options.arguments); });
     engine client(port, {.name = "call"});
-    const peer target = of_argument("uri", [&] { return client.lookup(options.uri); });
+    const peer target = of_argument("uri", [&] { return client.lookup(address); });
     if (options.health) return show_health(client, target);
     if (options.name.empty()) return list(client, target);
     std::string text = signature_of(client, target, options);
@@ -106,6 +109,7 @@ void add_call(CLI::App& app) {
         ""));
     command->add_option("arguments", options->arguments, "A JSON list with a value for each")
         ->capture_default_str();
+    add_credentials(*command, options->credentials);
     command->add_option("--provider", options->provider, "The provider's id")
         ->check(CLI::Range(0, 65535))
         ->capture_default_str();

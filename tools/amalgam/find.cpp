@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <amalgam/directory/context.hpp>
 
 #include "commands.hpp"
+#include "credentials_option.hpp"
 
 namespace amalgam::tool {
 namespace {
@@ -15,6 +17,7 @@ namespace {
 struct find_options {
     std::vector<std::string> attributes;
     std::string at;
+    std::string credentials;
     unsigned most = 100;
 };
 
@@ -32,11 +35,22 @@ attribute_list query_of(const std::vector<std::string>& attributes) {
     return query;
 }
 
+/// One that reaches the directory at that address; others need not reach it.
+std::unique_ptr<context> join(const find_options& options) {
+    context_options how{.directory = options.at};
+    if (how.directory.empty()) return std::make_unique<context>(std::move(how));
+    how.directory = with_credentials("--at", how.directory, options.credentials);
+    const uri at = uri::parse(how.directory);
+    if (at.protocol != "tls") return std::make_unique<context>(std::move(how));
+    return std::make_unique<context>(std::vector<std::string>{client_uri(at)}, std::move(how));
+}
+
 /// Exit code 0: something was found; 1: nothing.
 void find(const find_options& options) {
     const attribute_list query =
         of_argument("attribute", [&] { return query_of(options.attributes); });
-    context here(context_options{.directory = options.at});
+    const std::unique_ptr<context> joined = join(options);
+    context& here = *joined;
     unsigned found = 0;
     resource_search search = here.search(query);
     for (const found_resource& each : search) {
@@ -68,6 +82,7 @@ void add_find(CLI::App& app) {
         ->add_option("--at", options->at,
                      "The directory's address; default: AMALGAM_DIRECTORY, or this host's own")
         ->check(CLI::Validator(&refusal_of_address, ""));
+    add_credentials(*command, options->credentials);
     command->add_option("--most", options->most, "Maximum number of resources to list")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();

@@ -12,6 +12,7 @@
 #include <amalgam/core/uri.hpp>
 
 #include "commands.hpp"
+#include "credentials_option.hpp"
 #include "perf/comparison.hpp"
 #include "perf/plot.hpp"
 #include "perf/tests.hpp"
@@ -53,6 +54,7 @@ namespace {
 struct perf_options {
     std::string test;
     std::vector<std::string> uris{"shm://"};
+    std::string credentials;
     perf::request asked;
     std::vector<std::string> vs;
     std::string plot;
@@ -152,9 +154,10 @@ bool is_drawn(const perf::perf_test& test, const perf_options& options) {
     return options.test == test.name || test.name == "rpc-latency" || test.name == "bulk-pull";
 }
 
-void perf_command(const perf_options& options) {
-    for (const std::string& uri : options.uris) {
+void perf_command(perf_options options) {
+    for (std::string& uri : options.uris) {
         // Reports a malformed URI before anything forks.
+        uri = with_credentials("--uri", uri, options.credentials);
         if (parse_uri(uri).value().scheme == "loop")
             throw error(errc::unsupported,
                         fmt::format("{} stays within one process, but a measurement needs two; "
@@ -201,6 +204,7 @@ void add_perf(CLI::App& app) {
         ->expected(1)
         ->take_all()
         ->capture_default_str();
+    add_credentials(*command, options->credentials);
     command
         ->add_option(
             "--vs", options->vs,

@@ -13,12 +13,14 @@
 #include <amalgam/rpc/engine.hpp>
 
 #include "commands.hpp"
+#include "credentials_option.hpp"
 
 namespace amalgam::tool {
 namespace {
 
 struct ping_options {
     std::vector<std::string> uris;
+    std::string credentials;
     unsigned count = 4;
     unsigned interval_ms = 200;
     unsigned timeout_ms = 1000;
@@ -26,20 +28,20 @@ struct ping_options {
 
 /// Exit code 0: every call was answered in time; 1: some were not.
 void ping(const ping_options& options) {
-    std::vector<std::string> ports;
+    std::vector<std::string> ports, uris;
     for (const std::string& each : options.uris) {
-        const std::string one = client_uri(uri::parse(each));
+        uris.push_back(with_credentials("uri", each, options.credentials));
+        const std::string one = client_uri(uri::parse(uris.back()));
         if (std::find(ports.begin(), ports.end(), one) == ports.end()) ports.push_back(one);
     }
     engine client(ports, {.name = "ping"});
-    const bool several = options.uris.size() > 1;  // Addresses of one engine.
+    const bool several = uris.size() > 1;  // Addresses of one engine.
     const auto echo = client.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping");
 
     double best = 0, worst = 0, sum = 0;
     unsigned answered = 0;
-    peer target = of_argument("uri", [&] {
-        return several ? client.lookup(options.uris) : client.lookup(options.uris.front());
-    });
+    peer target = of_argument(
+        "uri", [&] { return several ? client.lookup(uris) : client.lookup(uris.front()); });
     std::string name = target.address();
     if (several) fmt::print("{}\n", target.explain());
     for (unsigned i = 0; i < options.count; ++i) {
@@ -53,7 +55,7 @@ void ping(const ping_options& options) {
             fmt::print("{}: call {}: {}\n", name, i + 1, answer.sentence());
             if (answer.code() == errc::disconnected || answer.code() == errc::unreachable)
                 if (const result<peer> again =
-                        several ? client.try_lookup(options.uris) : client.try_lookup(name)) {
+                        several ? client.try_lookup(uris) : client.try_lookup(name)) {
                     target = *again;
                     name = target.address();
                 }
@@ -88,6 +90,7 @@ void add_ping(CLI::App& app) {
                      "reports which is used and why")
         ->check(CLI::Validator(&refusal_of_address, ""))
         ->required();
+    add_credentials(*command, options->credentials);
     command->add_option("--count", options->count, "Number of calls")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();

@@ -9,11 +9,13 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/fabric/key_folder.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "rpc/loop_pair.hpp"
+#include "temp_folder.hpp"
 
 namespace amalgam {
 namespace {
@@ -163,6 +165,25 @@ TEST(engine_config, the_configuration_tells_what_changed_since) {
     EXPECT_EQ(now.endpoints, here.addresses());
     engine tcp{"tcp://"};
     EXPECT_EQ(read(tcp.configuration()).endpoints, std::vector<std::string>{"tcp://"});
+}
+
+TEST(engine_config, the_configuration_names_the_credentials_that_the_uris_named) {
+    const temp_folder folder;
+    const std::string lab = folder.with("lab"), node = folder.with("node");
+    make_key(lab, {.name = "lab", .authority = true});
+    make_key(node, {.name = "node", .hosts = {"127.0.0.1"}});
+    sign_key(node, lab);
+    std::string first;
+    {
+        engine one(std::vector<std::string>{"tcp+tls://127.0.0.1:0?credentials=" + node,
+                                            "tcp+tls://?credentials=" + node, "shm://"});
+        first = one.configuration();
+        EXPECT_EQ(read(first).endpoints,
+                  (std::vector<std::string>{one.addresses()[0] + "?credentials=" + node,
+                                            "tcp+tls://?credentials=" + node, one.addresses()[1]}));
+    }
+    engine two(read(first));
+    EXPECT_EQ(two.configuration(), first);
 }
 
 TEST(engine_config, handlers_run_where_the_config_says) {

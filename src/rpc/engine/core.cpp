@@ -25,6 +25,14 @@ const transport_registry& default_transports() {
     return installed;
 }
 
+/// "?credentials=node7", where the URI has it: no address of a port tells.
+std::string credentials_in(const std::string& opened) {
+    if (opened.find("credentials=") == opened.npos) return {};
+    const uri parsed = uri::parse(opened);
+    const auto folder = parsed.option("credentials");
+    return folder ? fmt::format("?credentials={}", *folder) : std::string();
+}
+
 }  // namespace
 
 engine_core::engine_core(engine& owner, endpoints where, engine_options options)
@@ -90,6 +98,7 @@ engine_core::~engine_core() {
 
 void engine_core::open_ports(endpoints where) {
     ports_ = std::move(where.ports);
+    const std::size_t given = ports_.size();
     if (!where.uris.empty()) {
         const transport_registry& known =
             options_.transports == nullptr ? default_transports() : *options_.transports;
@@ -112,7 +121,8 @@ void engine_core::open_ports(endpoints where) {
     driven_ = ports_.front()->can().driven;
     clock_ = driven_ ? &ports_.front()->time() : &clock::steady();
     if (driven_) driver_port_ = ports_.front().get();
-    for (const auto& each : ports_) {
+    for (std::size_t i = 0; i < ports_.size(); ++i) {
+        const auto& each = ports_[i];
         if (each->can().driven != driven_) {
             throw error(errc::invalid,
                         "ports in virtual time and in real time cannot share an engine: create one "
@@ -122,6 +132,7 @@ void engine_core::open_ports(endpoints where) {
         if (each->can().listens) addresses_.push_back(port_addresses_.back());
         uris_.push_back(each->can().listens ? each->address()
                                             : fmt::format("{}://", each->can().transport));
+        if (i >= given) uris_.back() += credentials_in(where.uris[i - given]);
     }
     outbox_.open(ports_);
     transfers_.open(ports_);

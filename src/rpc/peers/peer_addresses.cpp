@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -15,13 +16,18 @@ result<peer> peer_addresses::find(const std::string& address, std::string_view t
     if (ports_.empty()) return {errc::closed, context_.why_closed()};
     if (is_own(address)) return peers_.meet(peer::self_port, self_link::id).name;
     std::string have;
+    std::optional<failure> refused;
     for (std::size_t i = 0; i < ports_.size(); ++i) {
         const std::string_view speaks = ports_[i]->can().transport;
         have += have.empty() ? "" : ", ";
         have += speaks;
         if (speaks != transport) continue;
-        return dial(static_cast<std::uint16_t>(i), address);
+        result<peer> found = dial(static_cast<std::uint16_t>(i), address);
+        if (found) return found;
+        // Another port may be of its family, or have the credentials that it names.
+        if (!refused) refused = found.why();
     }
+    if (refused) return *refused;
     return {errc::unsupported,
             fmt::format("no port of this engine speaks {0}, only {1}: give the engine another URI; "
                         "example: engine{{{{\"{2}://\", \"{0}://\"}}}}",

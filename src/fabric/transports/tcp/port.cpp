@@ -53,6 +53,7 @@ tcp_port::tcp_port(const port_options& options, setup with)
     : framed_port(options, abilities(with)),
       chosen_(std::move(with.chosen)),
       shown_(std::move(with.shown)),
+      credentials_(std::move(with.proof)),
       tls_(with.trust == nullptr ? nullptr : std::make_unique<tls_sessions>(std::move(with.trust))),
       memory_(buffers()),
       hello_{.incarnation = incarnation(), .address = address()},
@@ -98,6 +99,12 @@ result<std::string> tcp_port::canonical(std::string_view address) const noexcept
     const std::string_view of_its_port = tls_ != nullptr ? "credentials" : insecure_option;
     if (!without_option(*parsed, of_its_port).options.empty())
         return wrong("an address to connect to must not have options");
+    // A port proves itself in one way to all.
+    if (const auto other = parsed->option("credentials"); other && *other != credentials_)
+        return wrong(fmt::format(
+            "the credentials of a port are those that it was opened with ({}), expected no other "
+            "ones here; leave the option out, or open another port",
+            credentials_.empty() ? "port_options::trust" : "\"" + credentials_ + "\""));
     auto numeric = socket_address::numeric(parsed->host, *parsed->port);
     if (!numeric) return fmt::format("{}://{}:{}", scheme(), parsed->host, *parsed->port);
     if (numeric->is_wildcard()) return wrong("a wildcard address cannot be connected to");

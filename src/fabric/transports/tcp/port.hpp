@@ -44,6 +44,7 @@ public:
         unique_fd listener;  ///< Empty if the port does not listen.
         advertisement shown;
         std::shared_ptr<const credentials> trust;  ///< With TLS; null: without.
+        std::string proof;                         ///< The URI's option `credentials`; else empty.
     };
 
     tcp_port(const port_options& options, setup with);
@@ -121,6 +122,7 @@ private:
 
     binding chosen_;
     advertisement shown_;
+    std::string credentials_;            ///< As the URI's option named them; else empty.
     std::unique_ptr<tls_sessions> tls_;  ///< Null without TLS.
     receive_memory memory_;
     poller events_;

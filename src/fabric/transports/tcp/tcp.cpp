@@ -80,7 +80,11 @@ public:
             without_option(without_option(where, credentials_option), insecure_option), machine);
         if (!chosen) return chosen.why();
         if (is_exposed(*chosen) && *trust == nullptr && !*insecure) return refuse_exposed(where);
-        tcp_port::setup with{std::move(*chosen), {}, {}, std::move(*trust)};
+        tcp_port::setup with{std::move(*chosen),
+                             {},
+                             {},
+                             std::move(*trust),
+                             std::string(where.option(credentials_option).value_or(""))};
         if (with.chosen.listen) {
             auto listener = open_listener(where, *with.chosen.listen, machine);
             if (!listener) return listener.why();
