@@ -83,7 +83,13 @@ struct tls_session::wire {
     }
 };
 
-int tls_session::receive(char* into, std::size_t bytes) noexcept {
+/// From what was held back, else from the socket. 0: nothing, and stop_ says why.
+ssize_t tls_session::receive_some(char* into, std::size_t bytes) noexcept {
+    if (held_back_gone_ < held_back_.size()) [[unlikely]] {
+        const std::size_t some = std::min(bytes, held_back_.size() - held_back_gone_);
+        std::memcpy(into, held_back_.data() + held_back_gone_, some);
+        return static_cast<ssize_t>(some);
+    }
     ssize_t got;
     do
         got = ::recv(fd_, into, bytes, MSG_DONTWAIT);
@@ -93,7 +99,63 @@ int tls_session::receive(char* into, std::size_t bytes) noexcept {
         stop_ = errno == EAGAIN ? stop::empty : stop::error;
         if (errno != EAGAIN) read_error_ = errno;
     }
+    if (got > 0 && static_cast<std::size_t>(got) < bytes) stop_ = stop::empty;
+    return std::max<ssize_t>(got, 0);
+}
+
+/// How many of these bytes this call takes in: all, or up to the record that would be one too many.
+/// What it reads of the stream is the length of each record, which is not encrypted.
+std::size_t tls_session::share_of(const char* at, std::size_t bytes) noexcept {
+    constexpr std::uint8_t header = 5, length_at = 3;
+    std::size_t i = 0;
+    while (i < bytes) {
+        if (record_left_ > 0) {
+            const std::size_t some = std::min<std::size_t>(record_left_, bytes - i);
+            record_left_ = static_cast<std::uint16_t>(record_left_ - some);
+            i += some;
+            continue;
+        }
+        if (header_bytes_ == 0 && begun_++ == records_at_a_time) break;
+        if (header_bytes_ >= length_at)
+            length_ = static_cast<std::uint16_t>(length_ << 8 | static_cast<unsigned char>(at[i]));
+        ++i;
+        if (++header_bytes_ < header) continue;
+        record_left_ = length_;
+        header_bytes_ = 0;
+    }
+    return i;
+}
+
+/// Keeps what was received beyond the share for the next call. False: out of memory.
+bool tls_session::hold_back(const char* at, std::size_t bytes) noexcept try {
+    held_back_.assign(at, at + bytes);
+    held_back_gone_ = 0;
+    return true;
+} catch (const std::bad_alloc&) {
+    return false;
+}
+
+int tls_session::receive(char* into, std::size_t bytes) noexcept {
+    const bool again = held_back_gone_ < held_back_.size();
+    ssize_t got = receive_some(into, bytes);
     if (got <= 0) return 0;
+    const std::size_t share = share_of(into, static_cast<std::size_t>(got));
+    if (again) {
+        held_back_gone_ += share;
+        if (held_back_gone_ == held_back_.size()) held_back_.clear();
+        if (held_back_.empty()) held_back_gone_ = 0;
+    }
+    if (share < static_cast<std::size_t>(got)) {
+        const auto more = static_cast<std::size_t>(got) - share;
+        if (!again && !hold_back(into + share, more)) {
+            stop_ = stop::error;
+            read_error_ = ENOMEM;
+            return 0;
+        }
+        stop_ = stop::enough;
+        got = static_cast<ssize_t>(share);
+        if (share == 0) return 0;
+    }
     if (first_bytes_ < first_.size()) {
         const std::size_t some =
             std::min(first_.size() - first_bytes_, static_cast<std::size_t>(got));
@@ -101,10 +163,7 @@ int tls_session::receive(char* into, std::size_t bytes) noexcept {
         first_bytes_ = static_cast<std::uint8_t>(first_bytes_ + some);
     }
     taken_ += static_cast<std::size_t>(got);
-    if (static_cast<std::size_t>(got) < bytes)
-        stop_ = stop::empty;
-    else if (taken_ >= bytes_at_a_time)
-        stop_ = stop::enough;
+    if (stop_ == stop::no && taken_ >= bytes_at_a_time) stop_ = stop::enough;
     return static_cast<int>(got);
 }
 
@@ -158,8 +217,9 @@ bool tls_session::drain() noexcept {
 
 // ---- life
 
-tls_session::tls_session(SSL_CTX& context, side which, int fd, tls_record& record)
-    : fd_(fd), side_(which), record_(record), ssl_(SSL_new(&context)) {
+tls_session::tls_session(SSL_CTX& context, side which, int fd, tls_record& record,
+                         const clock& time)
+    : fd_(fd), side_(which), time_(time), record_(record), ssl_(SSL_new(&context)) {
     openssl_ptr<BIO> bio(BIO_new(wire::method()));
     if (!ssl_ || !bio) throw std::bad_alloc();
     BIO_set_data(bio.get(), this);
@@ -171,6 +231,8 @@ tls_session::tls_session(SSL_CTX& context, side which, int fd, tls_record& recor
     SSL_set_mode(ssl_.get(), SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_set_read_ahead(ssl_.get(), 1);
     SSL_set_default_read_buffer_len(ssl_.get(), read_buffer_bytes);
+    SSL_set_msg_callback(ssl_.get(), &on_message);
+    SSL_set_msg_callback_arg(ssl_.get(), this);
     if (which == side::accepting)
         SSL_set_accept_state(ssl_.get());
     else
@@ -216,6 +278,7 @@ tls_session::state tls_session::shake_hands() {
         return state::failed;
     }
     peer_ = std::move(*who);
+    is_complete_ = true;
     return state::complete;
 }
 
@@ -254,6 +317,38 @@ void tls_session::begin_reading() noexcept {
     stop_ = stop::no;
     drained_ = false;
     taken_ = 0;
+    begun_ = 0;
+}
+
+/// Called by OpenSSL for all that is sent and received, records and the messages in them.
+void tls_session::on_message(int sent, int, int kind, const void*, std::size_t, SSL*,
+                             void* session) noexcept {
+    if (kind != SSL3_RT_HANDSHAKE || sent != 0) return;
+    static_cast<tls_session*>(session)->count_message();
+}
+
+void tls_session::count_message() noexcept {
+    if (!is_complete_) return;
+    const clock::time_point now = time_.now();
+    if (now - second_ >= std::chrono::seconds(1)) {
+        second_ = now;
+        messages_ = 0;
+    }
+    ++messages_;
+}
+
+/// Ends the session, if so. What was read before stays read.
+bool tls_session::has_talked_too_much() noexcept {
+    if (messages_ <= messages_a_second) return false;
+    try {
+        (void)fail(errc::disconnected, EPROTO,
+                   fmt::format("it sent more than {} messages of TLS itself within a second, as to "
+                               "renew keys, expected a few in an hour",
+                               messages_a_second));
+    } catch (const std::bad_alloc&) {
+        why_.what = {errc::disconnected, ENOMEM};
+    }
+    return true;
 }
 
 ssize_t tls_session::read(std::span<const iovec> into, bool guarded) noexcept {
@@ -270,9 +365,11 @@ ssize_t tls_session::read(std::span<const iovec> into, bool guarded) noexcept {
         total += got;
         if (got == room.size()) continue;
         if (total > 0) break;
+        if (has_talked_too_much()) error = EPROTO;
         errno = error;
         return error == 0 ? 0 : -1;
     }
+    (void)has_talked_too_much();
     return static_cast<ssize_t>(total);
 }
 

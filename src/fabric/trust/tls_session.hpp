@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/clock.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/fabric/identity.hpp>
 
@@ -31,7 +32,8 @@ using tls_ticket = openssl_ptr<SSL_SESSION>;
 /// Owner:   borrows the socket and the record; both live longer.
 /// Threads: one at a time.
 /// Failure: the constructor throws std::bad_alloc.
-/// Memory:  80 KiB of record buffers from the first byte on until rest().
+/// Memory:  80 KiB of record buffers from the first byte on until rest(); 64 KiB more while a peer
+///          sends many small records.
 class tls_session {
 public:
     enum class side : std::uint8_t { connecting, accepting };
@@ -40,11 +42,18 @@ public:
     /// Most ciphertext that one read() takes in, and most plaintext that one write() takes: how
     /// long the others of a port wait for one.
     static constexpr std::size_t bytes_at_a_time = std::size_t{128} << 10;
+    /// Most records that one read() takes in, for the same reason: each costs about a microsecond,
+    /// however little is in it, and a renewed key several.
+    static constexpr std::size_t records_at_a_time = 64;
+    /// Most messages of TLS itself, once the handshake is complete, within a second; more end the
+    /// connection. A peer renews its key every few million records, and gives one ticket.
+    static constexpr unsigned messages_a_second = 128;
     /// Most ciphertext that waits for room. More is only possible for a peer that makes us answer
     /// and does not read the answers; its connection ends.
     static constexpr std::size_t max_pending_bytes = std::size_t{64} << 10;
 
-    tls_session(SSL_CTX& context, side which, int fd, tls_record& record);
+    tls_session(SSL_CTX& context, side which, int fd, tls_record& record,
+                const clock& time = clock::steady());
     ~tls_session();
     tls_session(const tls_session&) = delete;
 
@@ -91,7 +100,10 @@ public:
     /// Sends it. False: some still waits.
     bool drain() noexcept;
     /// Gives record buffers back that hold nothing; the next call takes new ones.
-    void rest() noexcept { (void)SSL_free_buffers(ssl_.get()); }
+    void rest() noexcept {
+        (void)SSL_free_buffers(ssl_.get());
+        if (held_back_.empty()) held_back_ = {};
+    }
     /// Why the socket takes no more; 0: it does.
     int write_error() const noexcept { return write_error_; }
     /// Tells the peer that we send no more, as far as there is room.
@@ -121,6 +133,13 @@ private:
     std::size_t read_piece(mutable_bytes room, bool guarded, int& error) noexcept;
     int after_failed_read() noexcept;
     int receive(char* into, std::size_t bytes) noexcept;
+    ssize_t receive_some(char* into, std::size_t bytes) noexcept;
+    std::size_t share_of(const char* at, std::size_t bytes) noexcept;
+    bool hold_back(const char* at, std::size_t bytes) noexcept;
+    static void on_message(int sent, int version, int kind, const void* at, std::size_t bytes,
+                           SSL* ssl, void* session) noexcept;
+    void count_message() noexcept;
+    bool has_talked_too_much() noexcept;
     const_bytes next_record(plaintext& from, std::size_t most) noexcept;
     bool seal(const_bytes record) noexcept;
     void send(const_bytes ciphertext) noexcept;
@@ -128,6 +147,7 @@ private:
 
     const int fd_;
     const side side_;
+    const clock& time_;
     stop stop_ = stop::no;  ///< Why the BIO reads no more in this call.
     bool drained_ = false;
     bool more_follows_ = false;  ///< Another record, in this call.
@@ -135,7 +155,16 @@ private:
     std::array<std::byte, 16> first_{};  ///< What the peer began with.
     int read_error_ = 0;
     int write_error_ = 0;
-    std::size_t taken_ = 0;      ///< Ciphertext, in this call.
+    bool is_complete_ = false;       ///< The handshake.
+    std::size_t taken_ = 0;          ///< Ciphertext, in this call.
+    std::size_t begun_ = 0;          ///< Records of it.
+    std::uint8_t header_bytes_ = 0;  ///< Of the next record's header, seen.
+    std::uint16_t record_left_ = 0;  ///< Of the current record, not seen so far.
+    std::uint16_t length_ = 0;       ///< As the header says.
+    unsigned messages_ = 0;          ///< Of TLS itself, since the second began.
+    clock::time_point second_{};     ///< Began.
+    std::vector<char> held_back_;    ///< Received, for a later call.
+    std::size_t held_back_gone_ = 0;
     std::uint32_t records_ = 0;  ///< Written.
     tls_record& record_;
     std::vector<std::byte> pending_;

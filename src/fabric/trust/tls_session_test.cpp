@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <amalgam/core/clock.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
@@ -39,7 +40,7 @@ struct session_pair {
         a_end.reset(both[0]);
         b_end.reset(both[1]);
         a.emplace(from, side::connecting, both[0], record);
-        b.emplace(to, side::accepting, both[1], record);
+        b.emplace(to, side::accepting, both[1], record, time);
         if (earlier != nullptr) a->resume(*earlier);
     }
 
@@ -73,6 +74,7 @@ struct session_pair {
         return got;
     }
 
+    manual_clock time;  ///< Of b.
     tls_record record;
     unique_fd a_end, b_end;
     std::optional<tls_session> a, b;
@@ -226,6 +228,63 @@ TEST_F(tls_session_test, a_new_key_is_taken_up_in_the_midst) {
     }
 }
 
+TEST_F(tls_session_test, one_read_takes_in_a_bounded_number_of_records) {
+    ASSERT_TRUE(both.shake_hands());
+    constexpr std::size_t count = 3 * tls_session::records_at_a_time;
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::string text(1, static_cast<char>(i));
+        const iovec piece = piece_of(text);
+        int error = 0;
+        ASSERT_EQ(both.a->write({&piece, 1}, error), 1u);
+    }
+    std::string got;
+    for (int reads = 0; got.size() < count; ++reads) {
+        std::string some(count, ' ');
+        const iovec into = piece_of(some);
+        const ssize_t bytes = both.b->read({&into, 1}, false);
+        ASSERT_GT(bytes, 0);
+        EXPECT_LE(bytes, static_cast<ssize_t>(tls_session::records_at_a_time));
+        got += some.substr(0, static_cast<std::size_t>(bytes));
+        EXPECT_EQ(both.b->drained(), got.size() == count) << "what is held back is not forgotten";
+        ASSERT_LT(reads, 10);
+    }
+    for (std::size_t i = 0; i < count; ++i)
+        ASSERT_EQ(got[i], static_cast<char>(i));
+    EXPECT_TRUE(session_pair::carry(*both.a, *both.b, std::string(1'000'000, 'x')) ==
+                std::string(1'000'000, 'x'));
+}
+
+/// `a` renews its key so many times; whether `b` still goes on.
+bool renew_often(session_pair& both, unsigned times) {
+    for (unsigned i = 0; i < times; ++i) {
+        both.a->renew_key();
+        std::string some(10, ' ');
+        const iovec piece = piece_of(some);
+        int error = 0;
+        (void)both.a->write({&piece, 1}, error);
+        while (both.b->read({&piece, 1}, false) > 0)
+            continue;
+        if (!both.b->why().sentence.empty()) return false;
+    }
+    return true;
+}
+
+TEST_F(tls_session_test, a_peer_that_renews_its_keys_all_the_time_is_ended_with_a_sentence) {
+    ASSERT_TRUE(both.shake_hands());
+    for (int second = 0; second < 5; ++second) {
+        EXPECT_TRUE(renew_often(both, tls_session::messages_a_second));
+        both.time.advance(std::chrono::seconds(1));
+    }
+    EXPECT_FALSE(renew_often(both, tls_session::messages_a_second + 1));
+    EXPECT_EQ(both.b->why().sentence,
+              "it sent more than 128 messages of TLS itself within a second, as to renew keys, "
+              "expected a few in an hour");
+    std::string some(10, ' ');
+    const iovec into = piece_of(some);
+    EXPECT_EQ(both.b->read({&into, 1}, false), -1);
+    EXPECT_EQ(errno, EPROTO);
+}
+
 TEST_F(tls_session_test, a_peer_that_asks_for_keys_and_does_not_read_is_ended) {
     ASSERT_TRUE(both.shake_hands());
     int small = 1;
@@ -239,6 +298,7 @@ TEST_F(tls_session_test, a_peer_that_asks_for_keys_and_does_not_read_is_ended) {
         int error = 0;
         (void)both.a->write({&piece, 1}, error);
         (void)both.b->read({&into, 1}, false);
+        both.time.advance(std::chrono::seconds(1));
     }
     EXPECT_EQ(both.b->write_error(), ENOBUFS);
 }

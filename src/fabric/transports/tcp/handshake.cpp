@@ -144,6 +144,7 @@ handshake::state handshake::shake_hands() {
     switch (session_->shake_hands()) {
         case tls_session::state::waiting:
             if (session_->has_pending()) watch_room();
+            session_->rest();  // Strangers may be many, and take their time.
             return state::waiting;
         case tls_session::state::failed:
             return fail_session(session_->why());

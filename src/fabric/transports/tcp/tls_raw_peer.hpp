@@ -61,7 +61,7 @@ public:
         for (;;) {
             const ssize_t got = session_->read({&into, 1}, false);
             if (got < 0 && errno == EAGAIN) {
-                wait(POLLIN);
+                if (session_->drained()) wait(POLLIN);
                 continue;
             }
             return got > 0 ? std::string(some, static_cast<std::size_t>(got)) : std::string();
@@ -76,7 +76,7 @@ public:
             const auto now = reader.read(fd(), session_.get());
             theirs = reader.result();
             if (now != hello_reader::state::starving) return now == hello_reader::state::complete;
-            wait(POLLIN);
+            if (session_->drained()) wait(POLLIN);
         }
     }
     void wait_for_the_end() {

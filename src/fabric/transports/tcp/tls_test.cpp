@@ -1,5 +1,9 @@
 // A port with TLS, its peers, and those who must not become one.
+#include <algorithm>
+
 #include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +22,24 @@ using namespace std::chrono_literals;
 using step = tls_session::state;
 
 constexpr const char* local = "tcp+tls://127.0.0.1:0";
+
+/// Allows this process so many, until the end of the test.
+class descriptors {
+public:
+    explicit descriptors(std::size_t count) {
+        ::getrlimit(RLIMIT_NOFILE, &before_);
+        rlimit raised = before_;
+        raised.rlim_cur = std::max<rlim_t>(before_.rlim_cur, count);
+        enough_ = raised.rlim_cur <= before_.rlim_max && ::setrlimit(RLIMIT_NOFILE, &raised) == 0;
+    }
+    descriptors(const descriptors&) = delete;
+    ~descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+    explicit operator bool() const noexcept { return enough_; }
+
+private:
+    rlimit before_{};
+    bool enough_ = false;
+};
 
 class tls : public testing::Test {
 protected:
@@ -143,6 +165,12 @@ TEST_F(tls, a_caller_may_use_one_uri_for_its_port_and_for_its_peer) {
     tcp_test_port caller(client_uri(uri::parse(given)));
     EXPECT_EQ(fate_of(caller, given, {&server}).code, errc::ok);
     EXPECT_EQ(caller.look_up(given), caller.look_up(server.end->address()));
+    for (tcp_test_port* each : {&caller, &server}) {
+        const auto other = each->end->lookup(server.end->address() + "?credentials=other");
+        EXPECT_EQ(other.code(), errc::invalid);
+        EXPECT_NE(other.sentence().find("leave the option out"), std::string::npos)
+            << other.sentence();
+    }
     EXPECT_EQ(caller.end->lookup(server.end->address() + "?credentials=a&b=c").code(),
               errc::invalid);
 }
@@ -432,12 +460,48 @@ TEST_F(tls, strangers_within_their_handshake_make_way_for_newcomers) {
     EXPECT_GE(server.end->usage().evicted, 22u);
 }
 
-TEST_F(tls, two_hundred_handshakes_at_once_do_not_hold_up_a_connection_that_stands) {
-    tcp_test_port server(local, with()), good("tcp+tls://", with());
+TEST_F(tls, a_thousand_within_their_handshake_hold_a_bounded_memory) {
+    constexpr std::size_t count = 1000;
+    const descriptors enough(2 * count + 100);
+    if (!enough) GTEST_SKIP() << "needs 2100 file descriptors (ulimit -Hn)";
+    tcp_test_port server(local, with({.silence_limit = std::chrono::hours(1)}));
+    const ssl_context_ptr context = bare_context(lab_.authority, &lab_.node);
+    std::deque<tls_raw_peer> crowd;
+    for (std::size_t i = 0; i < count; ++i) {
+        crowd.emplace_back(server.end->address(), *context);
+        (void)crowd.back().try_step();
+    }
+    // Each waits for an answer; now the server gives it, and waits for theirs.
+    const auto before = ::mallinfo2();
+    std::size_t answered = 0;
+    while (answered < count) {
+        server.end->progress();
+        answered = static_cast<std::size_t>(
+            std::count_if(crowd.begin(), crowd.end(),
+                          [](tls_raw_peer& each) { return each.plain().has_something(); }));
+    }
+    const auto after = ::mallinfo2();
+    const std::size_t each =
+        (after.uordblks + after.hblkhd - before.uordblks - before.hblkhd) / count;
+    RecordProperty("bytes_each", static_cast<int>(each));
+    if (after.uordblks > before.uordblks) {  // A sanitizer's malloc() does not count.
+        EXPECT_LT(each, 64u << 10) << "less than the record buffers alone";
+    }
+    EXPECT_EQ(server.end->usage().evicted, 0u);
+    expect_served(server);
+}
+
+TEST_F(tls, a_thousand_handshakes_at_once_do_not_hold_up_a_connection_that_stands) {
+    constexpr std::size_t count = 1000;
+    const descriptors enough(2 * count + 100);
+    if (!enough) GTEST_SKIP() << "needs 2100 file descriptors (ulimit -Hn)";
+    // They wait for each other for longer on a busy machine.
+    const port_options patient = with({.silence_limit = std::chrono::hours(1)});
+    tcp_test_port server(local, patient), good("tcp+tls://", patient);
     const auto [to, back] = connect(good, server);
     const ssl_context_ptr context = bare_context(lab_.authority, &lab_.node);
     std::deque<tls_raw_peer> crowd;
-    for (int i = 0; i < 200; ++i) {
+    for (std::size_t i = 0; i < count; ++i) {
         crowd.emplace_back(server.end->address(), *context);
         (void)crowd.back().try_step();
     }
@@ -532,6 +596,50 @@ TEST_F(tls, a_peer_that_asks_for_new_keys_gets_them_and_goes_on) {
     ASSERT_TRUE(server.send(server.arrived.front().from, 5, "answer"));
     server.end->progress();
     EXPECT_EQ(raw.receive().substr(0, 16 + 6).substr(16), "answer");
+}
+
+TEST_F(tls, a_peer_that_floods_with_new_keys_is_dropped_and_takes_no_time_from_others) {
+    tcp_test_port server(local, with()), good("tcp+tls://", with());
+    const auto [to, back] = connect(good, server);
+    const ssl_context_ptr context = bare_context(lab_.authority, &lab_.node);
+    tls_raw_peer raw = greeted(server, *context);
+    // All of it is there before the port reads any, and in records of their own.
+    std::size_t renewed = 0;
+    for (; renewed < 4000 && !raw.session().has_pending(); ++renewed) {
+        SSL_key_update(raw.session().native(), SSL_KEY_UPDATE_NOT_REQUESTED);
+        (void)raw.session().write_whole(as_bytes_of(std::string(16, '\0')));
+    }
+    EXPECT_GT(renewed, std::size_t{tls_session::messages_a_second});
+    ASSERT_TRUE(good.send(to, 1, "ping"));
+    std::size_t rounds = 0;
+    while (server.lost.empty()) {
+        server.end->progress();
+        good.end->progress();
+        ASSERT_LT(++rounds, 1000u);
+    }
+    EXPECT_EQ(server.lost.front().second.native, EPROTO);
+    move_until({&server, &good}, [&] { return !server.arrived.empty(); });
+    EXPECT_TRUE(good.lost.empty());
+    expect_served(server);
+}
+
+TEST_F(tls, many_small_records_of_one_peer_do_not_keep_a_round_busy) {
+    tcp_test_port server(local, with());
+    const ssl_context_ptr context = bare_context(lab_.authority, &lab_.node);
+    tls_raw_peer raw = greeted(server, *context);
+    // One frame in records of a byte each.
+    const auto header = to_wire({.bytes = 2000, .kind = frame_kind::unexpected, .tag = 4});
+    raw.send(header);
+    const std::string text(2000, 'y');
+    for (const char& each : text)
+        ASSERT_TRUE(raw.session().write_whole(as_bytes_of(std::string_view(&each, 1))));
+    ASSERT_FALSE(raw.session().has_pending());
+    std::size_t rounds = 0;
+    for (; server.arrived.empty(); ++rounds)
+        server.end->progress();
+    EXPECT_GE(rounds, 2000 / (8 * tls_session::records_at_a_time));
+    EXPECT_EQ(server.arrived.front().text, text);
+    EXPECT_TRUE(server.lost.empty());
 }
 
 TEST_F(tls, the_second_connection_to_an_address_resumes_the_first) {
