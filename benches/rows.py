@@ -89,6 +89,15 @@ def first_answer(over):
     return ["bench_first_answer", over], {}
 
 
+def tls(*words):
+    return ["bench_tls", *words], {}
+
+
+def perf_tls(test, size, depth=1):
+    words, environment = perf(test, "tcp+tls://127.0.0.1:0?credentials=bench", size, depth)
+    return ["bench_tls", *words[1:]], environment
+
+
 def flow(what):
     return ["bench_flow", what], {}
 
@@ -226,6 +235,17 @@ ROWS = [
                 "UCX AM tcp": bare("ucx", "message-latency", "tcp", 8)},
          limit=("raw socket", raw_socket("latency", 8)),
          goal=None),
+    # The limits here are the same without TLS, and the cipher alone.
+    dict(metric="message round trip, tcp+tls, 8 B", unit="us", better="lower", read=us,
+         ours=perf_tls("message-latency", 8), peers={},
+         limit=("tcp, 8 B", perf("message-latency", "tcp://127.0.0.1:0", 8)),
+         goal=lambda row: 1.25 * row["limit"] if row["limit"] else None),
+    dict(metric="get 1 MiB, tcp+tls, 4 in flight", unit="GiB/s", better="higher", read=gib,
+         ours=perf_tls("get-bandwidth", 1 << 20, 4), peers={},
+         limit=("AES-128-GCM on one core", tls("cipher", SECONDS)),
+         goal=lambda row: 0.8 * row["limit"] if row["limit"] else None),
+    dict(metric="from lookup to first message, tcp+tls, resumed", unit="ms", better="lower",
+         read=value, ours=tls("resumed", SECONDS), peers={}, limit=None, goal=lambda row: 0.5),
     dict(metric="typed RPC round trip, ULT handler, shm", unit="us", better="lower", read=us,
          ours=perf("rpc-latency", "shm://", 8),
          peers={"UCX AM posix (no RPC)": bare("ucx", "message-latency", "shm", 8),
