@@ -95,6 +95,9 @@ void one_sided_part::region_closed(const remote_key& key) noexcept {
 void one_sided_part::progress() noexcept {
     transfers_.pump();
     if (facts_.registers_memory) memory_.look_at_blocks();
+}
+
+void one_sided_part::look_at_limits() noexcept {
     if (parting_ == 0) return;
     const clock::time_point now = clock::steady().now();
     for (one_sided_peer* peer : peers_)

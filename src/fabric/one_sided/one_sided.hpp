@@ -63,6 +63,9 @@ public:
     bool is_synchronous() const noexcept { return facts_.is_synchronous; }
 
     void progress() noexcept;
+    /// Ends what a carrier has not let go of within the silence limit. Call it after the carrier's
+    /// progress(), in which it may still let go.
+    void look_at_limits() noexcept;
     /// False: progress() has work.
     bool may_sleep() const noexcept { return parting_ == 0 && !transfers_.has_waiting(); }
     /// The port ends: ends every operation, after at most `patience` of `progress`.

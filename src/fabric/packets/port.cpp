@@ -209,7 +209,10 @@ std::size_t packet_port::move_frames(std::size_t budget) noexcept {
     has_due_work_ = false;
     if (one_sided_) one_sided_->progress();
     work_off();
-    if (budget_ > 0) carrier_->progress(budget_);
+    if (budget_ > 0) {
+        carrier_->progress(budget_);
+        if (one_sided_) one_sided_->look_at_limits();
+    }
     work_off();
     return budget - std::exchange(budget_, 0);
 }

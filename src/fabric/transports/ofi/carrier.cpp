@@ -56,6 +56,8 @@ ofi_carrier::ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_choi
 ofi_carrier::~ofi_carrier() {
     for (ofi_operation& one : outgoing_)
         if (one.registered != nullptr) memory_->remove(one.registered);
+    for (ofi_operation& one : outgoing_)
+        if (one_sided_) one_sided_->drop_bounce(one);
     if (registered_ != nullptr) memory_->remove(registered_);
 }
 
@@ -200,6 +202,7 @@ ofi_operation* ofi_carrier::take_operation() noexcept try {
 }
 
 void ofi_carrier::give_back(ofi_operation& one) noexcept {
+    if (one.bounce.bytes != nullptr) one_sided_->drop_bounce(one);
     one.next_free = std::exchange(free_, &one);
 }
 
@@ -211,6 +214,8 @@ void ofi_carrier::lend(ofi_operation& one, ofi_link& by) noexcept {
 
 /// libfabric holds it no more.
 void ofi_carrier::end_sent(ofi_operation& one, status how) noexcept {
+    if (one.bounce.bytes != nullptr && how.ok() && one.link != nullptr)
+        ofi_one_sided::take_bounced(one);
     give_back(one);
     take_back(one, how);
 }
@@ -222,8 +227,8 @@ void ofi_carrier::take_back(ofi_operation& one, status why) noexcept {
     --lent_;
     if (one.kind == ofi_operation::does::send)
         events().returned(*one.out);
-    else
-        one_sided_->over(*one.transfer, why);
+    else if (one_sided_transfer* ended = std::exchange(one.transfer, nullptr))
+        one_sided_->over(*ended, why);
 }
 
 /// Takes back what libfabric will not report any more; a later report is ignored.
@@ -290,7 +295,7 @@ void ofi_carrier::complete_failed() noexcept {
     if (one.kind == ofi_operation::does::receive) return receive_again(one);
     status how{errc::disconnected, what.err};
     if (one.link != nullptr) {
-        if (one.kind == ofi_operation::does::transfer)
+        if (one.kind == ofi_operation::does::transfer && one.transfer != nullptr)
             how = one_sided_->meaning_of(*one.transfer, what);
         if (how == errc::disconnected && !one.link->closing_) fail(*one.link, how);
     }

@@ -25,11 +25,12 @@ struct ofi_operation {
     fi_context2 of_the_library;  ///< First: libfabric returns its address.
     does kind = does::receive;
     packet* out = nullptr;
-    one_sided_transfer* transfer = nullptr;
-    ofi_link* link = nullptr;           ///< nullptr: of a receive, or taken back.
-    std::byte* into = nullptr;          ///< Of a receive.
-    std::unique_ptr<std::byte[]> copy;  ///< Registered, of packets; allocated if needed.
-    fid_mr* registered = nullptr;       ///< Of `copy`.
+    one_sided_transfer* transfer = nullptr;  ///< Null: ended, although libfabric holds this.
+    ofi_link* link = nullptr;                ///< nullptr: of a receive, or taken back.
+    std::byte* into = nullptr;               ///< Of a receive.
+    std::unique_ptr<std::byte[]> copy;       ///< Registered, of packets; allocated if needed.
+    fid_mr* registered = nullptr;            ///< Of `copy`.
+    ofi_bounce bounce;                       ///< Of a transfer, where ofi_one_sided uses them.
     ofi_operation* next_free = nullptr;
 };
 

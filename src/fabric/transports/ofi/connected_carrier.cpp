@@ -312,7 +312,9 @@ void ofi_connected_carrier::close_path(introduced_link& link, bool dead) noexcep
     auto& one = static_cast<ofi_connected_link&>(link);
     if (std::exchange(one.closing_, true)) return;
     if (one.end_ != nullptr) {
-        wait_for(one, dead ? std::chrono::milliseconds(0) : lingering);
+        // Cut off before the port gives up on transfers.
+        wait_for(one,
+                 dead ? std::chrono::milliseconds(0) : std::min(lingering, silence_limit_ / 2));
         events().due();
     }
 }

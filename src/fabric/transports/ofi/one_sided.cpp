@@ -1,8 +1,10 @@
 #include "fabric/transports/ofi/one_sided.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <string_view>
+#include <utility>
 
 #include <rdma/fi_rma.h>
 
@@ -13,6 +15,10 @@ namespace {
 
 // What verbs tells of a refused key (IBV_WC_REM_ACCESS_ERR), beside EIO.
 constexpr int verbs_access_error = 10;
+
+// Transfers that are copied: what is pending of an operation takes no more memory than one that is
+// not.
+constexpr std::size_t bounced_bytes = std::size_t{64} << 10;
 
 ofi_operation* operation_of(const one_sided_transfer& what) noexcept {
     return reinterpret_cast<ofi_operation*>(what.carrier_words[0]);
@@ -25,12 +31,14 @@ ofi_one_sided::ofi_one_sided(ofi_carrier& carrier, ofi_memory& memory, bool by_d
       memory_(memory),
       by_device_(by_device),
       by_verbs_(std::string_view(carrier.info().fabric_attr->prov_name).starts_with("verbs")),
-      longest_(std::min(one_sided_facts{}.piece_bytes, carrier.info().ep_attr->max_msg_size)) {}
+      bounces_(!by_device && carrier.info().ep_attr->type != FI_EP_MSG),
+      longest_(std::min(bounces_ ? bounced_bytes : one_sided_facts{}.piece_bytes,
+                        carrier.info().ep_attr->max_msg_size)) {}
 
 one_sided_facts ofi_one_sided::one_sided_traits() const noexcept {
     one_sided_facts facts;
     facts.mode = by_device_ ? rma_mode::one_sided : rma_mode::emulated;
-    facts.registers_memory = memory_.registers_local();
+    facts.registers_memory = memory_.registers_local() && !bounces_;
     facts.piece_bytes = longest_;
     return facts;
 }
@@ -106,14 +114,37 @@ void ofi_one_sided::unregister_memory(void* one) noexcept {
     if (one != nullptr) memory_.remove(static_cast<fid_mr*>(one));
 }
 
+bool ofi_one_sided::make_bounce(ofi_operation& op, const one_sided_transfer& what) noexcept {
+    op.bounce.bytes.reset(new (std::nothrow) std::byte[what.bytes]);
+    if (op.bounce.bytes == nullptr) return false;
+    if (memory_.registers_local()) {
+        const auto made = memory_.add_local({op.bounce.bytes.get(), what.bytes});
+        if (!made) return false;
+        op.bounce.registered = made.value();
+    }
+    if (what.is_put) std::memcpy(op.bounce.bytes.get(), what.here, what.bytes);
+    return true;
+}
+
+void ofi_one_sided::take_bounced(const ofi_operation& op) noexcept {
+    if (op.transfer == nullptr || op.transfer->is_put) return;
+    std::memcpy(op.transfer->here, op.bounce.bytes.get(), op.transfer->bytes);
+}
+
+void ofi_one_sided::drop_bounce(ofi_operation& op) noexcept {
+    if (op.bounce.registered != nullptr)
+        memory_.remove(std::exchange(op.bounce.registered, nullptr));
+    op.bounce.bytes.reset();
+}
+
 long ofi_one_sided::post(fid_ep* by, fi_addr_t to, const one_sided_transfer& what,
-                         void* context) noexcept {
+                         ofi_operation& op) noexcept {
     const auto& key = *static_cast<const ofi_far_key*>(what.key);
-    const iovec here{what.here, what.bytes};
+    const iovec here{bounces_ ? op.bounce.bytes.get() : what.here, what.bytes};
     const fi_rma_iov there{key.base + what.offset, what.bytes, key.key};
-    void* registered =
-        what.memory == nullptr ? nullptr : fi_mr_desc(static_cast<fid_mr*>(what.memory));
-    const fi_msg_rma all{&here, &registered, 1, to, &there, 1, context, 0};
+    auto* const memory = bounces_ ? op.bounce.registered : static_cast<fid_mr*>(what.memory);
+    void* registered = memory == nullptr ? nullptr : fi_mr_desc(memory);
+    const fi_msg_rma all{&here, &registered, 1, to, &there, 1, &op, 0};
     // A put is over when its bytes can be read at the target.
     return what.is_put ? fi_writemsg(by, &all, FI_DELIVERY_COMPLETE) : fi_readmsg(by, &all, 0);
 }
@@ -129,7 +160,12 @@ posted ofi_one_sided::start(packet_link& to, one_sided_transfer& what) noexcept 
     op->kind = ofi_operation::does::transfer;
     op->transfer = &what;
     what.carrier_words[0] = reinterpret_cast<std::uintptr_t>(op);
-    const long how = post(link.by_, link.to_, what, op);
+    if (bounces_ && !make_bounce(*op, what)) {
+        carrier_.give_back(*op);
+        what.how = {errc::unsupported};  // Packets go on.
+        return posted::done;
+    }
+    const long how = post(link.by_, link.to_, what, *op);
     if (how == 0) {
         carrier_.lend(*op, link);
         return posted::pending;
@@ -146,6 +182,9 @@ void ofi_one_sided::let_go(one_sided_transfer& what) noexcept {
     if (op->link == nullptr || op->link->by_ == nullptr) return;
     what.carrier_words[1] = 1;
     fi_cancel(&op->link->by_->fid, op);
+    if (!bounces_ || what.is_put || op->transfer == nullptr) return;
+    op->transfer = nullptr;  // What may come yet goes to the copy, and is nobody's.
+    over(what, {errc::canceled});
 }
 
 void ofi_one_sided::end_one_sided() noexcept {

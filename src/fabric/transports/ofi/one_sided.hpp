@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -13,10 +14,21 @@
 namespace amalgam::detail {
 
 class ofi_carrier;
+struct ofi_operation;
+
+/// Memory of a transfer that libfabric is given in place of the user's.
+struct ofi_bounce {
+    std::unique_ptr<std::byte[]> bytes;
+    fid_mr* registered = nullptr;
+};
 
 /// Puts and gets by libfabric's own operations (fi_writemsg, fi_readmsg). Keys are checked by the
 /// provider: by a device, or with `?one_sided=any` by software of the target, which does not keep
 /// the promise of hide() for transfers that are under way.
+///
+/// Software holds a transfer until its target moves or is gone. A connected endpoint can be closed
+/// by then. One that reaches others by name is shared by all, so libfabric works on a copy there:
+/// the user's memory is free whatever becomes of the target.
 ///
 /// Threads: the port's thread.
 class ofi_one_sided final : public one_sided_carrier {
@@ -41,6 +53,11 @@ public:
     void let_go(one_sided_transfer&) noexcept override;
     void end_one_sided() noexcept override;
 
+    /// The bytes that a get brought are the user's.
+    static void take_bounced(const ofi_operation&) noexcept;
+    /// libfabric holds the operation no more, or has ended.
+    void drop_bounce(ofi_operation&) noexcept;
+
     /// libfabric holds this transfer no more.
     void over(one_sided_transfer&, status how) noexcept;
     /// Before the carrier's end: makes no more upcalls, and ends peers' access.
@@ -56,12 +73,14 @@ private:
     };
 
     fid_mr* exposed(const remote_key&, std::size_t index) const noexcept;
-    long post(fid_ep* by, fi_addr_t to, const one_sided_transfer&, void* context) noexcept;
+    long post(fid_ep* by, fi_addr_t to, const one_sided_transfer&, ofi_operation&) noexcept;
+    bool make_bounce(ofi_operation&, const one_sided_transfer&) noexcept;
 
     ofi_carrier& carrier_;
     ofi_memory& memory_;
     const bool by_device_;
     const bool by_verbs_;
+    const bool bounces_;
     std::size_t longest_ = 0;
     one_sided_events* events_ = nullptr;
     std::unordered_map<std::uint64_t, std::vector<exposed_segment>> exposed_;  ///< By region.
