@@ -18,9 +18,25 @@ namespace {
 
 using namespace detail;
 
+/// By the code points, not as the code under test looks for them.
 bool is_printable(std::string_view text) {
-    for (const char each : text)
-        if (static_cast<unsigned char>(each) < 0x20 || each == 0x7f) return false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const auto byte = [&](std::size_t more) -> std::uint32_t {
+            return i + more < text.size() ? static_cast<unsigned char>(text[i + more]) : 0u;
+        };
+        std::uint32_t point = byte(0);
+        if (byte(0) >> 5 == 6 && byte(0) >= 0xc2 && byte(1) >> 6 == 2)
+            point = (byte(0) & 0x1f) << 6 | (byte(1) & 0x3f);
+        if (byte(0) >> 4 == 14 && (byte(0) > 0xe0 || byte(1) >= 0xa0) && byte(1) >> 6 == 2 &&
+            byte(2) >> 6 == 2)
+            point = (byte(0) & 0xf) << 12 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f);
+        if (point < 0x20 || point == 0x7f) return false;
+        if (point == byte(0)) continue;  // A stray byte is no character.
+        const bool turns = point == 0x61c || point == 0x200e || point == 0x200f ||
+                           (point >= 0x202a && point <= 0x202e) ||
+                           (point >= 0x2066 && point <= 0x2069);
+        if ((point >= 0x80 && point <= 0x9f) || turns) return false;
+    }
     return true;
 }
 

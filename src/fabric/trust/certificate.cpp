@@ -18,7 +18,8 @@ namespace {
 constexpr std::size_t most_name_bytes = 255;
 constexpr std::size_t most_groups = 64;
 
-/// Empty if it is not text, or has control characters, which no name needs.
+/// Empty if it is not text, or has control characters, which no name needs, or characters that turn
+/// the direction of text, by which one name can look like another.
 std::string text_of(const ASN1_STRING* value) {
     unsigned char* utf8 = nullptr;
     const int size = ASN1_STRING_to_UTF8(&utf8, value);
@@ -28,8 +29,7 @@ std::string text_of(const ASN1_STRING* value) {
     }
     std::string text(reinterpret_cast<char*>(utf8), static_cast<std::size_t>(size));
     OPENSSL_free(utf8);
-    if (text.size() > most_name_bytes || std::any_of(text.begin(), text.end(), &is_control))
-        return {};
+    if (text.size() > most_name_bytes || has_controls(text)) return {};
     return text;
 }
 

@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <amalgam/core/detail/printable.hpp>
 #include <amalgam/fabric/identity.hpp>
 
+#include "fabric/trust/certificate.hpp"
+#include "fabric/trust/tls_testing.hpp"
 #include "thrown.hpp"
 
 namespace amalgam {
@@ -39,6 +42,30 @@ TEST(identity, is_told_in_one_line) {
     EXPECT_EQ(to_text(who), "lab\\x0a");
     who = {.kind = identity_kind::process, .uid = 1000, .gid = 100, .pid = 4711};
     EXPECT_EQ(to_text(who), "uid 1000 (pid 4711)");
+}
+
+TEST(identity, names_that_drive_a_terminal_or_look_like_others_are_denied) {
+    const detail::test_authority authority;
+    for (const std::string bad : {"node\xc2\x85",
+                                  "a\xc2\x9b"
+                                  "2J",
+                                  "\xe2\x80\xae"
+                                  "edon",
+                                  "\xe2\x81\xa6x", "\xd8\x9cx", "x\xe2\x80\x8f", "x\xe2\x80\xa8y",
+                                  "no\x1b"
+                                  "de"}) {
+        const detail::test_certificate shown = authority.issue({.name = bad});
+        const auto who = detail::identity_of(*shown.made);
+        EXPECT_EQ(who.code(), errc::denied) << bad;
+        EXPECT_FALSE(detail::has_controls(who.sentence())) << who.sentence();
+    }
+    for (const std::string good : {"node7",
+                                   "n\xc3\xb6"
+                                   "de",
+                                   "\xe7\xaf\x80", "\xd7\xa2\xd7\xa8"}) {
+        const detail::test_certificate shown = authority.issue({.name = good});
+        EXPECT_EQ(detail::identity_of(*shown.made).value().name, good);
+    }
 }
 
 }  // namespace
