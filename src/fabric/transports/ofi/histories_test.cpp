@@ -13,6 +13,7 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "fabric/port/port_testing.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 #include "seeded_runs.hpp"
 
@@ -122,7 +123,7 @@ public:
                 if (dice_.chance(0.02)) return part();
                 return;
             case 8:
-                if (dice_.chance(0.3)) check_ended();
+                if (dice_.chance(0.1)) check_ended();
                 return;
             case 9:
             case 10:
@@ -192,11 +193,8 @@ private:
 
     void open() {
         if (regions_.size() > 6) return;
-        const std::size_t sizes[] = {8, 64, 1000 * 8, 70'000, 400'000, 2'200'000};
+        const std::size_t sizes[] = {8, 64, 1000 * 8, 70'000, 70'000, 1'200'000};
         auto made = std::make_shared<exposed>(sizes[dice_.below(6)], 1 + dice_.below(7));
-        for (std::byte& each : made->memory)
-            each = static_cast<std::byte>(dice_.chance(0.5));
-        made->model = made->memory;
         made->opened = target_->end->open_region(made->segments, access::read_write).value();
         made->key = made->opened.key();
         regions_.push_back(made);
@@ -226,11 +224,9 @@ private:
         one.slot = dice_.below(exposed::slots);
         if (one.there->taken[one.slot]) return;
         one.what = act::kind(dice_.below(4));
-        one.here.resize(one.there->slot);
+        one.here = testing_support::pattern(one.there->slot, dice_());
         const std::uint64_t offset = one.slot * one.there->slot;
         posted how = posted::full;
-        for (std::byte& each : one.here)
-            each = static_cast<std::byte>(dice_());
         for (std::size_t at = 0; at < one.here.size();) {
             const std::size_t some = std::min<std::size_t>(
                 one.here.size() - at, dice_.below(one.here.size() + 1) + (dice_.chance(0.9)));
@@ -345,7 +341,7 @@ TEST_P(ofi_histories, end_as_a_model_says) {
     std::uint64_t direct = 0;
     for (const std::uint64_t seed : seeded_runs(2)) {
         history run(where, seed);
-        for (int i = 0; i < 3000; ++i)
+        for (int i = 0; i < 2000; ++i)
             run.step();
         direct += run.direct();
     }
