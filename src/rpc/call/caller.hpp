@@ -172,6 +172,7 @@ private:
     };
     static constexpr std::uint32_t none = 0xffffffff;
 
+    bool post_short_mail(peer_state& there, std::initializer_list<const_bytes> pieces) noexcept;
     bool add_slot() noexcept;
     bool take_slot(pending_call& call) noexcept;
     void refuse(pending_call& call) noexcept;

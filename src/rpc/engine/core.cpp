@@ -232,7 +232,7 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
         on_any(*from, arrived);
 }
 
-/// The ordinary call and its answer. False: nothing was done.
+/// The ordinary call and its answer, and mail. False: nothing was done.
 inline bool engine_core::on_plain(peer_state& from, message& arrived) noexcept {
     const const_bytes bytes = arrived.bytes();
     if (bytes.size() < reply_bytes) return false;
@@ -242,7 +242,12 @@ inline bool engine_core::on_plain(peer_state& from, message& arrived) noexcept {
                                       bytes.subspan(reply_bytes));
     }
     const bool one_way = plain_head::is_one_way(head);
-    if ((!one_way && !plain_head::is_request(head)) || bytes.size() < request_bytes) return false;
+    if (!one_way && !plain_head::is_request(head)) {
+        if (!plain_head::is_mail(head)) return false;
+        on_mail(from, bytes.subspan(mail_bytes));
+        return true;
+    }
+    if (bytes.size() < request_bytes) return false;
     return server_.on_plain_request(from, arrived, head, one_way);
 }
 

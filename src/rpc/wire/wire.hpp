@@ -113,6 +113,9 @@ constexpr bool is_one_way(std::uint64_t head) noexcept {
 constexpr bool is_reply(std::uint64_t head) noexcept {
     return (head & ~reply_xdr) == first_byte(message_kind::reply);
 }
+constexpr bool is_mail(std::uint64_t head) noexcept {
+    return head == first_byte(message_kind::mail);
+}
 constexpr std::uint64_t of_request(message_kind kind, std::uint16_t provider, bool xdr) noexcept {
     return first_byte(kind) | (xdr ? request_xdr : 0) | std::uint64_t{provider} << 16;
 }

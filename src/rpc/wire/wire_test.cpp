@@ -54,6 +54,7 @@ TEST(rpc_wire, an_ordinary_header_is_known_by_its_first_word_and_no_other_is) {
                 EXPECT_EQ(plain_head::is_request(head_of(all)), plain && !one_way);
                 EXPECT_EQ(plain_head::is_one_way(head_of(all)), plain && one_way);
                 EXPECT_FALSE(plain_head::is_reply(head_of(all)));
+                EXPECT_FALSE(plain_head::is_mail(head_of(all)));
                 if (plain) {
                     EXPECT_EQ(plain_head::of_request(kind, 0xfffe, flags != 0), head_of(all));
                 }
@@ -70,6 +71,9 @@ TEST(rpc_wire, an_ordinary_header_is_known_by_its_first_word_and_no_other_is) {
                 EXPECT_EQ(plain_head::of_reply(flags != 0), head_of(all));
             }
         }
+        bytes mail(mail_bytes);
+        write_mail(mail.data(), flags);
+        EXPECT_EQ(plain_head::is_mail(head_of(mail)), flags == 0);
     }
 }
 
