@@ -38,14 +38,12 @@ peer_state& known_peers::meet(std::uint16_t port, peer_id id) {
 peer_state* known_peers::look_up(std::uint16_t port, peer_id id) noexcept {
     const auto at = by_id_.find(key{id, port});
     if (at == by_id_.end()) return nullptr;
-    latest_ = slots_[at->second].get();
-    return latest_;
+    return recent_of(port, id) = slots_[at->second].get();
 }
 
 void known_peers::forget(peer_state& gone) noexcept {
     by_id_.erase(key{gone.name.id(), static_cast<std::uint16_t>(gone.name.port())});
     const std::uint32_t slot = gone.name.slot();
-    if (latest_ == &gone) latest_ = nullptr;
     gone.name = peer();
     gone.address.clear();
     gone.verified_.clear();

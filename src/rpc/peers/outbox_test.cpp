@@ -279,5 +279,29 @@ TEST(known_peers, a_forgotten_peer_is_not_found_and_its_slot_serves_another) {
     EXPECT_EQ(peers.find(name), nullptr);
 }
 
+// More than are remembered as recent, so that many take each other's place there.
+TEST(known_peers, many_are_found_in_any_order_and_only_while_they_are_known) {
+    loop_network net;
+    engine owner{net.port("owner")};
+    known_peers peers(owner.core());
+    std::vector<peer_state*> all;
+    const auto id_of = [](std::size_t which) { return peer_id{1 + which / 2}; };
+    const auto port_of = [](std::size_t which) { return static_cast<std::uint16_t>(which % 2); };
+    for (std::size_t i = 0; i < 400; ++i)
+        all.push_back(&peers.meet(port_of(i), id_of(i)));
+    for (std::size_t step : {1, 7, 128, 129}) {
+        for (std::size_t i = 0, at = 0; i < all.size(); ++i, at = (at + step) % all.size()) {
+            ASSERT_EQ(peers.find(port_of(at), id_of(at)), all[at]);
+            ASSERT_EQ(peers.find(port_of(at), id_of(at)), all[at]);
+        }
+    }
+    for (std::size_t i = 0; i < all.size(); i += 3) {
+        ASSERT_EQ(peers.find(port_of(i), id_of(i)), all[i]);
+        peers.forget(*std::exchange(all[i], nullptr));
+    }
+    for (std::size_t i = 0; i < all.size(); ++i)
+        ASSERT_EQ(peers.find(port_of(i), id_of(i)), all[i]);
+}
+
 }  // namespace
 }  // namespace amalgam::detail
