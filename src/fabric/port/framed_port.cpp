@@ -346,6 +346,10 @@ void framed_port::cancel(completion& op) noexcept {
 std::size_t framed_port::progress(std::size_t budget) noexcept {
     if (completions_.empty() && unasked_.empty()) [[likely]]
         return move_frames(budget);
+    return progress_with_due(budget);
+}
+
+[[gnu::noinline]] std::size_t framed_port::progress_with_due(std::size_t budget) noexcept {
     std::size_t ran = completions_.run(budget);
     if (!unasked_.empty() && sink_ != nullptr) ran += deliver_unasked(budget - ran);
     if (ran < budget) ran += move_frames(budget - ran);

@@ -249,6 +249,7 @@ private:
                     access) const noexcept;
     posted started(peer_record&, completion&, std::size_t bytes, const transfer_start&) noexcept;
     void close_region(std::uint64_t id) noexcept final;
+    std::size_t progress_with_due(std::size_t budget) noexcept;
     static void on_first_due(void* self) noexcept;
 
     // Arrivals: arrivals.cpp.

@@ -16,6 +16,7 @@
 namespace amalgam::detail {
 
 class stream;
+struct thread_store;
 
 /// Runs the ULTs of one stream: which one runs now, and where a ULT that yields, waits, joins or
 /// ends goes next. ULTs switch directly to each other; the loop's own context runs tasklets, timers
@@ -153,18 +154,13 @@ private:
 /// While it exists, the calling thread acts as that stream.
 class dispatcher::on_thread {
 public:
-    explicit on_thread(dispatcher& self) noexcept : before_(set_current(&self)), watched_(self) {
-        self.caches_ = thread_caches::of_thread();
-        self.loop_.stack.floats = float_control::now();
-        self.thread_id_ = own_thread_id();
-        self.loop_.sanitizer.adopt_thread();
-        self.renew_time();
-    }
+    explicit on_thread(dispatcher& self) noexcept;
     ~on_thread() { set_current(before_); }
     on_thread(const on_thread&) = delete;
     on_thread& operator=(const on_thread&) = delete;
 
 private:
+    on_thread(dispatcher& self, thread_store* own) noexcept;
     // Cached: a driven stream may be on a thread for each unit anew.
     static pid_t own_thread_id() noexcept {
         [[gnu::tls_model("initial-exec")]] static constinit thread_local pid_t id = 0;

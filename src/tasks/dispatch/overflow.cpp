@@ -150,11 +150,9 @@ bool install() noexcept {
     return ::sigaction(SIGSEGV, &ours, nullptr) == 0;
 }
 
-void prepare_thread() noexcept {
-    thread_store* const own = thread_store::own::get();
-    if (own == nullptr || own->for_signals) return;
+[[gnu::noinline]] void prepare(thread_store& own) noexcept {
     static const bool installed = install();
-    if (installed) own->for_signals.emplace();
+    if (installed) own.for_signals.emplace();
 }
 
 }  // namespace
@@ -190,9 +188,11 @@ void name_stack_option(const char* what) noexcept {
     option_of_guests = what;
 }
 
-overflow_watch::overflow_watch(const dispatcher& which) noexcept : of(which), outer(innermost) {
-    prepare_thread();
+overflow_watch::overflow_watch(const dispatcher& which, thread_store* own) noexcept
+    : of(which), outer(innermost) {
     innermost = this;
+    if (own != nullptr && !own->for_signals) [[unlikely]]
+        prepare(*own);
 }
 
 overflow_watch::~overflow_watch() {

@@ -3,6 +3,7 @@
 namespace amalgam::detail {
 
 class dispatcher;
+struct thread_store;
 
 /// While it exists, the calling thread is stream `of`. If the ULT it runs, or what the loop of a
 /// primary stream runs, touches its stack guard, one sentence on standard error says so before the
@@ -15,7 +16,8 @@ class dispatcher;
 /// Threads: created and destroyed on one thread; nested like the streams that a thread runs.
 class overflow_watch {
 public:
-    explicit overflow_watch(const dispatcher& of) noexcept;
+    /// `own`: the calling thread's, or null.
+    overflow_watch(const dispatcher& of, thread_store* own) noexcept;
     ~overflow_watch();
     overflow_watch(const overflow_watch&) = delete;
     overflow_watch& operator=(const overflow_watch&) = delete;

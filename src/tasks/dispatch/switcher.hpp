@@ -19,10 +19,6 @@ struct thread_caches {
     exception_state* exceptions = nullptr;
     free_stock* stock = nullptr;
     block_cache* blocks = nullptr;
-
-    static thread_caches of_thread() noexcept {
-        return {exception_state::of_thread(), ult_core::thread_stock(), block_cache::of_thread()};
-    }
 };
 
 /// Switches between call stacks: those of ULTs, and that of the stream's loop.

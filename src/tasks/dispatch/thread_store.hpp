@@ -6,6 +6,7 @@
 
 #include "tasks/dispatch/block_cache.hpp"
 #include "tasks/dispatch/local_values.hpp"
+#include "tasks/stacks/call_stack.hpp"
 #include "tasks/stacks/memory.hpp"
 #include "tasks/stacks/recycler.hpp"
 
@@ -31,6 +32,7 @@ struct thread_store {
     block_cache blocks;
     std::optional<local_values> locals{std::in_place};  ///< Of the thread outside of ULTs.
     std::optional<alternate_stack> for_signals;
+    exception_state* const exceptions = exception_state::of_thread();  ///< Never moves.
 
     using own = thread_owned<thread_store>;
     void before_end() noexcept { locals.reset(); }
