@@ -360,5 +360,31 @@ TEST_P(engine_loop, its_handlers_may_run_on_streams_with_threads) {
     }
 }
 
+// Small messages that tcp keeps back to send them together, too.
+TEST(event_loop, what_its_units_post_leaves_in_the_same_progress) {
+    for (const std::string uri : {"tcp://127.0.0.1:0", "shm://"}) {
+        engine server(uri, {.progress = by_caller}), client(uri, {.progress = by_caller});
+        int came = 0;
+        server.define("count", [&came](int) { ++came; });
+        const auto count = client.procedure<void(int)>("count").on(server.address());
+        count.post(0);
+        while (came == 0) {
+            client.progress();
+            server.progress();
+        }
+        constexpr int posts = 5;
+        for (int round = 1; round <= 20; ++round) {
+            const future<void> posted = client.spawn([&] {
+                for (int i = 0; i < posts; ++i)
+                    count.post(i);
+            });
+            client.progress();
+            ASSERT_TRUE(posted.ready());
+            while (came < 1 + round * posts)
+                server.progress();
+        }
+    }
+}
+
 }  // namespace
 }  // namespace amalgam

@@ -45,6 +45,7 @@ public:
         look();
         return 0;
     }
+    bool may_have_more() const noexcept override { return must_arm(); }
     int wait_handle() const noexcept override { return -1; }
     bool prepare_to_sleep() noexcept override {
         look();
@@ -59,8 +60,9 @@ private:
     };
 
     void look() noexcept {
-        if (!round_armed_ && !closed_ && anything_waits()) arm_round();
+        if (must_arm()) arm_round();
     }
+    bool must_arm() const noexcept { return !round_armed_ && !closed_ && anything_waits(); }
     bool anything_waits() const noexcept {
         return calls_.pending() != 0 || transfers_.pending() != 0 || out_.queued() != 0 ||
                server_.running() != 0;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include <amalgam/fabric/extension/port_work.hpp>
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
@@ -24,9 +25,10 @@ public:
     static constexpr std::size_t budget = 32;
 
     port_link(engine_core& core, std::uint16_t index, port& where) noexcept
-        : core_(core), index_(index), where_(where) {}
+        : core_(core), index_(index), where_(where), work_(dynamic_cast<port_work*>(&where)) {}
 
     std::size_t poll() noexcept override;
+    bool may_have_more() const noexcept override;
     int wait_handle() const noexcept override;
     bool prepare_to_sleep() noexcept override;
     void on_message(message& arrived) noexcept override;
@@ -38,6 +40,8 @@ private:
     engine_core& core_;
     std::uint16_t index_;
     port& where_;
+    const port_work* const work_;  // Null: the port does not say.
+    bool stopped_early_ = false;   // The last poll() used up its budget.
 };
 
 /// Receives messages to ourselves.

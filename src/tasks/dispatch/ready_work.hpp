@@ -113,10 +113,11 @@ public:
     fifo_pool& own_pool() noexcept { return own_pool_; }
     /// Whether who takes a unit from another pool itself does as pick() would: nothing goes first.
     bool may_pick_elsewhere() const noexcept {
-        return budget_ != 0 && stashed_ == nullptr &&
-               (!own_pool_first_ ||
-                (own_pool_.own_.empty() &&
-                 !fifo_pool::has_units(own_pool_.inbox_.load(std::memory_order_relaxed))));
+        return budget_ != 0 && stashed_ == nullptr && (!own_pool_first_ || own_is_empty());
+    }
+    /// Whether no unit is ready, without asking the scheduler. False: it must be asked.
+    bool is_known_empty() const noexcept {
+        return own_order_ && stashed_ == nullptr && own_is_empty();
     }
     bool owns(const pool* what) const noexcept { return what == &own_pool_; }
     /// Whether units of `home` run on this stream, `here`, and nowhere else.
@@ -158,6 +159,10 @@ public:
 
 private:
     work_unit* next_of_others() noexcept;
+    bool own_is_empty() const noexcept {
+        return own_pool_.own_.empty() &&
+               !fifo_pool::has_units(own_pool_.inbox_.load(std::memory_order_relaxed));
+    }
 
     work_unit* stashed_ = nullptr;
     seen_by_others<std::size_t> budget_;  // units left in this batch

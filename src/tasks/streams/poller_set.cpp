@@ -79,6 +79,14 @@ std::size_t poller_set::poll() noexcept {
     return happened;
 }
 
+bool poller_set::may_have_more() const noexcept {
+    if (version_.load(std::memory_order_relaxed) != current_version_) return true;
+    for (const poller* each : current_) {
+        if (each != nullptr && each->may_have_more()) return true;
+    }
+    return false;
+}
+
 bool poller_set::prepare_to_sleep() noexcept {
     if (version_.load(std::memory_order_acquire) != current_version_) return false;
     return std::all_of(current_.begin(), current_.end(),

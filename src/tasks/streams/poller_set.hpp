@@ -26,6 +26,8 @@ public:
     bool any();  // from any thread
 
     std::size_t poll() noexcept;
+    /// Whether one of them says so, or the list changed.
+    bool may_have_more() const noexcept;
     /// Arms all pollers. False: one has work, or the list changed.
     bool prepare_to_sleep() noexcept;
 

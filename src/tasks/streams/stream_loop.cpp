@@ -42,13 +42,13 @@ std::size_t stream_loop::fire_timers() noexcept {
 
 // Returns how much happened. Inlined: a driven stream may do one for each unit.
 [[gnu::always_inline]] inline std::size_t stream_loop::round(std::size_t most) noexcept {
-    std::size_t happened = runs_.run_batch(most);
-    news_ = happened == most;  // Then its scheduler may have more.
+    // What pollers and timers make ready runs in the same round.
+    std::size_t happened = pollers_.poll() + fire_timers();
+    const std::size_t ran = runs_.run_batch(most);
+    batch_was_full_ = ran == most;
+    happened += ran;
     if (schedulers_.looping() != nullptr) [[unlikely]]
         happened += run_loop_of_top(most);
-    const std::size_t came = pollers_.poll() + fire_timers();
-    news_ = news_ || came != 0;
-    happened += came;
     if (happened == 0 && schedulers_.is_stacked()) happened += schedulers_.unstack();
     if (schedulers_.asked() && !schedulers_.runs_loop())
         schedulers_.replace_if_asked(stop_.asked());
@@ -86,12 +86,18 @@ void stream_loop::run_those_above(std::size_t depth) noexcept {
 }
 
 bool stream_loop::has_run_dry() noexcept {
-    if (schedulers_.is_stacked() || schedulers_.looping() != nullptr) return false;
-    if (runs_.work().has_stashed()) return false;
-    for (const pool* each : schedulers_.top().pools()) {
-        if (!each->empty()) return false;
+    if (schedulers_.is_stacked() || schedulers_.looping() != nullptr || batch_was_full_) {
+        return false;
     }
-    return true;
+    if (!runs_.work().is_known_empty()) {
+        if (runs_.work().has_stashed()) return false;
+        for (const pool* each : schedulers_.top().pools()) {
+            if (!each->empty()) return false;
+        }
+    }
+    const time_point earliest = timers_->earliest();
+    if (earliest != time_point::max() && earliest <= now()) return false;
+    return !pollers_.may_have_more();
 }
 
 std::size_t stream_loop::run_ready(std::size_t most) noexcept {
@@ -101,8 +107,7 @@ std::size_t stream_loop::run_ready(std::size_t most) noexcept {
     while (happened < most) {
         const std::size_t now_happened = round(std::min(runs_.work().batch(), most - happened));
         happened += now_happened;
-        // After what a batch ran, a round that finds nothing new need not be followed by another.
-        if (now_happened == 0 || (!news_ && has_run_dry())) break;
+        if (now_happened == 0 || has_run_dry()) break;
     }
     if (handle_given_.load(std::memory_order_relaxed)) lie_down();
     return happened;

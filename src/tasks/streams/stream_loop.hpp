@@ -76,7 +76,7 @@ private:
     };
     std::size_t round(std::size_t most) noexcept;
     std::size_t fire_timers() noexcept;
-    /// No unit is ready.
+    /// Another round would find nothing, but for what comes from outside.
     bool has_run_dry() noexcept;
     void idle(wanted what) noexcept;
     bool may_sleep(const pool* only) noexcept;
@@ -111,7 +111,7 @@ private:
     std::unique_ptr<wake_up_call> wake_up_call_;     // null: not wakeable
     mutable std::atomic<bool> handle_given_{false};  // Until then nobody waits for this to wake.
     unsigned quiet_nights_ = 0;
-    bool news_ = false;  // The last round used up its batch, or pollers or timers had something.
+    bool batch_was_full_ = false;  // In the last round: the scheduler may have more.
 };
 
 class stream_loop::turn {

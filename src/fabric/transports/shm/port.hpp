@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <amalgam/fabric/extension/port_work.hpp>
+
 #include "fabric/port/framed_port.hpp"
 #include "fabric/transports/shm/link.hpp"
 #include "fabric/transports/shm/listener.hpp"
@@ -34,7 +36,7 @@ struct shm_port_settings {
 /// connected or left.
 ///
 /// Threads: the port's thread.
-class shm_port final : public framed_port {
+class shm_port final : public framed_port, public port_work {
 public:
     /// Failure: as transport::open().
     static result<std::unique_ptr<port>> open(std::string_view name, const shm_port_settings&,
@@ -46,6 +48,9 @@ public:
     /// As framed_port's, with a short way for what fits a line of the ring.
     posted post_send(peer_id, std::uint64_t tag, gather, completion&) noexcept override;
     int wait_handle() const noexcept override { return events_.get(); }
+    bool may_have_more() const noexcept override {
+        return has_due() || !pushing_.empty() || !draining_.empty();
+    }
     result<shared_block> allocate(std::size_t bytes) noexcept override;
 
     // ---- for links
