@@ -23,7 +23,7 @@
     X(EVP_EncodeBlock) X(EVP_PKEY2PKCS8) X(EVP_PKEY_Q_keygen) X(EVP_PKEY_free) \
     X(EVP_PKEY_get0_type_name) X(EVP_PKEY_get_bits) X(EVP_PKEY_get_raw_private_key) \
     X(EVP_PKEY_get_security_bits) X(EVP_PKEY_is_a) X(EVP_sha256) X(GENERAL_NAMES_free) \
-    X(GENERAL_NAME_get0_value) X(OPENSSL_sk_new_null) X(OPENSSL_sk_num) \
+    X(GENERAL_NAME_get0_value) X(OPENSSL_cleanse) X(OPENSSL_sk_new_null) X(OPENSSL_sk_num) \
     X(OPENSSL_sk_pop_free) X(OPENSSL_sk_push) X(OPENSSL_sk_value) X(PEM_read_bio_X509) \
     X(PEM_read_bio_X509_CRL) X(PEM_read_bio_X509_REQ) X(PEM_write_bio_X509) \
     X(PEM_write_bio_X509_CRL) X(PEM_write_bio_X509_REQ) X(PKCS8_PRIV_KEY_INFO_free) \

@@ -2,12 +2,11 @@
 #include <chrono>
 #include <utility>
 
-#include <openssl/crypto.h>
-
 #include <amalgam/fabric/temporary_key.hpp>
 
 #include "fabric/trust/certificate.hpp"
 #include "fabric/trust/certificate_builder.hpp"
+#include "fabric/trust/openssl_library.hpp"
 #include "fabric/trust/pem.hpp"
 
 namespace amalgam {
@@ -47,7 +46,7 @@ struct temporary_key::parts {
 };
 
 temporary_key::temporary_key(std::string_view name)
-    : parts_(std::make_unique<parts>(certifiable(name))) {}
+    : parts_((find_openssl().value(), std::make_unique<parts>(certifiable(name)))) {}
 temporary_key::temporary_key(temporary_key&&) noexcept = default;
 temporary_key& temporary_key::operator=(temporary_key&&) noexcept = default;
 temporary_key::~temporary_key() = default;

@@ -28,7 +28,8 @@ public:
                    const std::vector<std::string>& own)
         : context_(context), peers_(peers), routes_(routes), ports_(ports), own_(own) {}
 
-    /// The peer at a normalized address, through the first port that speaks this transport.
+    /// The peer at a normalized address, through the first port that speaks this transport and does
+    /// not refuse it.
     result<peer> find(const std::string& address, std::string_view transport);
     result<peer> find(const std::string& address);
     /// Starts connecting to an address through one port. A new peer is marked untold.
