@@ -16,5 +16,6 @@
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/region.hpp>
 #include <amalgam/fabric/shared_block.hpp>
+#include <amalgam/fabric/signed_broadcast.hpp>
 #include <amalgam/fabric/temporary_key.hpp>
 #include <amalgam/fabric/transport.hpp>

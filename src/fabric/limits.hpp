@@ -61,6 +61,10 @@ inline constexpr long max_chain_bytes = 32L << 10;
 /// How often files of credentials are looked at, at most.
 inline constexpr std::chrono::milliseconds credentials_interval{1000};
 
+// ---- broadcasts
+/// Certificates of senders that were verified and are remembered, at most.
+inline constexpr std::size_t max_signers = 4096;
+
 // ---- closing
 /// A port that ends lets what was sent leave for so long.
 inline constexpr std::chrono::milliseconds flush_limit{200};

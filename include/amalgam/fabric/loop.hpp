@@ -10,6 +10,7 @@
 #include <amalgam/core/detail/function.hpp>
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/fabric/broadcast_medium.hpp>
+#include <amalgam/fabric/identity.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/transport.hpp>
 
@@ -76,6 +77,10 @@ public:
     void kill(std::string_view name);
     /// kill() if still alive, then a new port with a new incarnation at the same address.
     std::unique_ptr<amalgam::port> restart(std::string_view name, const port_options& options = {});
+
+    /// Who that port is to its peers, as they see by port::who(): as if it had proved that. Call it
+    /// before they connect. Initially this process.
+    void identify(std::string_view name, identity as);
 
     /// A broadcast medium for that port's host. Packets reach every other host that has one. Each
     /// copy is delayed or dropped like a frame; a copy that meets a cut is lost. One packet counts

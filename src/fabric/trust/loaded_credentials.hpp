@@ -36,6 +36,11 @@ public:
     /// Failure: `invalid` if OpenSSL refuses a part, for example a key that is too short.
     result<void> put_into(SSL_CTX& context) const;
 
+    // For signed statements outside of TLS: see signatures.hpp.
+    X509& certificate() const noexcept { return *certificate_; }
+    EVP_PKEY& key() const noexcept { return *key_; }
+    X509_STORE& store() const noexcept { return *store_; }
+
 private:
     loaded_credentials() = default;
     struct texts;

@@ -28,6 +28,10 @@ std::unique_ptr<amalgam::port> loop_network::restart(std::string_view name,
     return hub_->port(name, options);
 }
 
+void loop_network::identify(std::string_view name, identity as) {
+    hub_->identify(name, std::move(as));
+}
+
 std::shared_ptr<broadcast_medium> loop_network::broadcast(std::string_view name) {
     return hub_->broadcast(name);
 }

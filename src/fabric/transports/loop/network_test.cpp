@@ -47,6 +47,15 @@ TEST_F(loop_network_test, a_message_arrives_when_the_network_runs_and_not_before
     EXPECT_EQ(since_start(), 0ns);
 }
 
+TEST_F(loop_network_test, a_port_is_who_it_is_said_to_be_else_this_process) {
+    net_.identify("client", {.kind = identity_kind::certificate, .name = "node7"});
+    (void)send(*client_, server_at_client_, 7, "hello", op_);
+    net_.run_until_idle();
+    ASSERT_EQ(at_server_.all.size(), 1u);
+    EXPECT_EQ(to_text(server_->who(at_server_.all[0].from)), "node7");
+    EXPECT_EQ(client_->who(server_at_client_), own_process());
+}
+
 TEST_F(loop_network_test, delay_moves_virtual_time_only) {
     net_.delay(3h);
     (void)send(*client_, server_at_client_, 7, "hello", op_);

@@ -8,6 +8,8 @@
 
 #include <amalgam/core/uri.hpp>
 
+#include "fabric/transports/loop/virtual_hub.hpp"
+
 namespace amalgam::detail {
 
 namespace {
@@ -360,6 +362,12 @@ void loop_link::detach(completion& on_sent) noexcept {
     if (other().box == nullptr) return;
     port_.hub().detach(*on_, static_cast<std::uint8_t>(1 - side_), on_sent);
     port_.forget_sent(on_sent);
+}
+
+identity loop_link::who() const {
+    const loop_mailbox* const box = other().box.get();
+    const loop_station* const there = box == nullptr ? nullptr : box->station;
+    return there == nullptr || there->as == nullptr ? own_process() : *there->as;
 }
 
 void loop_link::shut() noexcept {

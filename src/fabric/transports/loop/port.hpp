@@ -23,7 +23,7 @@ public:
     bool forget(completion& on_sent) noexcept override;
     void detach(completion& on_sent) noexcept override;
     void shut() noexcept override;
-    identity who() const override { return own_process(); }
+    identity who() const override;
     void shut(status why) noexcept;  ///< `why` is for the other end.
 
     const std::shared_ptr<loop_connection>& on() const noexcept { return on_; }

@@ -15,6 +15,7 @@
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/fabric/broadcast_medium.hpp>
+#include <amalgam/fabric/identity.hpp>
 
 #include "fabric/transports/loop/port.hpp"
 #include "fabric/transports/loop/wire.hpp"
@@ -32,6 +33,7 @@ struct loop_station {
     bool ready = false;       ///< In the queue of stations with work.
     std::uint64_t timer = 0;  ///< Number of the valid timer event; 0: none.
     clock::time_point timer_at{};
+    std::shared_ptr<const identity> as;  ///< Null: this process.
 };
 
 class loop_broadcast;
@@ -53,6 +55,9 @@ public:
     bool alive(std::string_view name) const { return find(name) != nullptr; }
     void processing(std::string_view name, clock::duration each) {
         station_of(name).processing = each;
+    }
+    void identify(std::string_view name, identity as) {
+        station_of(name).as = std::make_shared<const identity>(std::move(as));
     }
     void cut(std::string_view name);
     void heal(std::string_view name);
