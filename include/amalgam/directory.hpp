@@ -5,6 +5,7 @@
 #include <amalgam/core/alias.hpp>
 #include <amalgam/directory/attributes.hpp>
 #include <amalgam/directory/context.hpp>
+#include <amalgam/directory/directory_roles.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/directory/found_resource.hpp>
 #include <amalgam/directory/host_directory.hpp>

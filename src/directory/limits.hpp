@@ -65,12 +65,10 @@ inline constexpr std::size_t max_undelivered_changes = std::size_t{1} << 18;
 inline constexpr std::size_t max_undelivered_change_bytes = std::size_t{1} << 28;
 
 // ---- contexts
+/// Senders that are looked up at once, to see whether they are who they say.
+inline constexpr int max_senders_looked_up = 64;
 /// Messages in flight per pair of resources.
 inline constexpr std::size_t max_in_flight = 64;
-/// Open proofs of the secret per peer.
-inline constexpr std::size_t max_challenges = 8;
-/// Time for a peer to prove the secret; a directory that is starting listens before it serves.
-inline constexpr std::chrono::seconds proof_limit{1};
 /// For one answer of the directory, to a context.
 inline constexpr std::chrono::seconds answer_limit{5};
 /// Until the directory answers at all: one that this context has started, and one that is there.

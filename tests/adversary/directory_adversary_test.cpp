@@ -1,4 +1,4 @@
-// Ring members, contexts and broadcast senders that know the secret and speak the protocols of
+// Ring members, contexts and broadcast senders that are certified and speak the protocols of
 // directories (docs/wire/directory.md), first mostly right and then wrong, against a directory
 // server with good contexts and a good neighbor.
 #include <chrono>
@@ -17,6 +17,7 @@
 #include <amalgam/fabric/loop.hpp>
 
 #include "adversary/directory_liar.hpp"
+#include "fabric/trust/tls_testing.hpp"
 #include "seeded_runs.hpp"
 
 namespace amalgam::adversary {
@@ -37,6 +38,12 @@ struct user {
     std::unique_ptr<context> here;
     resource box;
 };
+
+/// Keys cost time, and are the same for all.
+const detail::test_lab& the_lab() {
+    static const detail::test_lab one{};
+    return one;
+}
 
 class ring_of_two {
 public:
@@ -72,7 +79,8 @@ public:
             ring_liar member(net_.port("member"), known, dice_());
             guest_liar guest(net_.port("guest"), known, dice_());
             auto way = net_.port("sender");
-            packet_liar sender(std::move(way), net_.broadcast("sender"), known, dice_());
+            packet_liar sender(std::move(way), net_.broadcast("sender"), lab_.trust, known,
+                               dice_());
             const auto begin = [&](auto& each) {
                 lying.push_back(
                     each.on().spawn([&each, steps = 50 + dice_.below(250)] { each.run(steps); }));
@@ -122,7 +130,8 @@ public:
 private:
     void start(host& which, const std::string& name) {
         which.runs = std::make_unique<engine>(net_.port(name));
-        directory_options options{.limits = limits, .secret = secret};
+        directory_options options{.limits = limits};
+        options.ring.trust = lab_.trust;
         options.ring.seed = dice_() | 1;
         options.ring.medium = net_.broadcast(name);
         if (name != "victim") options.ring.others = {"loop://victim"};
@@ -132,7 +141,6 @@ private:
         who.runs = std::make_unique<engine>(net_.port(name));
         do_in(who, [&] {
             who.here = std::make_unique<context>(*who.runs, context_options{.directory = directory,
-                                                                            .secret = secret,
                                                                             .store_bytes = 100'000,
                                                                             .eager_bytes = 1000});
             who.box = who.here->add({{"kind", "good"}, {"n", name}});
@@ -256,6 +264,7 @@ private:
         EXPECT_LE(victim_.directory->servers(), 20u);
     }
 
+    const detail::test_lab& lab_ = the_lab();
     loop_network net_;
     seeded_random dice_;
     host victim_, neighbour_;

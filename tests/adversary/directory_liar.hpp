@@ -12,12 +12,13 @@
 #include <amalgam/bulk/expose.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/directory/directory_server.hpp>
+#include <amalgam/fabric/credentials.hpp>
+#include <amalgam/fabric/signed_broadcast.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/membership/procedures.hpp"
 #include "directory/protocol/broadcast_packet.hpp"
-#include "directory/protocol/gate.hpp"
 #include "directory/protocol/procedures.hpp"
 #include "numbers.hpp"
 
@@ -55,8 +56,6 @@ namespace amalgam::adversary {
 
 using namespace std::literals;
 using namespace detail;
-
-inline constexpr const char* secret = "swordfish";
 
 /// What liars know about the others, and may claim.
 struct known_world {
@@ -127,10 +126,8 @@ protected:
 /// An engine whose answers and calls are lies.
 class liar : public lies {
 public:
-    liar(std::unique_ptr<port> at, const known_world& known, std::uint64_t seed, const char* role)
-        : lies(known, seed), on_(std::move(at)), gate_(std::make_shared<gate>(on_, role, secret)) {
-        gate_->start();
-    }
+    liar(std::unique_ptr<port> at, const known_world& known, std::uint64_t seed)
+        : lies(known, seed), on_(std::move(at)) {}
 
     engine& on() noexcept { return on_; }
 
@@ -152,7 +149,6 @@ protected:
 
     static constexpr int most_asked = 100;
     engine on_;
-    std::shared_ptr<gate> gate_;
     int asked_ = 0;
 };
 
@@ -160,7 +156,7 @@ protected:
 class ring_liar : public liar {
 public:
     ring_liar(std::unique_ptr<port> at, const known_world& known, std::uint64_t seed)
-        : liar(std::move(at), known, seed, gate_role.data()) {
+        : liar(std::move(at), known, seed) {
         self_.key = dice_() | 1;
         self_.version = 1;
         self_.addresses = {on_.address()};
@@ -172,7 +168,6 @@ public:
     /// To be run as a ULT of on().
     void run(std::uint64_t steps) {
         const peer victim = on_.lookup(known_.directory);
-        gate_->enter(victim, gate_role);
         // May also claim one of the victim's ranges.
         for (const member& each :
              on_.procedure<in_ring::members>(in_ring::members_name).on(victim)()) {
@@ -382,7 +377,7 @@ private:
 class guest_liar : public liar {
 public:
     guest_liar(std::unique_ptr<port> at, const known_world& known, std::uint64_t seed)
-        : liar(std::move(at), known, seed, context_gate_role.data()) {
+        : liar(std::move(at), known, seed) {
         on_.define<at_context::change>(library_name{at_context::change_name},
                                        [](std::uint32_t, resource_change::kind, found_values) {});
         on_.define<at_context::undelivered>(library_name{at_context::undelivered_name},
@@ -391,12 +386,9 @@ public:
 
     void run(std::uint64_t steps) {
         const peer victim = on_.lookup(known_.directory);
-        gate_->enter(victim, gate_role);
         std::vector<peer> contexts;
-        for (const std::string& each : known_.contexts) {
+        for (const std::string& each : known_.contexts)
             contexts.push_back(on_.lookup(each));
-            gate_->enter(contexts.back(), context_gate_role);
-        }
         for (; steps > 0; --steps) {
             try {
                 if (dice_.chance(0.02)) fill(victim);
@@ -531,22 +523,24 @@ private:
     directory_limits got_{0, 0, 0, 0, 0, 0};
 };
 
-/// A sender on the broadcast medium: packets that are valid, almost valid, or neither. Knowing the
-/// secret, it can claim more.
+/// A sender on the broadcast medium: packets that are valid, almost valid, or neither. Those of the
+/// first are signed as a member's are.
 class packet_liar : public liar {
 public:
     packet_liar(std::unique_ptr<port> at, std::shared_ptr<broadcast_medium> medium,
-                const known_world& known, std::uint64_t seed)
-        : liar(std::move(at), known, seed, gate_role.data()),
-          medium_(std::move(medium)),
-          no_gate_(std::make_shared<gate>(on_, gate_role, "another")) {}
+                const std::shared_ptr<const credentials>& member, const known_world& known,
+                std::uint64_t seed)
+        : liar(std::move(at), known, seed),
+          signed_(sign_broadcasts(medium, member)),
+          medium_(std::move(medium)) {}
 
     void run(std::uint64_t steps) {
         for (; steps > 0; --steps) {
             std::vector<std::byte> bytes = packet();
             if (!bytes.empty() && dice_.chance(0.3)) spoil(bytes);
-            (void)medium_->send(bytes);
-            if (dice_.chance(0.2)) (void)medium_->send(bytes);
+            broadcast_medium& by = dice_.chance(0.9) ? *signed_ : *medium_;
+            (void)by.send(bytes);
+            if (dice_.chance(0.2)) (void)by.send(bytes);
             pause();
         }
     }
@@ -564,15 +558,15 @@ private:
                 made.addresses.push_back(dice_.chance(0.9) ? any_of(known_.addresses) : text(300));
         }
         if (made.what != kind::here || dice_.chance(0.1)) made.query = list();
-        return to_bytes(made, dice_.chance(0.9) ? *gate_ : *no_gate_);
+        return to_bytes(made);
     }
     void spoil(std::vector<std::byte>& what) {
         if (dice_.chance(0.3)) return what.resize(dice_.below(what.size() + 1));
         what[dice_.below(what.size())] ^= static_cast<std::byte>(1 + dice_.below(255));
     }
 
+    std::shared_ptr<broadcast_medium> signed_;
     std::shared_ptr<broadcast_medium> medium_;
-    std::shared_ptr<gate> no_gate_;
 };
 
 }  // namespace amalgam::adversary

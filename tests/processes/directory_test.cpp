@@ -156,31 +156,30 @@ TEST_F(directory_test, kill_ends_a_directory_until_it_is_missed_and_ctrl_c_ends_
     }
 }
 
-TEST_F(directory_test, a_directory_with_a_secret_is_started_again_with_it_and_not_without) {
+TEST_F(directory_test, a_directory_is_started_again_with_its_roles) {
     const network_host host;
-    const temp_folder own;
-    const std::string file = own.with("secret", "swordfish\n");
-    const auto knowing = [&](std::vector<std::string> words) {
-        words.insert(words.begin(), {"env", "AMALGAM_SECRET_FILE=" + file, AMALGAM_TOOL});
-        return run(host, words);
-    };
-    const auto found = [&](bool with_secret) {
-        child_process asks = with_secret ? knowing({"find", "name"}) : tool(host, {"find", "name"});
+    const auto said_by = [&](std::vector<std::string> words) {
+        child_process asks = run(host, words);
         const std::string said = asks.output();
         (void)asks.join();
         return said;
     };
-    child_process directory = knowing({"directory", "--end-after", "6"});
-    for (int attempts = 200; attempts > 0 && !found(true).empty(); --attempts)
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));  // It has just started.
-    EXPECT_NE(found(false).find("secret"), std::string::npos);
+    const auto found = [&] { return said_by({AMALGAM_TOOL, "find", "name"}); };
+    child_process directory =
+        tool(host, {"directory", "--readers", "uid:4000000", "--end-after", "2"});
+    ASSERT_TRUE(soon(0, host, is_there));
+    const std::string refused = "allow this call to uid " + std::to_string(::geteuid());
+    EXPECT_NE(found().find(refused), std::string::npos) << found();
     directory.kill();
-    const std::string refused = found(false);
-    EXPECT_NE(refused.find("has ended and had a secret"), std::string::npos) << refused;
-    EXPECT_TRUE(soon(1, host, is_there));
-    EXPECT_EQ(found(true), "");
-    EXPECT_NE(found(false).find("secret"), std::string::npos);
+    EXPECT_NE(found().find(refused), std::string::npos) << "not a bare one: " << found();
     EXPECT_TRUE(soon(1, host, is_there)) << "it does not end";
+    // A secret, which is no longer taken, is not ignored.
+    const std::string with_secret =
+        said_by({"env", "AMALGAM_SECRET_FILE=/run/secret", AMALGAM_TOOL, "find", "name"});
+    EXPECT_NE(with_secret.find("no longer take a shared secret"), std::string::npos) << with_secret;
+    EXPECT_NE(said_by({AMALGAM_TOOL, "directory", "--members", "uid:me"})
+                  .find("expected its number; example: uid:1000"),
+              std::string::npos);
 }
 
 TEST_F(directory_test, a_killed_process_is_seen_to_go) {

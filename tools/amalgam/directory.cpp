@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -7,7 +8,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -20,6 +23,7 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/directory/host_directory.hpp>
+#include <amalgam/fabric/credentials.hpp>
 #include <amalgam/rpc/engine.hpp>
 
 #include "commands.hpp"
@@ -36,7 +40,49 @@ struct server_options {
     unsigned end_after = 0;
     double silence_s = 10;
     bool makes_way = false;
+    std::vector<std::string> members, contexts, readers;
 };
+
+/// "node7", "group:compute" or "uid:1000". Empty: the list is not given.
+std::optional<allow_list> list_of(const std::vector<std::string>& words) {
+    if (words.empty()) return std::nullopt;
+    allow_list all;
+    for (const std::string& each : words) {
+        if (each.starts_with("group:")) {
+            all.groups.push_back(each.substr(6));
+        } else if (each.starts_with("uid:")) {
+            std::uint32_t uid = 0;
+            const char* const end = each.data() + each.size();
+            if (const auto read = std::from_chars(each.data() + 4, end, uid);
+                read.ec != std::errc() || read.ptr != end)
+                throw error(errc::invalid,
+                            fmt::format("\"{}\" is not a user, expected its number; example: "
+                                        "uid:1000",
+                                        each));
+            all.uids.push_back(uid);
+        } else {
+            all.names.push_back(each);
+        }
+    }
+    return all;
+}
+
+std::string refusal_of_list(const std::string& word) {
+    try {
+        (void)list_of({word});
+        return {};
+    } catch (const error& why) {
+        return why.what();
+    }
+}
+
+/// Those of the first URI that names some; null: none does.
+std::shared_ptr<const credentials> credentials_in(const std::vector<std::string>& uris) {
+    for (const std::string& each : uris)
+        if (const uri parsed = uri::parse(each); const auto folder = parsed.option("credentials"))
+            return credentials::from_folder(std::string(*folder));
+    return nullptr;
+}
 
 /// Exits as the directory in the background tells: with 0 once it serves, else with its exit code.
 [[noreturn]] void exit_with(pid_t background, int told) {
@@ -100,6 +146,11 @@ std::vector<std::string> words_of(const server_options& options) {
     if (options.by_tree) words.emplace_back("--by-tree");
     if (options.end_after != 0) add("--end-after", std::to_string(options.end_after));
     add("--silence", fmt::format("{}", options.silence_s));
+    for (const auto& [option, list] :
+         {std::pair("--members", &options.members), std::pair("--contexts", &options.contexts),
+          std::pair("--readers", &options.readers)})
+        for (const std::string& each : *list)
+            add(option, each);
     return words;
 }
 
@@ -114,12 +165,10 @@ std::unique_ptr<engine> open_engine(const server_options& options) {
             if (why.code() != errc::in_use || options.makes_way || !is_of_host(options)) throw;
             const makes_way answer = ask_to_make_way(std::string(host_directory));
             if (answer == makes_way::no)
-                throw error(
-                    errc::in_use,
-                    fmt::format(
-                        "{}; a directory that was started by hand, or one with another secret, is "
-                        "already running at {}: stop it first (kill the process)",
-                        why.what(), host_directory));
+                throw error(errc::in_use,
+                            fmt::format("{}; a directory that was started by hand is "
+                                        "already running at {}: stop it first (kill the process)",
+                                        why.what(), host_directory));
             if (answer == makes_way::yes) most_attempts = 500;
             if (attempts >= most_attempts) throw;
             std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -140,15 +189,20 @@ void serve(const server_options& options) {
     const std::unique_ptr<engine> on = open_engine(options);
     ring_options ring{.others = options.join};
     if (options.by_tree) ring.search = search_way::by_tree;
-    if (!options.broadcast.empty()) ring.medium = open_broadcast(options.broadcast);
+    if (!options.broadcast.empty()) {
+        ring.medium = open_broadcast(options.broadcast);
+        ring.trust = credentials_in(options.uris);
+    }
     directory_options how{
         .ring = ring,
+        .roles = {.members = list_of(options.members),
+                  .contexts = list_of(options.contexts),
+                  .readers = list_of(options.readers)},
         .silence = std::chrono::milliseconds(static_cast<long>(options.silence_s * 1000))};
     if (options.makes_way) how.on_make_way = [] { (void)::kill(::getpid(), SIGTERM); };
     const directory_server directory(*on, how);
     if (is_of_host(options) && !options.makes_way) {
-        const char* const secret = std::getenv("AMALGAM_SECRET_FILE");
-        remember_host_directory(words_of(options), secret != nullptr && *secret != '\0');
+        remember_host_directory(words_of(options));
     }
     for (const std::string& each : on->addresses())
         fmt::print("directory at {}\n", each);
@@ -174,10 +228,11 @@ void add_directory(CLI::App& app) {
     auto* command =
         app.add_subcommand("directory",
                            "Run this host's directory until Ctrl-C; contexts find it "
-                           "automatically, and restart it with the same options if it is lost. "
-                           "AMALGAM_SECRET_FILE names a file with a secret that contexts and other "
-                           "directories must share");
-    command->footer("example: amalgam directory shm://amalgam-directory tcp://127.0.0.1:7100");
+                           "automatically, and restart it with the same options if it is lost");
+    command->footer(
+        "example: amalgam directory shm://amalgam-directory "
+        "\"tcp+tls://10.0.0.7:7100?credentials=node7\" --members group:directories --contexts "
+        "group:compute --contexts uid:1000");
     command->add_option("uri", options->uris, "URIs to listen on")
         ->check(CLI::Validator(&refusal_of_address, ""))
         ->capture_default_str();
@@ -209,6 +264,20 @@ void add_directory(CLI::App& app) {
             "Seconds after which a process that does not answer is considered gone; 0: never")
         ->check(seconds(0, 86400))
         ->capture_default_str();
+    const auto add_role = [&](const char* option, std::vector<std::string>& list,
+                              const std::string& what) {
+        command
+            ->add_option(option, list, what + ": a name, group:NAME or uid:NUMBER; may be repeated")
+            ->check(CLI::Validator(&refusal_of_list, ""))
+            ->expected(1)
+            ->take_all();
+    };
+    add_role("--members", options->members,
+             "Which other directories may join this one, and are believed; without it, who may "
+             "register");
+    add_role("--contexts", options->contexts,
+             "Which processes may register resources; without it, who may search");
+    add_role("--readers", options->readers, "Which processes may only search; without it, all");
     command->callback([options] { serve(*options); });
 }
 

@@ -61,7 +61,6 @@ struct context_options {
     /// AMALGAM_DIRECTORY, or else this host's directory, which is started (`amalgam directory`) if
     /// it is not running.
     std::string directory{};
-    std::string secret{};   ///< See directory_options::secret; other contexts must have the same.
     attribute_list what{};  ///< Further attributes of the context's own resource.
     /// Limit for received messages that have not been taken yet. Past it, long messages wait at
     /// their senders, which block; short posted ones are refused.
@@ -98,7 +97,7 @@ struct context_options {
 ///          engine can have another context soon after.
 /// Threads: any. Inline handlers of the engine cannot wait, so they must not call members that do.
 /// Failure: the constructor throws error{unreachable} if no directory is running or can be started,
-///          error{denied} if the directory has a different secret or none, error{invalid} if the
+///          error{denied} if its directory_roles do not let this process in, error{invalid} if the
 ///          engine already has a context. When the directory is lost, calls and searches in flight
 ///          throw error{disconnected}. Later calls and watches wait for it to return, up to
 ///          context_options::reopen_within; after that, calls throw error{disconnected} and watches

@@ -8,11 +8,13 @@
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/detail/function.hpp>
 #include <amalgam/core/detail/memory.hpp>
+#include <amalgam/directory/directory_roles.hpp>
 #include <amalgam/fabric/broadcast_medium.hpp>
 #include <amalgam/rpc/engine.hpp>
 
 namespace amalgam {
 
+class credentials;
 namespace detail {
 class directory_core;
 }
@@ -45,6 +47,10 @@ struct ring_options {
     /// Medium over which servers discover and query each other. Each server needs its own; see
     /// open_broadcast(). Null: only `others` are found.
     std::shared_ptr<broadcast_medium> medium{};
+    /// Signs what is broadcast, and judges what is heard: only members' packets are taken, each
+    /// once, and none that is 30 s old. See sign_broadcasts(). Must be given with a medium where
+    /// the server listens over tcp+tls. Null: broadcasts are not signed.
+    std::shared_ptr<const credentials> trust{};
     search_way search = search_way::by_broadcast;
     /// A broadcast query without a match in this time is repeated by call trees: only that can
     /// prove there is none.
@@ -63,9 +69,7 @@ struct ring_options {
 struct directory_options {
     directory_limits limits{};
     ring_options ring{};
-    /// Shared secret; contexts and all other servers must have the same. Empty: read from the file
-    /// named by AMALGAM_SECRET_FILE; without that, no authentication.
-    std::string secret{};
+    directory_roles roles{};  ///< Who may join the ring, register resources, or only search.
     /// A context that does not respond for this long counts as hung: it is removed with all its
     /// resources, and returns under the same ids when it responds again. 0: only when its
     /// connection ends.

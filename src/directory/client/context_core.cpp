@@ -33,7 +33,7 @@ bool could_not_wait(status how) noexcept {
 context_core::context_core(engine& on, context_options options)
     : on_(on),
       options_(std::move(options)),
-      gate_(std::make_shared<gate>(on, context_gate_role, secret_of(options_.secret))),
+      lets_in_(std::make_shared<role_policy>(on, "context")),
       add_(on.procedure<at_directory::add>(at_directory::add_name)),
       remove_(on.procedure<at_directory::remove>(at_directory::remove_name)),
       set_(on.procedure<at_directory::set>(at_directory::set_name)),
@@ -52,8 +52,10 @@ context_core::context_core(engine& on, context_options options)
       room_(on.procedure<at_context::room>(at_context::room_name)),
       undelivered_(on.procedure<at_context::undelivered>(at_context::undelivered_name)),
       long_buffers_(on, {.max_bytes = std::max(std::size_t{1} << 30, 4 * options_.store_bytes)}),
-      messages_(options_.store_bytes) {
+      messages_(options_.store_bytes),
+      forged_(on.counters().get("context.forged")) {
     if (!options_.choose) options_.choose = choose_way;
+    refuse_secret();
 }
 
 context_core::context_core(std::unique_ptr<engine> own, context_options options)
@@ -64,11 +66,10 @@ context_core::context_core(std::unique_ptr<engine> own, context_options options)
 void context_core::start() {
     try {
         const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
-            served_.serve(shared_from_this(), name, what, run);
+            served_.serve(shared_from_this(), name, what, run, directory_role::anyone);
         };
         define_first(on_.core(), at_context::change_name, "a context",
                      [&] { serve(at_context::change_name, &context_core::change_told); });
-        gate_->start();
         serve(at_context::dropped_name, &context_core::dropped);
         serve(at_context::message_name, &context_core::message);
         serve(at_context::message_in_turn_name, &context_core::message_in_turn);
@@ -83,8 +84,7 @@ void context_core::start() {
             directory = said;
         is_here_ = directory == "here";
         if (is_here_) {
-            here_ = std::make_unique<directory_server>(
-                on_, directory_options{.secret = options_.secret});
+            here_ = std::make_unique<directory_server>(on_);
             open_at({}, false);
         } else if (directory.empty()) {
             open_at(std::string(host_directory), true);
@@ -114,17 +114,11 @@ result<resource_id> context_core::try_open(const std::string& directory) {
         directory.empty() ? result<peer>(self_of(on_.core())) : on_.try_lookup(directory);
     if (!there) return there.why();
     const auto open = on_.procedure<at_directory::open>(at_directory::open_name);
-    try {
-        gate_->enter(*there, gate_role);
-    } catch (const error& why) {
-        if (why.code() == errc::disconnected) return {errc::unreachable, why.what()};
-        return {why.code().code, why.what()};
-    }
     auto answer = open.on(*there).within(limits::answer_limit).try_call(describe());
     // `disconnected` means that the peer was known to be gone before the call.
     if (!answer && answer.code() == errc::disconnected)
         return {errc::unreachable, answer.sentence()};
-    if (!answer) return {refusal(answer.code()), answer.sentence()};
+    if (!answer) return {answer.code().code, answer.sentence()};
     if (answer->code != errc::ok) return {answer->code, answer->sentence};
     set_directory(*there);
     return answer->value;
@@ -135,7 +129,7 @@ void context_core::open_at(const std::string& directory, bool start) {
     starts_directory_ = start;
     result<resource_id> id = try_open(directory);
     const bool starts = !id && id.code() == errc::unreachable && start;
-    if (starts) start_directory(directory, secret_of(options_.secret));
+    if (starts) start_directory(directory);
     const time_point until = on_.now() + (starts ? limits::start_limit : limits::reach_limit);
     // A starting server listens before it serves.
     const auto may_come = [&] {
@@ -166,7 +160,7 @@ void context_core::close() noexcept {
         // The directory is gone, and so are our resources; or it will notice that we are.
     }
     losses_.end();
-    gate_->stop();
+    lets_in_->end();
     refuse_mail(on_.core(), this);
     served_.end();  // Last, as its first name keeps another context away.
     here_.reset();
@@ -217,7 +211,6 @@ void context_core::dropped() {
     {
         const std::lock_guard one(directory_lock_);
         if (!(call_context::current().from() == directory_)) return;
-        gate_->leave(directory_);
         directory_gone_ = true;
         if (lost_.exchange(true)) return;
         reopens = begin_to_reopen();

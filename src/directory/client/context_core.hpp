@@ -22,8 +22,8 @@
 #include "directory/client/locations.hpp"
 #include "directory/client/send_lanes.hpp"
 #include "directory/client/watch_state.hpp"
-#include "directory/protocol/gate.hpp"
 #include "directory/protocol/procedures.hpp"
+#include "directory/protocol/role_policy.hpp"
 #include "directory/protocol/served.hpp"
 #include "directory/server/message_store.hpp"
 
@@ -142,8 +142,6 @@ private:
     enum class attempt : std::uint8_t { done, failed, missing, refused };
     attempt try_to_reopen();
     static attempt failure(errc why) noexcept;
-    /// `denied` if the directory refused the call because this context has no secret.
-    static errc refusal(status why) noexcept;
     attempt reopen_at(const peer& there, resource_id which, const attribute_view& what);
     attempt watch_again_at(const peer& there);
     bool end_reopening(std::uint64_t kept);
@@ -154,11 +152,17 @@ private:
     void lose(const peer& who, status why);
     /// The peer to reach that resource's context. Throws error{not_found}.
     peer locate(resource_id which, traffic what);
-    /// Paths to another context, chosen by the options among the trusted ones.
+    /// The same, by asking the directory, whatever is known.
+    peer look_up(resource_id which, traffic what);
+    /// Paths to another context, chosen by the options.
     ways_there ways_to(const peer& context);
     /// False if `by`, which sent a message from it, is known not to own that resource.
     bool knows_sender(resource_id which, const peer& by);
     bool learn_sender(resource_id which, const peer& by);
+    /// False if the directory says that another certified peer has that resource. If it has not
+    /// been asked, asks in the background; until it answers, a sender is taken at its word.
+    bool may_be_of(resource_id which, const peer& by);
+    void look_up_sender(resource_id which);
     void tell_undelivered(const peer& by, resource_id from, resource_id to, std::int32_t tag,
                           errc why);
     part_answer ask(resource_id which, const attribute_view& query);
@@ -185,7 +189,7 @@ private:
     std::unique_ptr<engine> own_;  // First, so that all else goes before it.
     engine& on_;
     context_options options_;  // Constant once constructed.
-    const std::shared_ptr<gate> gate_;
+    const std::shared_ptr<role_policy> lets_in_;
     std::unique_ptr<directory_server> here_;  // For options.directory "here".
     bool is_here_ = false;                    // Constant once started, unlike here_.
     std::string directory_address_;
@@ -196,7 +200,7 @@ private:
     resource_id id_ = resource_id::none;
     std::atomic<bool> lost_{false};  // True from loss of the directory until it is found again.
     std::atomic<bool> closed_{false};
-    served_members served_{on_, gate_};
+    served_members served_{on_, lets_in_};
     peer_lost_subscription losses_;
 
     const procedure<at_directory::add> add_;
@@ -226,6 +230,8 @@ private:
         peer by;
         std::uint64_t changes = 0;
     } last_sender_;
+    std::atomic<int> senders_looked_up_{0};  // At once.
+    counter& forged_;                        // Messages of who does not own their sender.
     send_lanes lanes_{closed_};
 
     mutable std::mutex kept_lock_;

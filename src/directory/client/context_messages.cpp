@@ -2,6 +2,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <amalgam/bulk/expose.hpp>
 #include <amalgam/core/limited_log.hpp>
@@ -11,6 +12,8 @@
 #include <amalgam/tasks/extension/deadline.hpp>
 
 #include "directory/client/context_core.hpp"
+#include "directory/limits.hpp"
+#include "directory/protocol/background.hpp"
 
 namespace amalgam::detail {
 
@@ -28,6 +31,13 @@ std::vector<std::string> lines_of(std::string_view text) {
     return all;
 }
 
+/// Whether both proved to be the same, in the same way.
+bool is_same(const identity& a, const identity& b) {
+    if (a.kind != b.kind) return false;
+    if (a.kind == identity_kind::certificate) return a.key == b.key;
+    return a.kind == identity_kind::process && a.uid == b.uid;
+}
+
 }  // namespace
 
 message_buffer context_core::take_buffer(std::size_t bytes) {
@@ -37,6 +47,10 @@ message_buffer context_core::take_buffer(std::size_t bytes) {
 
 peer context_core::locate(resource_id which, traffic what) {
     if (const auto known = where_.find(which, what)) return *known;
+    return look_up(which, what);
+}
+
+peer context_core::look_up(resource_id which, traffic what) {
     const auto missing = [&] {
         return error(errc::not_found, fmt::format("there is no resource {}", number(which)));
     };
@@ -58,15 +72,6 @@ peer context_core::locate(resource_id which, traffic what) {
     } else if (!known_there || std::find(addresses.begin(), addresses.end(),
                                          known_there->address()) == addresses.end()) {
         const peer there = on_.lookup(addresses);
-        gate_->enter(there, context_gate_role);
-        for (const peer_way& each : on_.ways(there)) {
-            try {
-                gate_->enter(each.by, context_gate_role);
-            } catch (const error& why) {  // Such a path is not used.
-                log(log_level::info, "directory", "one way to a context does not work",
-                    {{"address", each.address}, {"why", why.what()}});
-            }
-        }
         where_.learn_context(context, ways_to(there));
     }
     where_.learn(which, context);
@@ -76,8 +81,7 @@ peer context_core::locate(resource_id which, traffic what) {
 }
 
 ways_there context_core::ways_to(const peer& context) {
-    std::vector<peer_way> ways = on_.ways(context);
-    std::erase_if(ways, [&](const peer_way& each) { return !gate_->trusts(each.by); });
+    const std::vector<peer_way> ways = on_.ways(context);
     ways_there chosen(context);
     if (ways.size() < 2) return chosen;
     for (const traffic what : {traffic::small, traffic::bulk, traffic::control}) {
@@ -106,8 +110,9 @@ bool context_core::knows_sender(resource_id which, const peer& by) {
 bool context_core::learn_sender(resource_id which, const peer& from) {
     // Nobody else may claim a resource of this context.
     if (const auto known = where_.find(which, traffic::small))
-        return from.is_self() || !known->is_self();
+        return from.is_self() || *known == from || (!known->is_self() && may_be_of(which, from));
     if (!from.is_self() && messages_.has(which)) return false;
+    if (!from.is_self() && !may_be_of(which, from)) return false;
     try {
         where_.learn_sender(which, ways_to(from));
     } catch (...) {  // A user's choice function. Who sends cannot help it.
@@ -117,6 +122,58 @@ bool context_core::learn_sender(resource_id which, const peer& from) {
         where_.learn_sender(which, ways_there(from));
     }
     return true;
+}
+
+bool context_core::may_be_of(resource_id which, const peer& by) {
+    const identity who = by.who();
+    // This user's processes on this host are not kept apart from each other.
+    if (who.kind == identity_kind::process && who.uid == ::geteuid()) return true;
+    const auto owner = where_.find_looked_up(which);
+    if (!owner) {
+        if (who.kind != identity_kind::none && !where_.uses(which, by)) look_up_sender(which);
+        return true;
+    }
+    bool is_other = false;
+    for (const peer_way& each : on_.ways(*owner)) {
+        const identity its = each.by.who();
+        if (each.by == by || is_same(its, who)) return true;
+        // Other kinds say nothing of each other, but who proves nothing is not who is certified.
+        if (who.kind == identity_kind::none ? its.kind == identity_kind::certificate
+                                            : its.kind == who.kind)
+            is_other = true;
+    }
+    if (!is_other) return true;
+    forged_.add();
+    limited_log(
+        log_level::warn, "directory", "refused a message of another's resource",
+        {{"resource", number(which)}, {"by", to_text(who)}, {"owner", to_text(owner->who())}});
+    return false;
+}
+
+void context_core::look_up_sender(resource_id which) {
+    struct place {
+        std::atomic<int>& taken;
+        explicit place(std::atomic<int>& all) noexcept : taken(all) { ++taken; }
+        ~place() { --taken; }
+    };
+    const auto mine = std::make_shared<place>(senders_looked_up_);
+    if (senders_looked_up_ > limits::max_senders_looked_up) return;
+    post_in_background(on_.pool(), [self = shared_from_this(), mine, which] {
+        try {
+            const peer owner = self->look_up(which, traffic::small);
+            // So that it is connected, and known who it is.
+            (void)self->on_.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping")
+                .on(owner)
+                .within(limits::answer_limit)
+                .try_call(0);
+        } catch (const error& why) {  // It listens nowhere, or is gone.
+            rethrow_if_canceled(why);
+            log(log_level::debug, "directory", "cannot look up who sent a message",
+                {{"resource", number(which)}, {"why", why.what()}});
+        } catch (...) {
+            log_thrown_in("directory", "context_options::choose");
+        }
+    });
 }
 
 context_core::nanoseconds context_core::left_until(time_point deadline) const {
@@ -269,7 +326,6 @@ void context_core::on_mail(const peer& by, const_bytes content) noexcept {
     using at_context::mail_header;
     if (closed_.load(std::memory_order_relaxed)) return;
     if (content.size() < mail_header::wire_bytes) return;
-    if (!gate_->is_open() && !gate_->trusts(by)) return gate_->count_refused();
     const mail_header head = mail_header::decode(content);
     try {
         take_mail(by, head, content.subspan(mail_header::wire_bytes));

@@ -85,10 +85,6 @@ bool context_core::return_to_directory() {
     for (attempt how = attempt::failed; !closed_;) {
         try {
             how = try_to_reopen();
-        } catch (const no_gate& why) {  // Its engine is still running.
-            how = attempt::failed;
-            log(log_level::debug, "directory", "the directory is not back yet",
-                {{"why", why.what()}});
         } catch (const error& why) {
             rethrow_if_canceled(why);
             how = failure(why.code().code);
@@ -105,7 +101,7 @@ bool context_core::return_to_directory() {
         if (how == attempt::missing && starts_directory_ && on_.now() >= start_again) {
             start_again = on_.now() + limits::pause_between_starts;
             try {
-                start_directory(directory_address_, secret_of(options_.secret));
+                start_directory(directory_address_);
             } catch (const error& why) {  // Somebody else may start one.
                 rethrow_if_canceled(why);
                 log(log_level::info, "directory", why.what());
@@ -114,10 +110,6 @@ bool context_core::return_to_directory() {
         if (closing_.wait_for(limits::pause_between_attempts)) return false;
     }
     return false;
-}
-
-errc context_core::refusal(status why) noexcept {
-    return why.handler_code() == errc::denied ? errc::denied : why.code;
 }
 
 context_core::attempt context_core::failure(errc why) noexcept {
@@ -129,7 +121,6 @@ context_core::attempt context_core::failure(errc why) noexcept {
 context_core::attempt context_core::try_to_reopen() {
     const result<peer> there = on_.try_lookup(directory_address_);
     if (!there) return failure(there.code().code);
-    gate_->enter(*there, gate_role, limits::answer_limit);
     set_directory(*there);
     std::uint64_t changes = 0;
     std::vector<std::pair<resource_id, attribute_list>> all;
@@ -202,7 +193,7 @@ context_core::attempt context_core::reopen_at(const peer& there, resource_id whi
     if (answer && answer->code == errc::ok) return attempt::done;
     log(log_level::info, "directory", "the directory did not take a resource back",
         {{"resource", number(which)}, {"why", answer ? answer->sentence : answer.sentence()}});
-    return failure(answer ? answer->code : refusal(answer.code()));
+    return failure(answer ? answer->code : answer.code().code);
 }
 
 // False: something changed meanwhile.

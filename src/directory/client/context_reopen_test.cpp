@@ -33,11 +33,10 @@ protected:
         EXPECT_TRUE(done.ready());
         return done.get();
     }
-    explicit reopening(std::chrono::milliseconds within = 10s, const std::string& secret = "") {
+    explicit reopening(std::chrono::milliseconds within = 10s) {
         net.delay(50us, 150us);
-        start(net.port("host"), {.secret = secret});
-        const context_options options{
-            .directory = host->address(), .secret = secret, .reopen_within = within};
+        start(net.port("host"));
+        const context_options options{.directory = host->address(), .reopen_within = within};
         one = in(first, [&] { return std::make_unique<context>(first, options); });
         two = in(second, [&] { return std::make_unique<context>(second, options); });
         box = in(first, [&] { return one->add({{"type", "box"}, {"n", "1"}}); });
@@ -157,15 +156,10 @@ TEST_F(reopening, a_directory_that_ends_without_its_engine_is_lost_and_another_t
     EXPECT_EQ(directory->resources(), 3u);
 }
 
-class reopening_with_a_secret : public reopening {
-protected:
-    reopening_with_a_secret() : reopening(10s, "the secret") {}
-};
-TEST_F(reopening_with_a_secret, a_directory_that_is_made_anew_on_its_engine_lets_its_contexts_in) {
+TEST_F(reopening, a_directory_that_is_made_anew_on_its_engine_lets_its_contexts_in) {
     directory.reset();
     net.run_for(4s);
-    directory =
-        std::make_unique<directory_server>(*host, directory_options{.secret = "the secret"});
+    directory = std::make_unique<directory_server>(*host);
     net.run_for(2s);
     const auto found = in(second, [&] { return find_box(); });
     ASSERT_TRUE(found);
@@ -354,9 +348,9 @@ TEST_F(reopening_briefly, a_context_may_end_while_it_waits) {
     EXPECT_EQ(asked.wait().code, errc::closed);
 }
 
-TEST_F(reopening, a_directory_that_has_a_secret_by_now_refuses_its_contexts_at_once) {
+TEST_F(reopening, a_directory_that_lets_in_only_others_by_now_refuses_its_contexts_at_once) {
     kill_directory();
-    start(net.restart("host"), {.secret = "swordfish"});
+    start(net.restart("host"), {.roles = {.readers = allow_list{.names = {"node7"}}}});
     auto asked = second.spawn([&] { return find_box(); });
     net.run_for(3s);
     ASSERT_TRUE(asked.ready()) << "it is not asked for 10 s in vain";

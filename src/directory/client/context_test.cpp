@@ -375,15 +375,6 @@ TEST_F(context_test, messages_that_were_begun_end_when_their_receiver_or_sender_
     EXPECT_EQ(ended(to_other, errc::ok) + ended(to_other, errc::closed), 60u);
 }
 
-errc code_of_context(const std::string& directory, const std::string& secret) {
-    try {
-        context{"shm://", {.directory = directory, .secret = secret}};
-    } catch (const error& why) {
-        return why.code().code;
-    }
-    return errc::ok;
-}
-
 TEST_F(context_test, bad_requests_are_refused_with_what_is_wrong) {
     attribute_list open{{"type", "x"}};
     open.ask("n");
@@ -402,48 +393,19 @@ TEST_F(context_test, bad_requests_are_refused_with_what_is_wrong) {
     EXPECT_EQ(directory.resources(), 3u);
 }
 
-TEST(context_secret, keeps_out_who_does_not_know_it) {
-    engine host{"shm://", {.name = "directory"}};
-    const directory_server directory{host, {.secret = "swordfish"}};
-    const auto opens = [&](const char* secret) { return code_of_context(host.address(), secret); };
-    EXPECT_EQ(opens("swordfish"), errc::ok);
-    EXPECT_EQ(opens("sword"), errc::denied);
-    try {
-        const context none{"shm://", {.directory = host.address()}};
-        ADD_FAILURE() << "one without a secret was let in";
-    } catch (const error& why) {
-        EXPECT_EQ(why.code(), errc::denied);
-        const std::string text = why.what();
-        EXPECT_NE(text.find(": denied: the caller has not proved that it knows this directory's "
-                            "secret; AMALGAM_SECRET_FILE names its file"),
+TEST(context, is_refused_where_a_secret_is_still_asked_for) {
+    engine on{"shm://"};
+    ::setenv("AMALGAM_SECRET_FILE", "/run/secret", 1);
+    const error of_context = error_of([] { context here{"shm://", {.directory = "here"}}; });
+    const error of_directory = error_of([&] { const directory_server server{on}; });
+    ::unsetenv("AMALGAM_SECRET_FILE");
+    for (const error& each : {of_context, of_directory}) {
+        EXPECT_EQ(each.code(), errc::invalid);
+        EXPECT_NE(std::string(each.what()).find("expected it unset and addresses of tcp+tls://"),
                   std::string::npos)
-            << text;
-        EXPECT_EQ(text.find("denied: denied"), std::string::npos) << text;
+            << each.what();
     }
-    engine trusting{"shm://"};
-    const directory_server open_to_all{trusting};
-    EXPECT_EQ(code_of_context(trusting.address(), "swordfish"), errc::denied);
-
-    context one{"shm://", {.directory = host.address(), .secret = "swordfish"}};
-    context two{"shm://", {.directory = host.address(), .secret = "swordfish"}};
-    const resource box = one.add({{"type", "box"}}), mine = two.add({});
-    mine.send(two.find({{"type", "box"}})->id, 1, "hello");
-    box.send(box.receive().from, 2, "and back");
-    EXPECT_EQ(mine.receive().content.text(), "and back");
-
-    // A stranger that knows the address, but not the secret.
-    engine stranger{"shm://"};
-    const peer there = stranger.lookup(one.where().addresses());
-    const auto message =
-        stranger.procedure<errc(resource_id, resource_id, std::int32_t, const_bytes)>(
-            "amalgam.directory.message");
-    EXPECT_EQ(message.on(there).try_call(mine.id(), box.id(), 1, {}).code(), errc::handler_failed);
-    EXPECT_FALSE(box.try_receive());
-    const auto add = stranger.procedure<bool(resource_id, resource_id)>("amalgam.directory.remove");
-    EXPECT_FALSE(add.on(host.address()).try_call(one.id(), box.id()));
-    EXPECT_TRUE(two.find(box.id()));
-    EXPECT_GE(host.counters().get("directory.refused").value(), 1u);
-    EXPECT_GE(one.where().counters().get("context.refused").value(), 1u);
+    const directory_server server{on};
 }
 
 template <typename Work>
@@ -477,17 +439,17 @@ TEST_F(context_test, a_resource_that_outlives_its_context_or_is_none_says_so) {
 
 TEST(context, is_one_of_each_engine) {
     engine on("shm://");
-    const context_options options{.directory = "here", .secret = "swordfish"};
+    const context_options options{.directory = "here"};
     context first(on, options);
     std::string why;
     try {
-        const context second(on, {.directory = on.address(), .secret = "swordfish"});
+        const context second(on, {.directory = on.address()});
     } catch (const error& wrong) {
         why = wrong.what();
     }
     EXPECT_TRUE(why.starts_with("this engine already has a context, expected at most one")) << why;
     // It keeps working, and others may join.
-    context other({.directory = on.address(), .secret = "swordfish"});
+    context other(context_options{.directory = on.address()});
     const resource box = first.add({{"type", "box"}});
     EXPECT_TRUE(other.find(box.id()));
     other.self().send(box.id(), 1, "hello");

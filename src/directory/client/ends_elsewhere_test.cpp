@@ -21,7 +21,6 @@ protected:
     void elsewhere(const std::function<void()>& work) { others.run(GetParam(), work); }
     context_options at(context_options options = {}) {
         options.directory = host.address();
-        options.secret = "a secret";
         return options;
     }
     void await_contexts(std::size_t n) {
@@ -30,8 +29,7 @@ protected:
     }
 
     engine host{"shm://"};
-    std::unique_ptr<directory_server> directory =
-        std::make_unique<directory_server>(host, directory_options{.secret = "a secret"});
+    std::unique_ptr<directory_server> directory = std::make_unique<directory_server>(host);
     other_engines others;
 };
 
@@ -88,7 +86,7 @@ TEST_P(directory_ends_elsewhere, a_directory_of_an_engine_that_takes_another_the
     const resource mine = stays.add({{"type", "kept"}});
     elsewhere([&] { directory.reset(); });
     await_stream(host);
-    directory = std::make_unique<directory_server>(host, directory_options{.secret = "a secret"});
+    directory = std::make_unique<directory_server>(host);
     await_contexts(1);  // It registers again.
     EXPECT_TRUE(stays.find({{"type", "kept"}}));
 }

@@ -50,6 +50,19 @@ bool locations::knows(resource_id which) const {
     return resources_.contains(which);
 }
 
+bool locations::uses(resource_id which, const peer& by) const {
+    const std::lock_guard one(lock_);
+    const auto at = resources_.find(which);
+    return at != resources_.end() && at->second.use(by);
+}
+
+std::optional<peer> locations::find_looked_up(resource_id which) const {
+    const std::lock_guard one(lock_);
+    const auto at = resources_.find(which);
+    if (at == resources_.end() || !at->second.looked_up) return std::nullopt;
+    return at->second[traffic::small];
+}
+
 std::optional<peer> locations::find_context(resource_id context) const {
     const std::lock_guard one(lock_);
     const auto at = contexts_.find(context);
@@ -70,14 +83,14 @@ void locations::learn(resource_id which, resource_id context) {
     const auto by = contexts_.find(context);
     if (by == contexts_.end()) return;
     if (resources_.size() >= most_ && !resources_.contains(which)) resources_.clear();
-    resources_[which] = by->second;
+    resources_[which] = {by->second, true};
 }
 
 void locations::learn_sender(resource_id which, const ways_there& by) {
     const std::lock_guard one(lock_);
     changed();
     if (resources_.size() >= most_ && !resources_.contains(which)) resources_.clear();
-    resources_.try_emplace(which, by);
+    resources_.try_emplace(which, location{by, false});
 }
 
 void locations::forget(resource_id which) {

@@ -55,6 +55,10 @@ public:
     void learn(resource_id which, resource_id context);
 
     bool knows(resource_id which) const;
+    /// Whether one of the paths to that resource is this one.
+    bool uses(resource_id which, const peer& by) const;
+    /// The same as find(), if a look-up found it, not only a message.
+    std::optional<peer> find_looked_up(resource_id which) const;
     /// A message came from that resource: replies use the same path, even if no lookup found it.
     /// Does not replace known locations.
     void learn_sender(resource_id which, const ways_there& by);
@@ -87,8 +91,11 @@ private:
     const std::uint64_t number_ = next_number();  // Not 0; no two tables of a process share one.
     mutable std::mutex lock_;
     std::atomic<std::uint64_t> changes_{0};
+    struct location : ways_there {
+        bool looked_up = false;
+    };
     std::unordered_map<resource_id, ways_there> contexts_;
-    std::unordered_map<resource_id, ways_there> resources_;
+    std::unordered_map<resource_id, location> resources_;
 };
 
 }  // namespace amalgam::detail

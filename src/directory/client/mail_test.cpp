@@ -24,33 +24,14 @@ const_bytes bytes_of(const std::string& text) {
 }
 
 struct mail_test : testing::Test {
-    static context_options at(const engine& directory, std::string secret = {}) {
-        return {.directory = directory.address(), .secret = std::move(secret)};
+    static context_options at(const engine& directory) {
+        return {.directory = directory.address()};
     }
     static void send(engine& from, const std::string& to, const mail_header& head,
                      const std::string& text) {
         detail::post_mail(from.core(), from.lookup(to), {head.encode(), bytes_of(text)});
     }
-    static std::uint64_t refused(engine& on) {
-        for (const auto& [name, value] : on.counters().snapshot())
-            if (name == "context.refused") return value;
-        return 0;
-    }
 };
-
-TEST_F(mail_test, of_a_stranger_is_dropped_where_a_secret_is_asked_for) {
-    engine host("shm://"), stranger("shm://"), where("shm://");
-    const directory_server directory(host, {.secret = "the secret"});
-    context mine(where, at(host, "the secret")), other("shm://", at(host, "the secret"));
-    const resource to = mine.add({{"type", "to"}}), from = other.add({{"type", "from"}});
-    const auto before = refused(where);
-    send(stranger, where.address(), {from.id(), to.id(), 1}, "let me in");
-    from.post(to.id(), 2, "a friend");
-    EXPECT_EQ(to.receive().content.text(), "a friend");
-    while (refused(where) == before)
-        std::this_thread::yield();
-    EXPECT_FALSE(to.try_receive());
-}
 
 TEST_F(mail_test, of_a_process_that_the_engine_does_not_allow_is_dropped) {
     engine host("shm://"), stranger("shm://");

@@ -465,15 +465,11 @@ TEST(rocl_codes, answers_that_some_directories_owe_are_told_as_partial) {
     rocl_kill_attrl(what);
 }
 
-TEST(rocl_codes, another_secret_is_denied) {
+TEST(rocl_codes, who_has_no_role_is_denied) {
     engine host{"shm://", {.name = "directory"}};
-    const directory_server directory{host};
-    const temp_folder own;
-    const std::string file = own.with("secret", "swordfish\n");
+    const directory_server directory{host, {.roles = {.readers = allow_list{.names = {"node7"}}}}};
     ::setenv("AMALGAM_DIRECTORY", host.address().c_str(), 1);
-    ::setenv("AMALGAM_SECRET_FILE", file.c_str(), 1);
     EXPECT_EQ(rocl_init(), ROCL_EDENIED);
-    ::unsetenv("AMALGAM_SECRET_FILE");
 }
 
 }  // namespace

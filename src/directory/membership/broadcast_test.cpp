@@ -10,7 +10,6 @@
 
 #include "directory/membership/hosts.hpp"
 #include "directory/protocol/broadcast_packet.hpp"
-#include "directory/protocol/gate.hpp"
 
 namespace amalgam {
 namespace {
@@ -19,8 +18,7 @@ using namespace std::chrono_literals;
 
 class broadcasting : public hosts {
 public:
-    explicit broadcasting(std::size_t count, std::string secret = {})
-        : hosts(count, std::move(secret), 8, true) {}
+    explicit broadcasting(std::size_t count, shape like = {}) : hosts(count, on_medium(like)) {}
 
     /// Gives each host a resource with its number.
     void fill() {
@@ -46,6 +44,12 @@ public:
             EXPECT_TRUE(found.has_value()) << of;
             return here.where().now() - start;
         });
+    }
+
+private:
+    static shape on_medium(shape like) {
+        like.by_medium = true;
+        return like;
     }
 };
 
@@ -150,37 +154,16 @@ TEST(ring_broadcast, a_search_is_whole_when_packets_are_lost) {
 
 // ---- strangers
 
-TEST(ring_broadcast, packets_of_who_does_not_know_the_secret_are_counted_and_dropped) {
-    broadcasting all(3, "open sesame");
-    all.net.run_for(3s);
-    EXPECT_EQ(all.known_by(0), 3u);
-    const auto stranger = all.net.port("stranger");
-    const auto says = all.net.broadcast("stranger");
-    engine on{all.net.port("other")};
-    for (const char* secret : {"", "open"}) {
-        const auto by = std::make_shared<detail::gate>(on, "test", secret);
-        detail::broadcast_packet packet;
-        packet.from = 1234567;
-        packet.addresses = {"loop://stranger"};
-        EXPECT_TRUE(says->send(to_bytes(packet, *by)));
-    }
-    all.net.run_for(1s);
-    for (std::size_t i = 0; i < 3; ++i)
-        EXPECT_EQ(all.counted(i, "directory.packets_refused"), 2u);
-}
-
 TEST(ring_broadcast, what_is_no_packet_is_counted_and_dropped) {
     broadcasting all(2);
     all.net.run_for(3s);
     const auto stranger = all.net.port("stranger");
     const auto says = all.net.broadcast("stranger");
-    engine on{all.net.port("other")};
-    const detail::gate open(on, "test", "");
     detail::broadcast_packet packet;
     packet.what = detail::broadcast_packet::kind::search;
     packet.from = 99;  // A stranger gets no answer.
     packet.query = attribute_list{{"type", "host"}};
-    const std::vector<std::byte> good = to_bytes(packet, open);
+    const std::vector<std::byte> good = to_bytes(packet);
     std::uint64_t bad = 0;
     seeded_random random(5);
     for (std::size_t length = 0; length < good.size(); ++length, ++bad)
@@ -202,12 +185,10 @@ TEST(ring_broadcast, more_packets_than_can_be_heard_are_dropped) {
     all.net.run_for(3s);
     const auto stranger = all.net.port("stranger");
     const auto says = all.net.broadcast("stranger");
-    engine on{all.net.port("other")};
-    const detail::gate open(on, "test", "");
     detail::broadcast_packet packet;
     packet.from = 99;
     for (int i = 0; i < 2000; ++i)
-        EXPECT_TRUE(says->send(to_bytes(packet, open)));
+        EXPECT_TRUE(says->send(to_bytes(packet)));
     all.net.run_for(1s);
     EXPECT_EQ(all.known_by(0), 2u);
     all.fill();

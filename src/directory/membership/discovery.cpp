@@ -35,10 +35,10 @@ void discovery::announce() {
     do {
         servers = view_.size();
         packet.number = servers;
-        std::vector<std::byte> bytes = to_bytes(packet, *runtime_.guard);
+        std::vector<std::byte> bytes = to_bytes(packet);
         while (bytes.size() > options.medium->max_bytes() && packet.addresses.size() > 1) {
             packet.addresses.pop_back();
-            bytes = to_bytes(packet, *runtime_.guard);
+            bytes = to_bytes(packet);
         }
         (void)options.medium->send(bytes);
     } while (!runtime_.stopping.wait_for(
@@ -85,7 +85,7 @@ void discovery::meet(const broadcast_packet& stranger) {
         const result<peer> there = runtime_.on.try_lookup(each);
         if (!there || there->is_self()) continue;
         try {
-            runtime_.guard->enter(*there, gate_role, until - runtime_.now());
+            runtime_.lets_in->check_is(directory_role::member, *there, until - runtime_.now());
             meet_.on(*there).within(until - runtime_.now())(view_.self().addresses);
             break;
         } catch (const error& why) {

@@ -42,8 +42,8 @@ std::uint64_t key_of(std::uint64_t seed) {
 
 TEST(ring_faults, a_query_gets_past_all_who_are_silent_at_once) {
     for (const std::size_t fanout : {2, 8}) {
-        for (const char* secret : {"", "swordfish"}) {
-            hosts all(30, secret, fanout);
+        for (const bool with_roles : {false, true}) {
+            hosts all(30, {.fanout = fanout, .with_roles = with_roles});
             all.net.run_for(3s);
             std::vector<std::size_t> order;  // In ring order.
             for (std::size_t i = 0; i < all.size(); ++i)

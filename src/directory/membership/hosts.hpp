@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,10 +42,17 @@ public:
         bool in_one = false;     ///< The context lives in the directory's process.
         directory_limits limits{};
     };
-    /// `by_medium`: they find each other by broadcast; else all are given host0's address.
-    explicit hosts(std::size_t count, std::string secret = {}, std::size_t fanout = 8,
-                   bool by_medium = false)
-        : secret_(std::move(secret)), fanout_(fanout), by_medium_(by_medium) {
+    struct shape {
+        std::size_t fanout = 8;
+        bool by_medium = false;  ///< They find each other by broadcast; else by host0's address.
+        /// Hosts are certified as "hostN" of the group "hosts", contexts of their own processes as
+        /// "userhostN" of "users", and each group has its role. Others have none.
+        bool with_roles = false;
+        /// Signs broadcasts; of each host its own.
+        std::function<std::shared_ptr<const credentials>(const std::string&)> trust{};
+    };
+    explicit hosts(std::size_t count) : hosts(count, shape{}) {}
+    hosts(std::size_t count, shape like) : shape_(std::move(like)) {
         net.delay(std::chrono::microseconds(50), std::chrono::microseconds(150));
         for (std::size_t i = 0; i < count; ++i)
             add();
@@ -54,15 +62,21 @@ public:
     void add(const how& like) {
         const std::string name = "host" + std::to_string(all_.size());
         auto one = std::make_unique<host>();
-        one->secret = secret_;
         one->serves = std::make_unique<engine>(net.port(name));
         if (!like.in_one) one->uses = std::make_unique<engine>(net.port("user" + name));
+        if (shape_.with_roles) {
+            identify(name, "hosts");
+            if (!like.in_one) identify("user" + name, "users");
+        }
         directory_options options;
         options.ring.seed = like.seed != 0 ? like.seed : all_.size() + 1;
-        options.ring.fanout = fanout_;
-        options.secret = secret_;
+        options.ring.fanout = shape_.fanout;
+        if (shape_.trust) options.ring.trust = shape_.trust(name);
+        if (shape_.with_roles)
+            options.roles = {.members = allow_list{.groups = {"hosts"}},
+                             .contexts = allow_list{.groups = {"users"}}};
         options.limits = like.limits;
-        if (by_medium_) {
+        if (shape_.by_medium) {
             one->medium = std::make_shared<breakable_medium>(net.broadcast(name));
             options.ring.medium = one->medium;
         } else if (!all_.empty()) {
@@ -78,8 +92,7 @@ public:
         auto done = user.spawn([&where, &user, work = std::move(work)]() mutable {
             if (!where.here) {
                 where.here = std::make_unique<context>(
-                    user,
-                    context_options{.directory = where.serves->address(), .secret = where.secret});
+                    user, context_options{.directory = where.serves->address()});
             }
             return work(*where.here);
         });
@@ -93,6 +106,10 @@ public:
     }
     resource_id add_resource(std::size_t at, const attribute_list& what) {
         return in(at, [&](context& here) { return here.add(what).release(); });
+    }
+    /// As if the port of that name had proved by a certificate to be of that name and group.
+    void identify(const std::string& name, const std::string& group) {
+        net.identify(name, {.kind = identity_kind::certificate, .name = name, .groups = {group}});
     }
     /// Starts opening a context there, without waiting.
     future<bool> begin_to_use(std::size_t which) {
@@ -111,7 +128,12 @@ public:
     std::size_t size() const { return all_.size(); }
     breakable_medium& medium_of(std::size_t which) { return *all_[which]->medium; }
     std::uint64_t counted(std::size_t which, const char* name) {
-        return all_[which]->serves->counters().get(name).value();
+        return counted(*all_[which]->serves, name);
+    }
+    static std::uint64_t counted(engine& at, std::string_view name) {
+        for (const counter_value& each : at.counters().snapshot())
+            if (each.name == name) return each.value;
+        return 0;
     }
 
     loop_network net{{.seed = 7}};
@@ -122,11 +144,8 @@ private:
         std::shared_ptr<breakable_medium> medium;
         std::unique_ptr<directory_server> directory;
         std::unique_ptr<context> here;
-        std::string secret;
     };
-    std::string secret_;
-    std::size_t fanout_;
-    bool by_medium_;
+    const shape shape_;
     std::vector<std::unique_ptr<host>> all_;
 };
 

@@ -49,8 +49,8 @@ void joining::join(const std::string& address) {
     const peer there = runtime_.on.lookup(address);
     if (there.is_self()) return;
     if (!is_local(address)) check_can_be_reached();
-    runtime_.guard->enter(there, gate_role);
     const std::chrono::milliseconds limit = runtime_.options.answer_limit;
+    runtime_.lets_in->check_is(directory_role::member, there, limit);
     const bool had_others = view_.size() > 1;
     const ring_news fresh = news_.learn({members_.on(there).within(limit)(), {}});
     if (had_others && !fresh.empty()) news_.tell_all(fresh);

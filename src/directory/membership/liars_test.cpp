@@ -13,7 +13,6 @@
 #include "directory/membership/hosts.hpp"
 #include "directory/membership/procedures.hpp"
 #include "directory/protocol/broadcast_packet.hpp"
-#include "directory/protocol/gate.hpp"
 
 namespace amalgam {
 namespace {
@@ -330,16 +329,10 @@ TEST(ring_liars, a_search_asks_each_server_once_for_more_whatever_it_answers) {
 }
 
 TEST(ring_liars, many_who_claim_an_id_and_are_silent_delay_a_query_for_it_no_longer_than_one) {
-    hosts all(2, "swordfish");
+    hosts all(2);
     all.net.run_for(3s);
     const resource_id box = all.add_resource(1, {});
     liar one(all);
-    const auto knows = std::make_shared<gate>(one.on(), gate_role, "swordfish");
-    knows->start();
-    auto entered =
-        one.on().spawn([&] { knows->enter(one.on().lookup("loop://host0"), gate_role); });
-    all.net.run_for(10ms);
-    entered.get();
     std::vector<std::unique_ptr<port>> silent;
     const std::uint32_t range = static_cast<std::uint32_t>(box) >> 16;
     const auto claim = [&](std::uint32_t which) {
@@ -386,7 +379,7 @@ TEST(ring_liars, what_others_have_a_server_do_is_bounded) {
 }
 
 TEST(ring_liars, strangers_who_are_met_at_once_are_bounded_when_a_server_is_alone_again) {
-    hosts all(2, {}, 8, true);
+    hosts all(2, {.by_medium = true});
     all.net.run_for(3s);
     int running = 0, most = 0;
     liar one(all);
@@ -399,13 +392,12 @@ TEST(ring_liars, strangers_who_are_met_at_once_are_bounded_when_a_server_is_alon
         most = std::max(most, running);
         this_task::sleep_for(10s);
     });
-    const gate open(one.on(), "test", "");
     broadcast_packet packet;
     packet.addresses = {"loop://liar"};
     const auto medium = all.net.broadcast("liar");
     const auto shout = [&](std::uint64_t from) {
         packet.from = from;
-        EXPECT_TRUE(medium->send(to_bytes(packet, open)));
+        EXPECT_TRUE(medium->send(to_bytes(packet)));
     };
     for (std::uint64_t step = 0; step < 100; ++step) {
         for (int times = 0; times < 5; ++times)

@@ -8,7 +8,6 @@
 #include "directory/membership/hosts.hpp"
 #include "directory/membership/procedures.hpp"
 #include "directory/protocol/broadcast_packet.hpp"
-#include "directory/protocol/gate.hpp"
 #include "directory/resources/store.hpp"
 
 namespace amalgam {
@@ -34,7 +33,7 @@ errc code_of_find(hosts& all, std::size_t from, const attribute_list& query) {
 
 TEST(ring_partial, a_search_or_query_says_whether_all_have_answered) {
     for (const bool by_medium : {false, true}) {
-        hosts all(10, {}, 8, by_medium);
+        hosts all(10, {.by_medium = by_medium});
         all.net.run_for(5s);
         for (std::size_t i = 0; i < all.size(); ++i)
             all.add_resource(i, {{"type", "x"}, {"at", std::to_string(i)}});
@@ -141,15 +140,13 @@ TEST(ring_partial, a_query_looks_at_so_many_at_once_and_finds_what_is_behind_the
 }
 
 TEST(ring_partial, an_answer_to_a_broadcast_counts_once_and_from_who_was_asked) {
-    hosts all(2, {}, 8, true);
+    hosts all(2, {.by_medium = true});
     all.net.run_for(5s);
     const resource_id real = all.add_resource(1, {{"type", "x"}});
     engine stranger(all.net.port("stranger"));
-    engine for_gate(all.net.port("gate"));
-    const detail::gate open(for_gate, "test", "");
     const auto listens = all.net.broadcast("stranger");
     listens->listen([&](const_bytes bytes) {
-        const auto packet = detail::parse_packet(bytes, open);
+        const auto packet = detail::parse_packet(bytes);
         if (!packet || packet->what == detail::broadcast_packet::kind::here) return;
         const auto answer =
             stranger.procedure<detail::in_ring::answer>(detail::in_ring::answer_name);

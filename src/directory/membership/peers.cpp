@@ -29,7 +29,7 @@ std::optional<peer> ring_peers::reach(std::uint64_t key, std::chrono::nanosecond
         const result<peer> found = runtime_.on.try_lookup(each);
         if (!found || found->is_self()) continue;
         try {
-            runtime_.guard->enter(*found, gate_role, within);
+            runtime_.lets_in->check_is(directory_role::member, *found, within);
         } catch (const error& why) {
             log(log_level::info, "directory", "cannot ask another directory",
                 {{"address", each}, {"why", why.what()}});

@@ -27,8 +27,8 @@ class ring_peers {
 public:
     ring_peers(ring_runtime& runtime, membership_view& view);
 
-    /// Parks only for authentication; whether the server is alive shows in the calls. Empty if it
-    /// is unknown.
+    /// Parks only to learn who is there, where directory_roles ask for it; whether the server is
+    /// alive shows in the calls. Empty if it is unknown.
     std::optional<peer> reach(std::uint64_t key,
                               std::chrono::nanoseconds within = std::chrono::seconds(5));
     /// Whether that server, and not another, answers there. Parks.

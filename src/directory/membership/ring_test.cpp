@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 TEST(ring, a_fanout_of_none_is_refused_with_a_sentence) {
     try {
-        hosts(1, {}, 0);
+        hosts(1, {.fanout = 0});
         ADD_FAILURE() << "it was taken";
     } catch (const error& why) {
         EXPECT_EQ(why.code(), errc::invalid);
@@ -152,7 +152,7 @@ TEST(ring, a_watch_tells_of_what_all_hosts_have_and_of_hosts_that_come_and_go) {
 }
 
 TEST(ring, messages_reach_resources_of_other_hosts) {
-    hosts all(5, "swordfish");
+    hosts all(5, {.with_roles = true});
     all.net.run_for(3s);
     const resource_id box = all.in(3, [](context& here) {
         return here.add({{"type", "box"}}).release();

@@ -5,10 +5,11 @@
 namespace amalgam::detail {
 
 ring_runtime::ring_runtime(engine& runs_on, const ring_options& given,
-                           std::shared_ptr<gate> lets_in, std::weak_ptr<ring_user> server)
+                           std::shared_ptr<const role_policy> admits,
+                           std::weak_ptr<ring_user> server)
     : on(runs_on),
       options(given),
-      guard(std::move(lets_in)),
+      lets_in(std::move(admits)),
       here(std::move(server)),
       work_dropped_(runs_on.counters().get("directory.work_dropped")),
       chance_(given.seed != 0 ? given.seed : random_u64()) {}

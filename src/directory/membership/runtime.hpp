@@ -17,7 +17,7 @@
 #include "directory/limits.hpp"
 #include "directory/membership/ring_user.hpp"
 #include "directory/protocol/background.hpp"
-#include "directory/protocol/gate.hpp"
+#include "directory/protocol/role_policy.hpp"
 #include "directory/protocol/served.hpp"
 
 namespace amalgam::detail {
@@ -29,18 +29,19 @@ namespace amalgam::detail {
 /// Threads: any; start() and serve() one at a time.
 class ring_runtime {
 public:
-    ring_runtime(engine& runs_on, const ring_options& given, std::shared_ptr<gate> lets_in,
-                 std::weak_ptr<ring_user> server);
+    ring_runtime(engine& runs_on, const ring_options& given,
+                 std::shared_ptr<const role_policy> admits, std::weak_ptr<ring_user> server);
 
     void start(std::weak_ptr<void> owner) { owner_ = std::move(owner); }
     /// Ends the handlers, and soon the ULTs.
     void stop() noexcept;
 
-    /// Serves a member function of a part.
+    /// Serves a member function of a part to other members.
     template <typename Part, typename R, typename... A>
     void serve(Part& part, std::string_view name, R (Part::*what)(A...),
                handler how = handler::inline_) {
-        served_.serve(std::shared_ptr<Part>(std::shared_ptr<void>(owner_), &part), name, what, how);
+        served_.serve(std::shared_ptr<Part>(std::shared_ptr<void>(owner_), &part), name, what, how,
+                      directory_role::member);
     }
     /// Runs work in its own ULT, which ends soon after stop().
     template <typename Work>
@@ -58,13 +59,13 @@ public:
     std::uint64_t random_below(std::uint64_t bound);
 
     engine& on;
-    const ring_options options;
-    const std::shared_ptr<gate> guard;
+    ring_options options;  ///< Constant once the ring is constructed.
+    const std::shared_ptr<const role_policy> lets_in;
     const std::weak_ptr<ring_user> here;  ///< May end before the ring does.
     event stopping;
 
 private:
-    served_members served_{on, guard};
+    served_members served_{on, lets_in};
     std::weak_ptr<void> owner_;
     counter& work_dropped_;  // Others requested too much work.
     std::atomic<int> works_for_others_{0};

@@ -10,8 +10,6 @@
 
 namespace amalgam::detail {
 
-class gate;
-
 /// A packet broadcast by a directory server: see docs/wire/directory.md.
 struct broadcast_packet {
     enum class kind : std::uint8_t {
@@ -27,9 +25,8 @@ struct broadcast_packet {
     attribute_list query{};
 };
 
-/// Appends a proof that the sender knows the secret, if there is one.
-std::vector<std::byte> to_bytes(const broadcast_packet& packet, const gate& by);
-/// Empty if malformed or without a valid proof. `bytes` must be aligned to 8.
-std::optional<broadcast_packet> parse_packet(const_bytes bytes, const gate& by);
+std::vector<std::byte> to_bytes(const broadcast_packet& packet);
+/// Empty if malformed. `bytes` must be aligned to 8.
+std::optional<broadcast_packet> parse_packet(const_bytes bytes);
 
 }  // namespace amalgam::detail

@@ -130,10 +130,6 @@ inline constexpr resource_id not_looked_at_all{~0u};
 /// Attribute of each context: the addresses of its ports, one per line.
 inline constexpr std::string_view context_addresses = "context.addresses";
 
-/// The roles of gates.
-inline constexpr std::string_view gate_role = "directory";
-inline constexpr std::string_view context_gate_role = "context";
-
 /// Procedures of a server. A context may act only for itself.
 namespace at_directory {
 /// The context's attributes -> its id.

@@ -100,7 +100,7 @@ std::optional<std::vector<first_answer>> broadcast_queries::ask(
         const std::lock_guard one(lock_);
         questions_.emplace(packet.number, asked);
     }
-    const std::vector<std::byte> bytes = to_bytes(packet, *runtime_.guard);
+    const std::vector<std::byte> bytes = to_bytes(packet);
     const bool fits = bytes.size() <= medium.max_bytes();
     const bool sent = fits && medium.send(bytes);
     if (sent) (void)asked->enough.wait_for(runtime_.options.broadcast_wait);

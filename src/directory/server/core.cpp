@@ -32,18 +32,20 @@ struct ends_locked {
 directory_core::directory_core(engine& on, const directory_options& options)
     : on_(on),
       options_(options),
-      gate_(std::make_shared<gate>(on, gate_role, secret_of(options.secret))),
+      lets_in_(std::make_shared<role_policy>(on, "directory", options.roles)),
       change_(on.procedure<at_context::change>(at_context::change_name)),
       change_there_(on.procedure<in_ring::change>(in_ring::change_name)),
       dropped_(on.procedure<at_context::dropped>(at_context::dropped_name)),
       ping_(on.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping")),
-      registry_(options.limits, [this](watched_change&& change) { note(std::move(change)); }) {}
+      registry_(options.limits, [this](watched_change&& change) { note(std::move(change)); }) {
+    refuse_secret();
+}
 
 void directory_core::start() {
     // Until there are contexts it refuses everybody.
     define_first(on_.core(), at_directory::close_name, "a directory_server", [&] {
         served_.serve(shared_from_this(), at_directory::close_name, &directory_core::close,
-                      handler::inline_);
+                      handler::inline_, directory_role::reader);
     });
     try {
         start_rest();
@@ -54,7 +56,7 @@ void directory_core::start() {
 }
 
 void directory_core::start_rest() {
-    ring_ = std::make_shared<directory_ring>(on_, options_.ring, gate_, weak_from_this());
+    ring_ = std::make_shared<directory_ring>(on_, options_.ring, lets_in_, weak_from_this());
     remote_watches_ =
         std::make_shared<remote_watches>(on_, options_.limits.bytes, options_.ring.answer_limit,
                                          [self = weak_from_this()](watched_change&& change) {
@@ -69,26 +71,28 @@ void directory_core::start_rest() {
                                          });
     remote_watches_->start(std::shared_ptr<const membership_view>(ring_, &ring_->view()),
                            std::shared_ptr<ring_peers>(ring_, &ring_->peers()));
-    gate_->start();
-    const auto serve = [&](std::string_view name, auto what, handler run = handler::inline_) {
-        served_.serve(shared_from_this(), name, what, run);
+    const auto serve = [&](directory_role to, std::string_view name, auto what,
+                           handler run = handler::inline_) {
+        served_.serve(shared_from_this(), name, what, run, to);
     };
-    serve(at_directory::open_name, &directory_core::open, handler::ult);
-    serve(at_directory::reopen_name, &directory_core::reopen, handler::ult);
-    serve(at_directory::add_name, &directory_core::add);
-    serve(at_directory::remove_name, &directory_core::remove);
-    serve(at_directory::set_name, &directory_core::set);
-    serve(at_directory::find_name, &directory_core::find);
-    serve(at_directory::find_long_name, &directory_core::find_long, handler::ult);
-    serve(at_directory::find_elsewhere_name, &directory_core::find_elsewhere, handler::ult);
-    serve(at_directory::search_name, &directory_core::search);
-    serve(at_directory::next_name, &directory_core::next, handler::ult);
-    serve(at_directory::stop_name, &directory_core::stop_search);
-    serve(at_directory::watch_name, &directory_core::watch);
-    serve(at_directory::unwatch_name, &directory_core::unwatch);
-    serve(in_ring::open_watcher_name, &directory_core::open_watcher);
-    serve(at_directory::make_way_name, &directory_core::make_way);
-    serve(in_ring::change_name, &directory_core::remote_change);
+    using role = directory_role;
+    serve(role::reader, at_directory::open_name, &directory_core::open, handler::ult);
+    serve(role::reader, at_directory::reopen_name, &directory_core::reopen, handler::ult);
+    serve(role::context, at_directory::add_name, &directory_core::add);
+    serve(role::context, at_directory::remove_name, &directory_core::remove);
+    serve(role::context, at_directory::set_name, &directory_core::set);
+    serve(role::reader, at_directory::find_name, &directory_core::find);
+    serve(role::reader, at_directory::find_long_name, &directory_core::find_long, handler::ult);
+    serve(role::reader, at_directory::find_elsewhere_name, &directory_core::find_elsewhere,
+          handler::ult);
+    serve(role::reader, at_directory::search_name, &directory_core::search);
+    serve(role::reader, at_directory::next_name, &directory_core::next, handler::ult);
+    serve(role::reader, at_directory::stop_name, &directory_core::stop_search);
+    serve(role::reader, at_directory::watch_name, &directory_core::watch);
+    serve(role::reader, at_directory::unwatch_name, &directory_core::unwatch);
+    serve(role::anyone, at_directory::make_way_name, &directory_core::make_way);
+    serve(role::member, in_ring::open_watcher_name, &directory_core::open_watcher);
+    serve(role::member, in_ring::change_name, &directory_core::remote_change);
     losses_ = on_.on_peer_lost([self = weak_from_this()](const peer& who, status) {
         const auto me = self.lock();
         if (!me) return;
@@ -101,10 +105,9 @@ void directory_core::start_rest() {
 
 void directory_core::stop() noexcept {
     stopping_.set();
-    gate_->end();
+    lets_in_->end();
     if (ring_) ring_->stop();
     losses_.end();
-    gate_->stop();
     served_.end();
     tell_end();
 }

@@ -17,8 +17,8 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/protocol/background.hpp"
-#include "directory/protocol/gate.hpp"
 #include "directory/protocol/procedures.hpp"
+#include "directory/protocol/role_policy.hpp"
 #include "directory/protocol/served.hpp"
 #include "directory/queries/remote_searches.hpp"
 #include "directory/queries/remote_watches.hpp"
@@ -83,7 +83,8 @@ private:
     // Procedures served: see at_directory.
     reply<resource_id> open(attribute_view what);
     reply<bool> reopen(resource_id context, resource_id which, attribute_view what);
-    resource_id open_for_caller(const attribute_view& what, resource_id wanted);
+    /// A reader's context has none of its attributes.
+    resource_id open_for_caller(attribute_view what, resource_id wanted);
     void close(resource_id context);
     reply<resource_id> add(resource_id context, attribute_view what);
     reply<bool> remove(resource_id context, resource_id id);
@@ -124,12 +125,12 @@ private:
 
     engine& on_;
     const directory_options options_;
-    const std::shared_ptr<gate> gate_;
+    const std::shared_ptr<role_policy> lets_in_;
     const procedure<at_context::change> change_;
     const procedure<in_ring::change> change_there_;
     const procedure<at_context::dropped> dropped_;
     const procedure<std::uint64_t(std::uint64_t)> ping_;
-    served_members served_{on_, gate_};
+    served_members served_{on_, lets_in_};
     peer_lost_subscription losses_;
 
     std::shared_ptr<directory_ring> ring_;

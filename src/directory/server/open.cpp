@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/rpc/extension/thrown.hpp>
@@ -26,9 +27,10 @@ reply<resource_id> directory_core::open(attribute_view what) {
     return alone([&] { return open_for_caller(what, resource_id::none); });
 }
 
-resource_id directory_core::open_for_caller(const attribute_view& what, resource_id wanted) {
+resource_id directory_core::open_for_caller(attribute_view what, resource_id wanted) {
     const call_context& call = call_context::current();
     if (ended_) throw error(errc::not_found, "the directory has ended");
+    if (!lets_in_->caller_is(directory_role::context)) what = {};
     claim_if_few();
     const resource_id id = registry_.open(what, wanted);
     try {
@@ -49,6 +51,12 @@ reply<bool> directory_core::reopen(resource_id context, resource_id which, attri
         return {errc::overloaded, has_just_begun, {}};
     if (which != context) {  // So that a stranger cannot make us claim ranges for others'
                              // resources.
+        if (!lets_in_->caller_is(directory_role::context))
+            return {errc::denied,
+                    fmt::format("{} may search this directory, but not register resources; add it "
+                                "to directory_roles::contexts",
+                                to_text(call_context::current().who())),
+                    {}};
         const auto known = alone([&] {
             check_is(context);
             return true;
@@ -100,9 +108,12 @@ reply<resource_id> directory_core::open_watcher() {
     });
 }
 
-// Only for callers on this host, which share the name.
+// Only for this user's processes on this host, which share the name.
 bool directory_core::make_way() {
-    if (!options_.on_make_way || !is_local(call_context::current().from().address())) return false;
+    const call_context& call = call_context::current();
+    if (!options_.on_make_way || !is_local(call.from().address())) return false;
+    const identity who = call.who();
+    if (who.kind != identity_kind::process || who.uid != ::geteuid()) return false;
     try {
         options_.on_make_way();
         return true;

@@ -21,7 +21,7 @@
 namespace amalgam::detail {
 
 namespace {
-constexpr const char* first_line = "amalgam directory 1\n";
+constexpr const char* first_line = "amalgam directory 2\n";
 
 /// Specific to the network namespace, because names in shared memory are. The inode number of a
 /// namespace may be reused; its cookie, of Linux 5.14 and later, is not.
@@ -54,10 +54,9 @@ directory_record::directory_record()
 directory_record::directory_record(std::string folder, std::string name)
     : folder_(std::move(folder)), name_(std::move(name)) {}
 
-void directory_record::keep(const start& how) const {
+void directory_record::keep(const std::vector<std::string>& words) const {
     std::string text = first_line;
-    text += how.has_secret ? "secret\n" : "open\n";
-    for (const std::string& each : how.words) {
+    for (const std::string& each : words) {
         if (each.find('\n') != std::string::npos)
             throw error(
                 errc::invalid,
@@ -87,7 +86,7 @@ void directory_record::keep(const start& how) const {
     }
 }
 
-std::optional<directory_record::start> directory_record::read() const {
+std::optional<std::vector<std::string>> directory_record::read() const {
     const unique_fd folder(
         ::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat its {};
@@ -106,11 +105,7 @@ std::optional<directory_record::start> directory_record::read() const {
         lines.push_back(text.substr(at, end - at));
         at = end + 1;
     }
-    if (lines.empty()) return std::nullopt;
-    start how;
-    how.has_secret = lines.front() == "secret";
-    how.words.assign(lines.begin() + 1, lines.end());
-    return how;
+    return lines;
 }
 
 void directory_record::forget() const noexcept {

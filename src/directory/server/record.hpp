@@ -6,24 +6,20 @@
 
 namespace amalgam::detail {
 
-/// How a directory was started, in a file only its user can read. Contains no secret.
+/// How a directory was started, in a file only its user can read.
 ///
 /// Threads: one at a time, also across processes: the file is replaced atomically.
 class directory_record {
 public:
-    struct start {
-        std::vector<std::string> words;
-        bool has_secret = false;
-    };
     /// For the directory of this host (network namespace) and user.
     directory_record();
     explicit directory_record(std::string folder, std::string name = "directory");
 
     /// Failure: throws error{invalid} if an argument contains a line end, error{denied} if the
     ///          folder belongs to somebody else or no file can be created.
-    void keep(const start& how) const;
+    void keep(const std::vector<std::string>& words) const;
     /// Empty if there is none, or others could have written it.
-    std::optional<start> read() const;
+    std::optional<std::vector<std::string>> read() const;
     void forget() const noexcept;
 
 private:

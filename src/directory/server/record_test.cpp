@@ -22,18 +22,16 @@ protected:
     const temp_folder own_;
     const std::string folder_ = own_.with("record");
     const directory_record record_{folder_};
-    const directory_record::start how_{{"shm://amalgam-directory", "--join", "tcp://a b:1", ""},
-                                       true};
+    const std::vector<std::string> how_{"shm://amalgam-directory", "--join", "tcp://a b:1", ""};
 };
 
 TEST_F(kept_record, says_what_was_kept_until_it_is_forgotten) {
     EXPECT_FALSE(record_.read());
-    record_.keep({{"x"}, false});
+    record_.keep({"x"});
     record_.keep(how_);
     const auto got = record_.read();
     ASSERT_TRUE(got);
-    EXPECT_EQ(got->words, how_.words);
-    EXPECT_TRUE(got->has_secret);
+    EXPECT_EQ(*got, how_);
     record_.forget();
     EXPECT_FALSE(record_.read());
     EXPECT_TRUE(std::filesystem::is_empty(folder_));
@@ -67,12 +65,12 @@ TEST_F(kept_record, that_others_could_have_written_is_not_believed) {
 
 TEST_F(kept_record, that_is_none_is_no_record) {
     record_.keep(how_);
-    for (const std::string text : {"", "amalgam directory 1\n", "amalgam directory 2\nopen\nx\n",
-                                   "amalgam directory 1\nopen\nx"}) {
+    for (const std::string text :
+         {"", "amalgam directory 2", "amalgam directory 1\nopen\nx\n", "amalgam directory 2\nx"}) {
         std::ofstream(folder_ + "/directory") << text;
         EXPECT_FALSE(record_.read()) << text;
     }
-    EXPECT_THROW(record_.keep({{"two\nlines"}, false}), error);
+    EXPECT_THROW(record_.keep({"two\nlines"}), error);
 }
 
 }  // namespace

@@ -1,14 +1,21 @@
 #include "directory/server/ring.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
+
+#include <amalgam/fabric/signed_broadcast.hpp>
 
 namespace amalgam::detail {
 
 directory_ring::directory_ring(engine& on, const ring_options& options,
-                               std::shared_ptr<gate> lets_in, std::weak_ptr<ring_user> here)
+                               std::shared_ptr<const role_policy> lets_in,
+                               std::weak_ptr<ring_user> here)
     : runtime_(on, options, std::move(lets_in), std::move(here)),
       view_(runtime_.random() | 1, on.addresses(), options),
       peers_(runtime_, view_),
@@ -25,11 +32,13 @@ directory_ring::directory_ring(engine& on, const ring_options& options,
       broadcasts_(runtime_, view_, peers_),
       queries_(runtime_, view_, peers_, broadcasts_),
       packets_refused_(on.counters().get("directory.packets_refused")),
+      packets_old_(on.counters().get("directory.packets_old")),
       packets_dropped_(on.counters().get("directory.packets_dropped")) {
     if (options.fanout == 0)
         throw error(errc::invalid,
                     "ring_options::fanout is 0, so no server would be asked, expected 1 or more; "
                     "example: 8");
+    sign_medium();
 }
 
 void directory_ring::start() {
@@ -59,10 +68,36 @@ void directory_ring::start() {
     if (!options.others.empty()) detector_.start();
 }
 
+void directory_ring::sign_medium() {
+    ring_options& options = runtime_.options;
+    if (!options.medium) return;
+    const std::vector<std::string> addresses = runtime_.on.addresses();
+    const auto encrypted =
+        std::find_if(addresses.begin(), addresses.end(),
+                     [](const std::string& each) { return each.starts_with("tcp+tls:"); });
+    if (options.trust == nullptr && encrypted != addresses.end())
+        throw error(errc::invalid,
+                    fmt::format("this directory listens at {}, but its broadcasts would not be "
+                                "signed; expected ring_options::trust; example: "
+                                "credentials::from_folder(\"node7\")",
+                                *encrypted));
+    if (options.trust == nullptr) return;
+    const auto takes = [lets_in = runtime_.lets_in](const identity& who) {
+        const auto& list = lets_in->list_of(directory_role::member);
+        return !list || list->allows(who);
+    };
+    const auto count = [this](broadcast_refusal why) {
+        const bool is_old = why == broadcast_refusal::stale || why == broadcast_refusal::repeated;
+        (is_old ? packets_old_ : packets_refused_).add();
+    };
+    options.medium =
+        sign_broadcasts(options.medium, options.trust, {.takes = takes, .on_refused = count});
+}
+
 // On the medium's thread.
 void directory_ring::take_packet(const_bytes bytes) noexcept {
     try {
-        auto packet = parse_packet(bytes, *runtime_.guard);
+        auto packet = parse_packet(bytes);
         if (!packet) return packets_refused_.add();
         if (packet->from == view_.key()) return;
         if (packet->what == broadcast_packet::kind::here) {

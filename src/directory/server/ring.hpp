@@ -30,8 +30,8 @@ class directory_ring : public std::enable_shared_from_this<directory_ring> {
 public:
     /// `here` is asked for this server's resources, and told of each id range it owns. It may end
     /// before this does.
-    directory_ring(engine& on, const ring_options& options, std::shared_ptr<gate> lets_in,
-                   std::weak_ptr<ring_user> here);
+    directory_ring(engine& on, const ring_options& options,
+                   std::shared_ptr<const role_policy> lets_in, std::weak_ptr<ring_user> here);
 
     /// Joins, in its own ULT, if the options name others; claims a first range.
     void start();
@@ -43,6 +43,7 @@ public:
     ring_queries& queries() noexcept { return queries_; }
 
 private:
+    void sign_medium();
     void take_packet(const_bytes bytes) noexcept;
 
     ring_runtime runtime_;
@@ -57,7 +58,8 @@ private:
     discovery discovery_;
     broadcast_queries broadcasts_;
     ring_queries queries_;
-    counter& packets_refused_;  // Malformed, or without proof of the secret.
+    counter& packets_refused_;  // Malformed, or not of a member.
+    counter& packets_old_;      // Stale or repeated.
     counter& packets_dropped_;  // Too many.
 };
 

@@ -1,0 +1,87 @@
+#include "directory/protocol/role_policy.hpp"
+
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include <amalgam/fabric/identity.hpp>
+
+namespace amalgam::detail {
+
+namespace {
+
+void add_all(allow_list& to, const allow_list& more) {
+    to.names.insert(to.names.end(), more.names.begin(), more.names.end());
+    to.groups.insert(to.groups.end(), more.groups.begin(), more.groups.end());
+    to.uids.insert(to.uids.end(), more.uids.begin(), more.uids.end());
+}
+
+std::string_view plural(directory_role which) noexcept {
+    switch (which) {
+        case directory_role::anyone:
+        case directory_role::reader:
+            return "readers";
+        case directory_role::context:
+            return "contexts";
+        case directory_role::member:
+            break;
+    }
+    return "members";
+}
+
+}  // namespace
+
+void refuse_secret() {
+    const char* const path = std::getenv("AMALGAM_SECRET_FILE");
+    if (path == nullptr || *path == '\0') return;
+    throw error(errc::invalid,
+                fmt::format("AMALGAM_SECRET_FILE is set to {}, but directories no longer take a "
+                            "shared secret, expected it unset and addresses of tcp+tls:// with "
+                            "credentials; example: amalgam key new node7 --with lab, then "
+                            "tcp+tls://10.0.0.7:7100?credentials=node7",
+                            path));
+}
+
+role_policy::role_policy(engine& on, std::string_view what, const directory_roles& roles)
+    : on_(on),
+      what_(what),
+      lists_{std::nullopt, roles.readers, roles.contexts, roles.members},
+      refused_(on.counters().get("directory.refused")) {
+    // From below: a role without a list goes to who has the next one below it ...
+    for (std::size_t each = 2; each < 4; ++each)
+        if (!lists_[each]) lists_[each] = lists_[each - 1];
+    // ... and from above: whoever has a role has those below it.
+    for (std::size_t each = 3; each > 1; --each)
+        if (lists_[each] && lists_[each - 1]) add_all(*lists_[each - 1], *lists_[each]);
+}
+
+bool role_policy::caller_is(directory_role which) const {
+    const auto& list = list_of(which);
+    if (!list) return true;
+    const call_context& call = call_context::current();
+    return call.from().is_self() || list->allows(call.who());
+}
+
+void role_policy::check_is(directory_role which, const peer& there,
+                           std::chrono::nanoseconds within) const {
+    const auto& list = list_of(which);
+    if (!list || there.is_self()) return;
+    identity who = there.who();
+    if (who.kind == identity_kind::none) {  // Perhaps only because it is not connected yet.
+        const auto ping = on_.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping");
+        (void)ping.on(there).within(within).try_call(0);
+        who = there.who();
+    }
+    if (list->allows(who)) return;
+    refused_.add();
+    throw error(errc::denied,
+                fmt::format("{} at {} is not among the {} of this directory; add its name, a group "
+                            "or its uid to directory_roles::{}",
+                            to_text(who), there.address(), plural(which), plural(which)));
+}
+
+void role_policy::throw_ended() const {
+    throw error(errc::not_found, fmt::format("the {} has ended", what_));
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,234 @@
+// Who may do what at a directory, over tcp+tls: identities are proved, or not, by real outsiders.
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <amalgam/directory/context.hpp>
+#include <amalgam/directory/directory_server.hpp>
+#include <amalgam/fabric/loop.hpp>
+
+#include "fabric/transports/tcp/raw_peer.hpp"
+#include "fabric/trust/tls_testing.hpp"
+#include "rpc/loop_pair.hpp"
+
+namespace amalgam {
+namespace {
+
+using namespace detail;
+
+/// Listens on this host, and hands what it hears to another address, or back to who sent it.
+class middleman {
+public:
+    middleman() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+        sockaddr_in any{};
+        any.sin_family = AF_INET;
+        any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t bytes = sizeof any;
+        EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&any), bytes), 0);
+        EXPECT_EQ(::listen(listener_.get(), 8), 0);
+        EXPECT_EQ(::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&any), &bytes), 0);
+        port_ = ntohs(any.sin_port);
+    }
+    ~middleman() {
+        ends_ = true;
+        if (thread_.joinable()) thread_.join();
+    }
+    std::string address() const { return "tcp+tls://127.0.0.1:" + std::to_string(port_); }
+    /// Empty: back to the sender.
+    void hand_to(const std::string& whom) {
+        thread_ = std::thread([this, whom] { run(whom); });
+    }
+    int connections() const { return connections_; }
+
+private:
+    struct pair {
+        std::unique_ptr<tcp_raw_peer> from, to;  // `to` null: the same.
+    };
+    static bool pass_on(tcp_raw_peer& from, tcp_raw_peer& to) {
+        if (!from.has_something()) return true;
+        const std::string heard = from.receive();
+        return !heard.empty() && to.send(heard);
+    }
+    void run(const std::string& whom) {
+        std::vector<pair> all;
+        while (!ends_) {
+            std::vector<pollfd> waits{{listener_.get(), POLLIN, 0}};
+            for (const pair& each : all) {
+                waits.push_back({each.from->fd(), POLLIN, 0});
+                if (each.to) waits.push_back({each.to->fd(), POLLIN, 0});
+            }
+            (void)::poll(waits.data(), waits.size(), 10);
+            if (waits[0].revents != 0) {
+                unique_fd accepted(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+                pair fresh{std::make_unique<tcp_raw_peer>(std::move(accepted)), nullptr};
+                if (!whom.empty()) fresh.to = std::make_unique<tcp_raw_peer>(whom);
+                all.push_back(std::move(fresh));
+                ++connections_;
+            }
+            std::erase_if(all, [](const pair& each) {
+                if (!each.to) return !pass_on(*each.from, *each.from);
+                return !pass_on(*each.from, *each.to) || !pass_on(*each.to, *each.from);
+            });
+        }
+    }
+
+    unique_fd listener_;
+    unsigned port_ = 0;
+    std::atomic<bool> ends_{false};
+    std::atomic<int> connections_{0};
+    std::thread thread_;
+};
+
+class over_tls : public testing::Test {
+protected:
+    engine_options named(const char* name) const {
+        return {.ports = {.trust = lab.trust_of(lab.authority.issue({.name = name}))}};
+    }
+    static std::uint64_t counted(engine& on, const char* name) { return counters_of(on)[name]; }
+
+    test_lab lab;
+    engine host{"tcp+tls://127.0.0.1:0", named("host")};
+};
+
+const ring_options quick{.period = std::chrono::milliseconds(20),
+                         .claim_time = std::chrono::milliseconds(1)};
+
+TEST_F(over_tls, a_stranger_who_hands_back_what_it_hears_is_not_let_in) {
+    // What passed the shared secret: to listen where the victim joins, and to answer it with its
+    // own words.
+    for (const bool by_itself : {false, true}) {
+        middleman stranger;
+        engine victim{"tcp+tls://127.0.0.1:0", named("victim")};
+        ring_options ring = quick;
+        ring.others = {stranger.address()};
+        const directory_server joins(victim, {.ring = ring});
+        // Back on the same connection, or to the victim's own port, where its certificate is right.
+        stranger.hand_to(by_itself ? std::string() : victim.address());
+        // It has failed, and tries again; or it has joined itself, which makes no member.
+        while (by_itself ? stranger.connections() < 2 : counted(victim, "rpc.served") < 2)
+            std::this_thread::yield();
+        EXPECT_EQ(joins.servers(), 1u);
+        EXPECT_EQ(joins.contexts(), 0u);
+        // Others are let in meanwhile.
+        engine user{"tcp+tls://", named("user")};
+        const context here{user, {.directory = victim.address()}};
+        EXPECT_EQ(joins.contexts(), 1u);
+    }
+}
+
+TEST_F(over_tls, a_stranger_in_the_middle_of_two_members_sees_no_more_than_their_connection) {
+    ring_options ring = quick;
+    const directory_server first(host, {.ring = ring});
+    middleman stranger;
+    stranger.hand_to(host.address());
+    engine other{"tcp+tls://127.0.0.1:0", named("other")};
+    ring.others = {stranger.address()};
+    const directory_server second(other, {.ring = ring});
+    while (first.servers() < 2 || second.servers() < 2)
+        std::this_thread::yield();
+    // It carries the bytes of the two, and is nobody itself.
+    EXPECT_EQ(counted(host, "rpc.denied"), 0u);
+    tcp_raw_peer own(host.address());
+    EXPECT_FALSE(own.shake_hands());
+    EXPECT_EQ(first.servers(), 2u);
+}
+
+TEST_F(over_tls, who_is_certified_to_read_cannot_register) {
+    const directory_server directory(host, {.roles = {.contexts = allow_list{.names = {"worker"}},
+                                                      .readers = allow_list{.names = {"reader"}}}});
+    engine works{"tcp+tls://127.0.0.1:0", named("worker")}, reads{"tcp+tls://", named("reader")};
+    engine other{"tcp+tls://", named("other")};
+    context worker{works, {.directory = host.address()}};
+    context reader{reads, {.directory = host.address()}};
+    const resource box = worker.add({{"type", "box"}});
+    EXPECT_TRUE(reader.find({{"type", "box"}}));
+    const error why = error_of([&] { (void)reader.add({{"type", "box"}}); });
+    EXPECT_EQ(why.code(), errc::denied);
+    EXPECT_NE(std::string(why.what()).find("does not allow this call to reader"), std::string::npos)
+        << why.what();
+    EXPECT_EQ(directory.resources(), 3u);
+    EXPECT_EQ(counted(host, "rpc.denied"), 1u);
+    const error none = error_of([&] { context{other, {.directory = host.address()}}; });
+    EXPECT_EQ(none.code(), errc::denied);
+    EXPECT_NE(std::string(none.what()).find("does not allow this call to other"), std::string::npos)
+        << none.what();
+    // Nor who is certified by nobody that this lab trusts.
+    const test_lab elsewhere;
+    engine stranger{"tcp+tls://", {.ports = {.trust = elsewhere.trust}}};
+    EXPECT_EQ(code_of([&] { context{stranger, {.directory = host.address()}}; }), errc::denied);
+    EXPECT_EQ(directory.contexts(), 2u);
+}
+
+TEST_F(over_tls, who_is_not_certified_as_a_member_does_not_join_and_is_not_joined) {
+    const directory_roles roles{.members = allow_list{.names = {"host", "second"}}};
+    const directory_server first(host, {.ring = quick, .roles = roles});
+    engine worker{"tcp+tls://127.0.0.1:0", named("worker")};
+    ring_options ring = quick;
+    ring.others = {host.address()};
+    const directory_server impostor(worker, {.ring = ring});
+    while (counted(host, "rpc.denied") == 0)
+        std::this_thread::yield();
+    EXPECT_EQ(first.servers(), 1u);
+    EXPECT_EQ(impostor.servers(), 1u);
+    engine on{"tcp+tls://127.0.0.1:0", named("second")};
+    ring.others = {worker.address(), host.address()};
+    const directory_server second(on, {.ring = ring, .roles = roles});
+    while (first.servers() < 2 || counted(on, "directory.refused") == 0)
+        std::this_thread::yield();
+    EXPECT_EQ(second.servers(), 2u);
+    EXPECT_EQ(impostor.servers(), 1u) << "whoever joined it would be known to it";
+}
+
+TEST_F(over_tls, nobody_sends_as_a_resource_of_another_certified_process) {
+    using send_as = errc(resource_id, resource_id, std::int32_t, const_bytes);
+    const directory_server directory(host);
+    engine in_a{"tcp+tls://127.0.0.1:0", named("a")}, in_r{"tcp+tls://127.0.0.1:0", named("r")};
+    engine forger{"tcp+tls://127.0.0.1:0", named("forger")};
+    context a{in_a, {.directory = host.address()}}, r{in_r, {.directory = host.address()}};
+    const resource known = a.add({{"type", "known"}}), unknown = a.add({{"type", "unknown"}});
+    const resource box = r.add({{"type", "box"}});
+    const auto forge = [&](const resource& from) {
+        return forger.procedure<send_as>("amalgam.directory.message")
+            .on(forger.lookup(in_r.address()))(from.id(), box.id(), 1, {});
+    };
+    box.send(known.id(), 0, "so that it knows where that is");
+    EXPECT_EQ(forge(known), errc::denied);
+    EXPECT_FALSE(box.try_receive());
+    // Of one that it has never heard of, the first may pass, until the directory has answered.
+    while (forge(unknown) != errc::denied)
+        (void)box.receive();
+    EXPECT_FALSE(box.try_receive());
+    EXPECT_GE(counted(in_r, "context.forged"), 2u);
+    // The owner can, by calls, mail and long messages.
+    for (const resource* each : {&known, &unknown}) {
+        each->send(box.id(), 2, "mine");
+        EXPECT_EQ(box.receive({.from = each->id()}).content.text(), "mine");
+        each->post(box.id(), 3, "mine");
+        EXPECT_EQ(box.receive({.from = each->id()}).tag, 3);
+        each->send(box.id(), 4, std::string(100000, 'x'));
+        EXPECT_EQ(box.receive({.from = each->id()}).tag, 4);
+    }
+}
+
+TEST_F(over_tls, a_medium_whose_packets_would_not_be_signed_is_refused) {
+    loop_network net;
+    const auto station = net.port("station");
+    const error why = error_of([&] {
+        const directory_server unsafe(host, {.ring = {.medium = net.broadcast("station")}});
+    });
+    EXPECT_EQ(why.code(), errc::invalid);
+    EXPECT_NE(std::string(why.what())
+                  .find("its broadcasts would not be signed; expected "
+                        "ring_options::trust"),
+              std::string::npos)
+        << why.what();
+}
+
+}  // namespace
+}  // namespace amalgam
