@@ -1,6 +1,7 @@
 #include "fabric/transports/ofi/memory.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -48,6 +49,10 @@ ofi_memory::ofi_memory(fid_domain* domain, const fi_info& info, bool local) noex
         key_mask_ = (std::uint64_t{1} << (8 * has.mr_key_size)) - 1;
     most_ = has.mr_cnt;
     local_ = local || asks_for(FI_MR_LOCAL);
+}
+
+ofi_memory::~ofi_memory() {
+    assert(count_ == 0);
 }
 
 int ofi_memory::make_ready(fid_mr& one, mutable_bytes some) noexcept {

@@ -29,6 +29,8 @@ class ofi_memory {
 public:
     /// `local`: our own operations need registered memory even if mr_mode does not ask for it.
     ofi_memory(fid_domain* domain, const fi_info& info, bool local) noexcept;
+    /// Precondition: all registrations were removed.
+    ~ofi_memory();
     ofi_memory(const ofi_memory&) = delete;
 
     /// Endpoint that registrations belong to, with FI_MR_ENDPOINT.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <amalgam/core/random.hpp>
 
@@ -150,6 +151,19 @@ TEST_P(ofi_one_sided_test, many_transfers_at_once_each_complete_once) {
     EXPECT_TRUE(
         std::all_of(ops.begin(), ops.end(), [](const recorded& op) { return op.runs == 1; }));
     EXPECT_EQ(far, near);
+}
+
+TEST_P(ofi_one_sided_test, put_leaves_memory_alone_that_can_only_be_read) {
+    constexpr std::size_t some = 100'000;
+    std::vector<std::byte> far(some);
+    const region target = b_->end->open_region(far, access::read_write).value();
+    warm_up(target.key());
+    void* const at = ::mmap(nullptr, some, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(at, MAP_FAILED);
+    std::fill(far.begin(), far.end(), std::byte{9});
+    EXPECT_TRUE(put({static_cast<const std::byte*>(at), some}, target.key()).ok());
+    EXPECT_EQ(far, std::vector<std::byte>(some));
+    ::munmap(at, some);
 }
 
 TEST_P(ofi_one_sided_test, transfers_end_with_their_peer) {
