@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <amalgam/fabric/key_folder.hpp>
+#include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -184,6 +185,27 @@ TEST(engine_config, the_configuration_names_the_credentials_that_the_uris_named)
     }
     engine two(read(first));
     EXPECT_EQ(two.configuration(), first);
+}
+
+TEST(engine_config, a_lookup_that_names_credentials_goes_by_the_port_that_has_them) {
+    const temp_folder folder;
+    make_key(folder.with("lab"), {.name = "lab", .authority = true});
+    for (const char* each : {"one", "two"}) {
+        make_key(folder.with(each), {.name = each, .hosts = {"127.0.0.1"}});
+        sign_key(folder.with(each), folder.with("lab"));
+    }
+    engine server("tcp+tls://127.0.0.1:0?credentials=" + folder.with("one"));
+    server.define("who", [] { return to_text(call_context::current().who()); });
+    engine client(std::vector<std::string>{"tcp+tls://?credentials=" + folder.with("one"),
+                                           "tcp+tls://?credentials=" + folder.with("two")});
+    const auto who = client.procedure<std::string()>("who");
+    const std::string address = server.address();
+    EXPECT_EQ(who.on(client.lookup(address + "?credentials=" + folder.with("two")))(), "two");
+    EXPECT_EQ(who.on(client.lookup(address + "?credentials=" + folder.with("one")))(), "one");
+    EXPECT_EQ(who.on(client.lookup(address))(), "one");
+    const auto other = client.try_lookup(address + "?credentials=other");
+    EXPECT_EQ(other.code(), errc::invalid);
+    EXPECT_NE(other.sentence().find("are those that it was opened with"), std::string::npos);
 }
 
 TEST(engine_config, handlers_run_where_the_config_says) {
