@@ -389,8 +389,8 @@ public:
     ///          and when the first stream would be left with handlers.
     void set_progress(progress_options how);
     /// The options as JSON, with defaults resolved and the ports' actual addresses, each with the
-    /// option `credentials` of its URI. parse_engine_config() reads it. port_options::trust is no
-    /// text, and is left out.
+    /// option `credentials` or `insecure` of its URI. parse_engine_config() reads it.
+    /// port_options::trust is no text, and is left out.
     std::string configuration() const;
 
     /// For progress_by::caller, where the engine has no thread for its ports. The loop's thread is

@@ -208,6 +208,17 @@ TEST(engine_config, a_lookup_that_names_credentials_goes_by_the_port_that_has_th
     EXPECT_NE(other.sentence().find("are those that it was opened with"), std::string::npos);
 }
 
+TEST(engine_config, the_configuration_names_the_uris_that_are_meant_to_be_open) {
+    std::string first;
+    {
+        engine one("tcp://0.0.0.0:0?insecure=yes");
+        first = one.configuration();
+        EXPECT_EQ(read(first).endpoints, std::vector<std::string>{one.address() + "?insecure=yes"});
+    }
+    engine two(read(first));  // Refused without.
+    EXPECT_EQ(two.configuration(), first);
+}
+
 TEST(engine_config, handlers_run_where_the_config_says) {
     engine server(read(everything));
     engine client{"shm://"};

@@ -25,12 +25,13 @@ const transport_registry& default_transports() {
     return installed;
 }
 
-/// "?credentials=node7", where the URI has it: no address of a port tells.
-std::string credentials_in(const std::string& opened) {
-    if (opened.find("credentials=") == opened.npos) return {};
+/// "?credentials=node7" or "?insecure=yes", where the URI has it: no address of a port tells.
+std::string trust_in(const std::string& opened) {
+    if (opened.find('?') == opened.npos) return {};
     const uri parsed = uri::parse(opened);
-    const auto folder = parsed.option("credentials");
-    return folder ? fmt::format("?credentials={}", *folder) : std::string();
+    for (const char* key : {"credentials", "insecure"})
+        if (const auto value = parsed.option(key)) return fmt::format("?{}={}", key, *value);
+    return {};
 }
 
 }  // namespace
@@ -132,7 +133,7 @@ void engine_core::open_ports(endpoints where) {
         if (each->can().listens) addresses_.push_back(port_addresses_.back());
         uris_.push_back(each->can().listens ? each->address()
                                             : fmt::format("{}://", each->can().transport));
-        if (i >= given) uris_.back() += credentials_in(where.uris[i - given]);
+        if (i >= given) uris_.back() += trust_in(where.uris[i - given]);
     }
     outbox_.open(ports_);
     transfers_.open(ports_);
