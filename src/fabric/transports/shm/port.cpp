@@ -142,8 +142,9 @@ std::string shm_port::explain() const {
                                  "this network namespace.",
                                  listener_.name(), others)
                            : std::string("shm: connects to others, and does not listen.");
-    text += " Nothing is encrypted or leaves this host";
-    text += users.are_none() ? ", and only processes of this user connect." : ".";
+    text += fmt::format(
+        " Nothing is encrypted or leaves this host, and only processes of this user{} connect.",
+        others);
     text += fmt::format(
         " Messages are copied through a ring in shared memory, those of more than {} KiB in "
         "pieces.",

@@ -94,6 +94,10 @@ TEST(shm_users, wrong_options_are_refused_in_one_sentence) {
 TEST(shm_users, own_number_in_an_address_is_no_other_user) {
     shm_test_port here("shm://"), there("shm://?users=" + std::to_string(::geteuid() + 1));
     EXPECT_TRUE(there.end().address().ends_with("?uid=" + std::to_string(::geteuid())));
+    EXPECT_NE(there.end().explain().find("only processes of this user and of users " +
+                                         std::to_string(::geteuid() + 1) + " connect."),
+              std::string::npos)
+        << there.end().explain();
     const peer_id to = here.reach(there);
     const std::vector<std::byte> some = pattern(100);
     here.send(to, 1, some);
