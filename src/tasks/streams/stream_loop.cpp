@@ -42,11 +42,11 @@ std::size_t stream_loop::fire_timers() noexcept {
 
 // Returns how much happened. Inlined: a driven stream may do one for each unit.
 [[gnu::always_inline]] inline std::size_t stream_loop::round(std::size_t most) noexcept {
-    // What pollers and timers make ready runs in the same round.
-    std::size_t happened = pollers_.poll() + fire_timers();
+    // What pollers make ready runs in the same round. Timers come behind what was ready before.
+    std::size_t happened = pollers_.poll();
     const std::size_t ran = runs_.run_batch(most);
     batch_was_full_ = ran == most;
-    happened += ran;
+    happened += ran + fire_timers();
     if (schedulers_.looping() != nullptr) [[unlikely]]
         happened += run_loop_of_top(most);
     if (happened == 0 && schedulers_.is_stacked()) happened += schedulers_.unstack();

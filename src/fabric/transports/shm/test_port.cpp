@@ -35,7 +35,9 @@ void shm_test_port::on_message(message& arrived) noexcept {
     tags.push_back(arrived.tag());
     last.assign(bytes.begin(), bytes.end());
     from = arrived.from();
-    if (echo) send(arrived.from(), arrived.tag(), bytes);
+    if (!echo) return;
+    echoed_.emplace_back(bytes.begin(), bytes.end());
+    send(arrived.from(), arrived.tag(), echoed_.back());
 }
 
 void move_until(std::initializer_list<shm_test_port*> ports, const std::function<bool()>& reached) {

@@ -30,7 +30,7 @@ public:
     std::vector<std::byte> last;      ///< The latest message.
     peer_id from;                     ///< Its sender.
     std::vector<status> losses;
-    bool echo = false;  ///< Returns what arrives, short messages only.
+    bool echo = false;  ///< Returns what arrives, and keeps a copy.
 
 private:
     void on_message(message& arrived) noexcept override;
@@ -39,6 +39,7 @@ private:
     /// A send and what it borrows: the list of segments must live as long as their bytes.
     struct lent_send;
     std::vector<std::unique_ptr<lent_send>> sends_;
+    std::vector<std::vector<std::byte>> echoed_;
     std::unique_ptr<port> end_;
 };
 
