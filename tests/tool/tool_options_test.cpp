@@ -166,6 +166,22 @@ TEST_F(tool_options, a_directory_with_detach_serves_in_a_session_of_its_own_behi
     EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0) << how;
 }
 
+TEST_F(tool_options, a_directory_with_detach_has_the_credentials_of_the_folder_it_was_started_in) {
+    ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    ASSERT_EQ(tool("key new ./lab --authority").code, 0);
+    ASSERT_EQ(tool("key new ./node --host 127.0.0.1 --with ./lab").code, 0);
+    const auto started =
+        tool("directory 'tcp+tls://127.0.0.1:0?credentials=./node' --detach --end-after 60");
+    EXPECT_EQ(started.code, 0) << started.output;
+    EXPECT_TRUE(started.output.starts_with("directory at tcp+tls://127.0.0.1:")) << started.output;
+    const auto directory = only_child();
+    ASSERT_TRUE(directory);
+    ASSERT_EQ(::kill(*directory, SIGTERM), 0);
+    int how = 0;
+    ASSERT_EQ(::waitpid(*directory, &how, 0), *directory);
+    EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0) << how;
+}
+
 TEST_F(tool_options, a_directory_with_detach_that_cannot_serve_says_so_and_fails) {
     ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     const auto refused = tool("directory tcp://192.0.2.1:0?insecure=yes --detach --end-after 60");

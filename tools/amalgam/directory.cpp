@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -177,6 +178,19 @@ std::unique_ptr<engine> open_engine(const server_options& options) {
     return on;
 }
 
+/// Credentials at a relative path are those of the folder that the tool was started in, also once
+/// it has detached, or is started again from elsewhere.
+std::string with_absolute_credentials(const std::string& address) {
+    uri parsed = uri::parse(address);
+    bool any = false;
+    for (uri_option& each : parsed.options) {
+        if (each.key != "credentials" || each.value.find('/') == std::string::npos) continue;
+        each.value = std::filesystem::absolute(each.value).lexically_normal();
+        any = true;
+    }
+    return any ? to_string(parsed) : address;
+}
+
 void serve(const server_options& options) {
     std::optional<background> detached;
     if (options.detach) detached.emplace(!options.makes_way);
@@ -278,7 +292,11 @@ void add_directory(CLI::App& app) {
     add_role("--contexts", options->contexts,
              "Which processes may register resources; without it, who may search");
     add_role("--readers", options->readers, "Which processes may only search; without it, all");
-    command->callback([options] { serve(*options); });
+    command->callback([options] {
+        for (std::string& each : options->uris)
+            each = with_absolute_credentials(each);
+        serve(*options);
+    });
 }
 
 }  // namespace amalgam::tool

@@ -156,15 +156,18 @@ std::string sign_key(const std::string& file_or_folder, const std::string& autho
     find_openssl().value();
     const no_errors_left at_the_end;
     const std::string request_path = key_file(file_or_folder, "request.pem");
-    asked_for asked = read_request(request_path, how);
-    const authority_files by = authority_files::read(authority);
-    const wall_time end = end_of(how.days, *by.certificate);
     const std::string in =
         how.output.empty() ? folder_of_file(request_path) : key_folder(how.output);
-    make_folder(in);
-    const unique_fd locked = lock_folder(in);
-    // Another process may have replaced the key, and with it the request, until now.
-    asked = read_request(request_path, how);
+    // Locked first, as another process may be replacing the key there, and with it the request.
+    unique_fd locked;
+    if (is_folder(in)) locked = lock_folder(in);
+    const asked_for asked = read_request(request_path, how);
+    const authority_files by = authority_files::read(authority);
+    const wall_time end = end_of(how.days, *by.certificate);
+    if (!locked) {
+        make_folder(in);
+        locked = lock_folder(in);
+    }
     if (!how.overwrite) refuse_to_replace(in + "/", {"certificate.pem"});
     refuse_to_replace_authority(in);
     const x509_ptr made = make_certificate(asked.names, *X509_REQ_get0_pubkey(asked.request.get()),

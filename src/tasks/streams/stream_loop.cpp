@@ -46,9 +46,10 @@ std::size_t stream_loop::fire_timers() noexcept {
     std::size_t happened = pollers_.poll();
     const std::size_t ran = runs_.run_batch(most);
     batch_was_full_ = ran == most;
-    happened += ran + fire_timers();
+    happened += ran;
     if (schedulers_.looping() != nullptr) [[unlikely]]
         happened += run_loop_of_top(most);
+    happened += fire_timers();
     if (happened == 0 && schedulers_.is_stacked()) happened += schedulers_.unstack();
     if (schedulers_.asked() && !schedulers_.runs_loop())
         schedulers_.replace_if_asked(stop_.asked());
