@@ -42,14 +42,18 @@ std::size_t stream_loop::fire_timers() noexcept {
 
 // Returns how much happened. Inlined: a driven stream may do one for each unit.
 [[gnu::always_inline]] inline std::size_t stream_loop::round(std::size_t most) noexcept {
-    // What pollers make ready runs in the same round. Timers come behind what was ready before.
-    std::size_t happened = pollers_.poll();
-    const std::size_t ran = runs_.run_batch(most);
-    batch_was_full_ = ran == most;
-    happened += ran;
-    if (schedulers_.looping() != nullptr) [[unlikely]]
+    // What was ready before goes first; what pollers and timers bring runs in the same round.
+    const bool was_ready = !runs_.work().is_known_empty();
+    std::size_t ran = was_ready ? runs_.run_batch(most) : 0;
+    std::size_t happened = 0;
+    const bool loops = schedulers_.looping() != nullptr;
+    if (loops) [[unlikely]]
         happened += run_loop_of_top(most);
-    happened += fire_timers();
+    std::size_t came = pollers_.poll();
+    came += fire_timers();
+    if ((!was_ready || came != 0) && !loops && ran < most) ran += runs_.run_batch(most - ran);
+    batch_was_full_ = ran == most;
+    happened += ran + came;
     if (happened == 0 && schedulers_.is_stacked()) happened += schedulers_.unstack();
     if (schedulers_.asked() && !schedulers_.runs_loop())
         schedulers_.replace_if_asked(stop_.asked());
