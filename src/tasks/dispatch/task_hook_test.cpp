@@ -349,10 +349,14 @@ TEST(task_hook, builds_a_profile_of_time_run_and_parked_by_name) {
     {
         ult busy = spawn(stream,
                          [] {
-                             const auto end =
-                                 std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
-                             while (std::chrono::steady_clock::now() < end)
+                             // Runs that long however seldom the thread does.
+                             for (int i = 0; i < 10; ++i) {
+                                 const auto end = std::chrono::steady_clock::now() +
+                                                  std::chrono::microseconds(500);
+                                 while (std::chrono::steady_clock::now() < end) {
+                                 }
                                  this_task::yield();
+                             }
                          },
                          {.name = "busy"});
         ult sleepy = spawn(stream, [] { this_task::sleep_for(std::chrono::milliseconds(5)); },
