@@ -98,6 +98,13 @@ test_lab& lab() {
     return made;
 }
 
+/// Made before any test runs, so that a test and the processes that it forks have the same one.
+struct same_lab : testing::Environment {
+    void SetUp() override { (void)lab(); }
+};
+[[maybe_unused]] const testing::Environment* const same_for_all =
+    testing::AddGlobalTestEnvironment(new same_lab);
+
 /// tcp, with credentials for whoever asks for TLS.
 class trusted_tcp final : public transport {
 public:
