@@ -70,6 +70,16 @@ std::string name_of(X509& certificate) {
     return {};
 }
 
+/// Of a SubjectPublicKeyInfo, which it frees.
+key_fingerprint fingerprint_of_der(unsigned char* der, int size) {
+    key_fingerprint print;
+    if (size <= 0 || EVP_Digest(der, static_cast<std::size_t>(size), print.bytes.data(), nullptr,
+                                EVP_sha256(), nullptr) != 1)
+        print = {};
+    OPENSSL_free(der);
+    return print;
+}
+
 }  // namespace
 
 result<identity> identity_of(X509& certificate) {
@@ -87,20 +97,21 @@ result<identity> identity_of(X509& certificate) {
                 fmt::format("the certificate of {} has groups (OU) that cannot be used, expected "
                             "at most {}, each of at most {} bytes without control characters",
                             who.name, most_groups, most_name_bytes)};
-    EVP_PKEY* const key = X509_get0_pubkey(&certificate);
-    if (key != nullptr) who.key = fingerprint_of(*key);
+    who.key = fingerprint_of(certificate);
     return who;
 }
 
 key_fingerprint fingerprint_of(EVP_PKEY& key) {
-    key_fingerprint print;
     unsigned char* der = nullptr;
     const int size = i2d_PUBKEY(&key, &der);
-    if (size <= 0 || EVP_Digest(der, static_cast<std::size_t>(size), print.bytes.data(), nullptr,
-                                EVP_sha256(), nullptr) != 1)
-        print = {};
-    OPENSSL_free(der);
-    return print;
+    return fingerprint_of_der(der, size);
+}
+
+key_fingerprint fingerprint_of(X509& certificate) {
+    if (X509_get0_pubkey(&certificate) == nullptr) return {};
+    unsigned char* der = nullptr;
+    const int size = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(&certificate), &der);
+    return fingerprint_of_der(der, size);
 }
 
 std::vector<std::string> hosts_of(const GENERAL_NAMES* names) {

@@ -18,8 +18,10 @@ using wall_time = std::chrono::system_clock::time_point;
 ///          and for more than 64 groups.
 result<identity> identity_of(X509& certificate);
 
-/// Works for every X509 with a key that OpenSSL knows; zero for others.
 key_fingerprint fingerprint_of(EVP_PKEY& key);
+/// Of the key as the certificate has it: nothing is encoded again, which takes OpenSSL 3.0 as long
+/// as a key exchange. Zero for a key that OpenSSL does not know.
+key_fingerprint fingerprint_of(X509& certificate);
 
 /// The hosts a certificate is for: DNS names and IP addresses, as text.
 std::vector<std::string> hosts_of(const GENERAL_NAMES* names);

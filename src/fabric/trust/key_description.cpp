@@ -49,7 +49,7 @@ std::string description_of(X509& certificate) {
     text += row("serial", serial_of(X509_get0_serialNumber(&certificate)));
     if (EVP_PKEY* const key = X509_get0_pubkey(&certificate)) {
         text += row("key", key_kind(*key));
-        text += row("fingerprint", to_text(fingerprint_of(*key)));
+        text += row("fingerprint", to_text(fingerprint_of(certificate)));
     }
     return text;
 }

@@ -68,12 +68,12 @@
     X(X509_VERIFY_PARAM_set_hostflags) X(X509_VERIFY_PARAM_set_purpose) X(X509_add_ext) \
     X(X509_check_ca) X(X509_check_private_key) X(X509_check_purpose) X(X509_cmp) \
     X(X509_cmp_current_time) X(X509_free) X(X509_get0_notAfter) X(X509_get0_notBefore) \
-    X(X509_get0_pubkey) X(X509_get0_serialNumber) X(X509_get_ext_d2i) X(X509_get_issuer_name) \
+    X(X509_get0_pubkey) X(X509_get0_serialNumber) X(X509_get_X509_PUBKEY) X(X509_get_ext_d2i) X(X509_get_issuer_name) \
     X(X509_get_serialNumber) X(X509_get_subject_name) X(X509_getm_notAfter) \
     X(X509_getm_notBefore) X(X509_gmtime_adj) X(X509_new) X(X509_set_issuer_name) \
     X(X509_set_pubkey) X(X509_set_subject_name) X(X509_set_version) X(X509_sign) X(X509_verify) \
     X(X509_verify_cert) X(X509_verify_cert_error_string) X(d2i_AutoPrivateKey) X(d2i_X509) \
-    X(i2d_PKCS8_PRIV_KEY_INFO) X(i2d_PUBKEY) X(i2d_X509)
+    X(i2d_PKCS8_PRIV_KEY_INFO) X(i2d_PUBKEY) X(i2d_X509) X(i2d_X509_PUBKEY)
 // clang-format on
 
 #if defined(__x86_64__) || defined(__aarch64__)

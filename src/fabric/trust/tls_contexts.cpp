@@ -68,8 +68,11 @@ ssl_context_ptr make_context(const std::shared_ptr<const loaded_credentials>& of
     if (accepting) {
         SSL_CTX_set_alpn_select_cb(&context, &choose_protocol, nullptr);
         SSL_CTX_set_client_hello_cb(&context, &require_protocol, nullptr);
-        // Tickets hold the session, encrypted with keys of this context; nothing is kept here.
-        SSL_CTX_set_session_cache_mode(&context, SSL_SESS_CACHE_OFF);
+        // Sessions are kept here, and tickets only name them: one that held the session would be
+        // encrypted and decrypted, and the certificate in it decoded again, for each resumption.
+        SSL_CTX_set_options(&context, SSL_OP_NO_TICKET);
+        SSL_CTX_set_session_cache_mode(&context, SSL_SESS_CACHE_SERVER);
+        SSL_CTX_sess_set_cache_size(&context, tls_contexts::max_sessions);
         SSL_CTX_set_num_tickets(&context, 1);
         if (SSL_CTX_set_session_id_context(&context, offered.data(), offered.size()) != 1)
             throw std::bad_alloc();

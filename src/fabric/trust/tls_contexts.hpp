@@ -21,8 +21,8 @@ inline constexpr std::string_view tls_protocol = "amalgam/1";
 /// Both contexts: TLS 1.3 only, no early data; the peer must show a certificate that the
 /// credentials trust, for this purpose, valid now and not revoked, and must name `tls_protocol`.
 /// Buffers of idle connections are released. Which host the peer must be is set per SSL, by
-/// expect_host(). Every context has ticket keys of its own, at random, so that nothing is resumed
-/// across ports, processes or changed credentials.
+/// expect_host(). Every context keeps sessions of its own, so that nothing is resumed across
+/// ports, processes or changed credentials.
 ///
 /// Threads: one at a time, as a port.
 class tls_contexts {
@@ -30,6 +30,10 @@ public:
     /// `set_up`, if any, is called with each context that is made, before its first use: for
     /// callbacks.
     using set_up_function = void (*)(SSL_CTX&);
+    /// Sessions an accepting context keeps to be resumed, the latest: 1 KiB each, and the
+    /// certificate of its peer.
+    static constexpr long max_sessions = 1024;
+
     explicit tls_contexts(std::shared_ptr<const credentials> of, set_up_function set_up = nullptr);
     ~tls_contexts();
 

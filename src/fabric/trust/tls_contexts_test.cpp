@@ -221,6 +221,34 @@ TEST_F(tls_contexts_test, a_session_is_resumed_and_still_known_but_not_with_othe
     EXPECT_EQ(SSL_session_reused(later.server.ssl.get()), 0);
 }
 
+TEST_F(tls_contexts_test, the_latest_sessions_are_kept_and_no_more) {
+    tls_contexts client = of(left);
+    tls_contexts server(credentials::from_folder(right));  // Without the test's callback.
+    openssl_ptr<SSL_SESSION> oldest;
+    last_session.reset();
+    for (long i = 0; i < tls_contexts::max_sessions + 3; ++i) {
+        const openssl_ptr<SSL_SESSION> before = std::move(last_session);
+        tls_pair next(client.connecting().value(), server.accepting().value(), before.get());
+        next.meet();
+        ASSERT_TRUE(next.server.done) << told(next.server.why);
+        ASSERT_EQ(SSL_session_reused(next.server.ssl.get()), i == 0 ? 0 : 1) << i;
+        // As tls_session does: OpenSSL forgets a session whose connection was broken off.
+        for (SSL* end : {next.server.ssl.get(), next.client.ssl.get()})
+            SSL_set_shutdown(end, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+        ASSERT_NE(last_session, nullptr);
+        if (i != 0) continue;
+        SSL_SESSION_up_ref(last_session.get());
+        oldest.reset(last_session.get());
+    }
+    const long kept = SSL_CTX_sess_number(server.accepting().value());
+    EXPECT_LE(kept, tls_contexts::max_sessions);
+    EXPECT_GE(kept, tls_contexts::max_sessions - 1);
+    tls_pair late(client.connecting().value(), server.accepting().value(), oldest.get());
+    late.meet();
+    ASSERT_TRUE(late.server.done) << told(late.server.why);
+    EXPECT_EQ(SSL_session_reused(late.server.ssl.get()), 0);
+}
+
 TEST_F(tls_contexts_test, a_trusted_key_is_enough_and_no_other_gets_in) {
     const auto own = [&](const std::string& folder, const std::string& trusts) {
         return credential_parts{.certificate = folder + "/certificate.pem",

@@ -40,10 +40,10 @@ int refuse(X509_STORE_CTX* at, int why) {
 int is_trusted_key(X509_STORE_CTX* at, void* credentials_of_context) {
     const auto& by = *static_cast<const loaded_credentials*>(credentials_of_context);
     X509* const shown = X509_STORE_CTX_get0_cert(at);
-    EVP_PKEY* const key = shown == nullptr ? nullptr : X509_get0_pubkey(shown);
-    if (key == nullptr) return refuse(at, X509_V_ERR_UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY);
+    if (shown == nullptr || X509_get0_pubkey(shown) == nullptr)
+        return refuse(at, X509_V_ERR_UNABLE_TO_DECODE_ISSUER_PUBLIC_KEY);
     const auto trusted = by.trusted_keys();
-    if (std::find(trusted.begin(), trusted.end(), fingerprint_of(*key)) == trusted.end())
+    if (std::find(trusted.begin(), trusted.end(), fingerprint_of(*shown)) == trusted.end())
         return refuse(at, X509_V_ERR_CERT_UNTRUSTED);
     if (X509_cmp_current_time(X509_get0_notBefore(shown)) > 0)
         return refuse(at, X509_V_ERR_CERT_NOT_YET_VALID);
