@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,37 +17,17 @@
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/fabric/credentials.hpp>
-#include <amalgam/fabric/key_folder.hpp>
 #include <amalgam/fabric/transport.hpp>
 
+#include "bench_keys.hpp"
 #include "perf/measurement.hpp"
 #include "perf/pair.hpp"
 
 namespace {
 
 using namespace amalgam;
+using bench::bench_keys;
 using steady = std::chrono::steady_clock;
-
-/// An authority and the key "bench", where programs look for keys, until the end.
-class bench_keys {
-public:
-    bench_keys() : path_((std::filesystem::temp_directory_path() / "amalgam-XXXXXX").string()) {
-        if (::mkdtemp(path_.data()) == nullptr)
-            throw error(errc::denied, "there can be no temporary folder");
-        ::setenv("XDG_CONFIG_HOME", path_.c_str(), 1);
-        make_key("lab", {.name = "lab", .authority = true});
-        make_key("bench", {.name = "bench", .hosts = {"127.0.0.1"}});
-        sign_key("bench", "lab");
-    }
-    bench_keys(const bench_keys&) = delete;
-    ~bench_keys() {
-        std::error_code left;
-        std::filesystem::remove_all(path_, left);
-    }
-
-private:
-    std::string path_;
-};
 
 int run_perf(int count, char** words) {
     const bench_keys keys;

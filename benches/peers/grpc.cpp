@@ -1,10 +1,14 @@
 // gRPC's asynchronous unary calls as in generated code, but with plain bytes: no protobuf. One
 // thread per side waits for its completion queue by polling or asleep: polling answers sooner,
 // sleeping leaves the processor to gRPC's own threads.
-//   grpc poll|sleep tcp|unix SIZE DEPTH SECONDS    DEPTH calls in flight
+//   grpc poll|sleep tcp|tls|unix SIZE DEPTH SECONDS    DEPTH calls in flight
+// tls: over tcp, both sides with certificates.
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +21,7 @@
 
 #include <amalgam/core/status.hpp>
 
+#include "bench_keys.hpp"
 #include "perf/measurement.hpp"
 #include "perf/pair.hpp"
 
@@ -36,6 +41,26 @@ grpc::ByteBuffer bytes_of(const std::string& text) {
 }
 
 enum class waiting { polling, asleep };
+
+std::string text_of(const std::string& name) {
+    std::ifstream file(key_folder("bench") + "/" + name);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::shared_ptr<grpc::ServerCredentials> server_credentials(bool encrypted) {
+    if (!encrypted) return grpc::InsecureServerCredentials();
+    grpc::SslServerCredentialsOptions with(
+        GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+    with.pem_root_certs = text_of("authority.pem");
+    with.pem_key_cert_pairs.push_back({text_of("key.pem"), text_of("certificate.pem")});
+    return grpc::SslServerCredentials(with);
+}
+
+std::shared_ptr<grpc::ChannelCredentials> channel_credentials(bool encrypted) {
+    if (!encrypted) return grpc::InsecureChannelCredentials();
+    return grpc::SslCredentials(
+        {text_of("authority.pem"), text_of("key.pem"), text_of("certificate.pem")});
+}
 
 /// Tag of the next finished operation, or null if there is none yet.
 void* next(grpc::CompletionQueue& queue, waiting how, bool& ok) {
@@ -98,11 +123,11 @@ private:
 
 /// Serves until the measuring process closes the channel, and ends with it.
 [[noreturn]] void serve(perf::channel& talk, const std::string& address, std::size_t depth,
-                        waiting how) {
+                        waiting how, bool encrypted) {
     count_service service;
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(address, server_credentials(encrypted), &port);
     builder.RegisterService(&service);
     const auto queue = builder.AddCompletionQueue();
     const auto server = builder.BuildAndStart();
@@ -131,9 +156,9 @@ struct made_call {
 
 class client {
 public:
-    client(const std::string& address, std::size_t size, waiting how)
+    client(const std::string& address, std::size_t size, waiting how, bool encrypted)
         : how_(how),
-          stub_(grpc::CreateChannel(address, grpc::InsecureChannelCredentials())),
+          stub_(grpc::CreateChannel(address, channel_credentials(encrypted))),
           request_(bytes_of(std::string(size, 'x'))) {}
 
     void start(made_call& call) {
@@ -199,8 +224,9 @@ perf::measurement rate(client& me, std::size_t depth, double seconds) {
 int main(int argc, char** argv) {
     const std::string_view how = argc == 6 ? argv[1] : "";
     const std::string_view over = argc == 6 ? argv[2] : "";
-    if ((how != "poll" && how != "sleep") || (over != "tcp" && over != "unix")) {
-        std::fprintf(stderr, "usage: %s poll|sleep tcp|unix SIZE DEPTH SECONDS\n", argv[0]);
+    const bool encrypted = over == "tls";
+    if ((how != "poll" && how != "sleep") || (over != "tcp" && over != "unix" && !encrypted)) {
+        std::fprintf(stderr, "usage: %s poll|sleep tcp|tls|unix SIZE DEPTH SECONDS\n", argv[0]);
         return 2;
     }
     const waiting wait = how == "poll" ? waiting::polling : waiting::asleep;
@@ -208,10 +234,13 @@ int main(int argc, char** argv) {
     const auto depth = static_cast<std::size_t>(std::atoll(argv[4]));
     const double seconds = std::atof(argv[5]);
     const std::string address =
-        over == "tcp" ? "127.0.0.1:0" : "unix-abstract:amalgam-bench-" + std::to_string(::getpid());
+        over != "unix" ? "127.0.0.1:0" : "unix-abstract:amalgam-bench-" + std::to_string(::getpid());
     try {
-        perf::forked_peer peer([&](perf::channel& talk) { serve(talk, address, depth, wait); });
-        client me(peer.talk().read_line(), size, wait);
+        std::optional<bench::bench_keys> keys;
+        if (encrypted) keys.emplace(key_algorithm::p256);
+        perf::forked_peer peer(
+            [&](perf::channel& talk) { serve(talk, address, depth, wait, encrypted); });
+        client me(peer.talk().read_line(), size, wait, encrypted);
         auto m = depth == 1 ? latency(me, seconds) : rate(me, depth, seconds);
         m.test = depth == 1 ? "rpc-latency" : "rpc-rate";
         m.uri = "grpc+" + std::string(over);
