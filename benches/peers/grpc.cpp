@@ -233,8 +233,9 @@ int main(int argc, char** argv) {
     const auto size = static_cast<std::size_t>(std::atoll(argv[3]));
     const auto depth = static_cast<std::size_t>(std::atoll(argv[4]));
     const double seconds = std::atof(argv[5]);
-    const std::string address =
-        over != "unix" ? "127.0.0.1:0" : "unix-abstract:amalgam-bench-" + std::to_string(::getpid());
+    const std::string address = over != "unix"
+                                    ? "127.0.0.1:0"
+                                    : "unix-abstract:amalgam-bench-" + std::to_string(::getpid());
     try {
         std::optional<bench::bench_keys> keys;
         if (encrypted) keys.emplace(key_algorithm::p256);
