@@ -31,9 +31,19 @@ def shared_ring(size):
     return ["bench_shared_ring", str(size), SECONDS], {}
 
 
-def bare(library, test, over, size, depth=1):
+def bare(library, test, over, size, depth=1, delivered=False):
     """A program of benches/peers, which `amalgam perf --vs` runs, too."""
-    return ["amalgam-peer-" + library, test, over, str(size), str(depth), SECONDS], {}
+    return ["amalgam-peer-" + library, test, over, str(size), str(depth), SECONDS,
+            *(["delivered"] if delivered else [])], {}
+
+
+def bare_transfers(library, name, way, over, size):
+    """A put is over at handover, or, as ours, once its bytes are at the target."""
+    test = f"{way}-bandwidth"
+    if way == "get":
+        return {name: bare(library, test, over, size)}
+    return {f"{name}, delivered": bare(library, test, over, size, delivered=True),
+            f"{name}, handed over": bare(library, test, over, size)}
 
 
 def directory(test, uri):
@@ -181,25 +191,25 @@ def value(line):
 
 def one_copy_row(way, size, size_bytes):
     """Between two processes of one host, whose library may copy from memory to memory."""
-    peer = f"UCX {way} cma"
+    peers = bare_transfers("ucx", f"UCX {way} cma", way, "shm", size_bytes)
     return dict(metric=f"{way} {size}, ucx+shm, private memory", unit="GiB/s", better="higher",
                 read=gib, ours=perf(f"{way}-bandwidth", "ucx+shm://127.0.0.1:0", size_bytes),
-                peers={peer: bare("ucx", f"{way}-bandwidth", "shm", size_bytes)},
+                peers=peers, alike=next(iter(peers)),
                 limit=("cross-memory attach", raw_memory("cross", size_bytes)),
-                goal=lambda row: 0.95 * row["peers"].get(peer, 0))
+                goal=lambda row: 0.95 * row["peers"].get(next(iter(peers)), 0))
 
 
 def libfabric_row(way, size, size_bytes, transfers):
     """Between two processes of one host: in packets, by libfabric's operations, or by the kernel."""
     over = "shm" if transfers == "host" else "tcp"
-    peer = f"libfabric {way} {over}"
+    peers = bare_transfers("ofi", f"libfabric {way} {over}", way, over, size_bytes)
     limit = ("cross-memory attach", raw_memory("cross", size_bytes)) if transfers == "host" else \
         ("raw socket", raw_socket("stream", 64))
     uri = f"ofi+tcp://127.0.0.1:0?one_sided={transfers}"
     return dict(metric=f"{way} {size}, ofi+tcp?one_sided={transfers}", unit="GiB/s",
                 better="higher", read=gib, ours=perf(f"{way}-bandwidth", uri, size_bytes),
-                peers={peer: bare("ofi", f"{way}-bandwidth", over, size_bytes)}, limit=limit,
-                goal=lambda row: 0.95 * row["peers"].get(peer, 0))
+                peers=peers, alike=next(iter(peers)), limit=limit,
+                goal=lambda row: 0.95 * row["peers"].get(next(iter(peers)), 0))
 
 
 def task_row(metric, question, peers, goal, **more):

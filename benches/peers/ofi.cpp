@@ -46,7 +46,7 @@ public:
         hints->domain_attr->threading = FI_THREAD_DOMAIN;
         hints->domain_attr->mr_mode =
             FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-        hints->tx_attr->op_flags = 0;
+        hints->tx_attr->op_flags = asked.delivered ? FI_DELIVERY_COMPLETE : 0;
         hints->fabric_attr->prov_name = ::strdup(asked.over.c_str());
         const bool tcp = asked.over == "tcp";
         check(fi_getinfo(FI_VERSION(1, 9), tcp ? "127.0.0.1" : nullptr, tcp ? "0" : nullptr,

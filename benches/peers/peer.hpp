@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "perf/measurement.hpp"
 #include "perf/pair.hpp"
@@ -14,18 +15,20 @@ namespace amalgam::bench {
 /// A question for a bare library, asked by `amalgam perf --vs` and benches/run.py. Each library has
 /// a program that answers with one line of JSON.
 ///
-///     amalgam-peer-ucx TEST OVER SIZE DEPTH SECONDS
+///     amalgam-peer-ucx TEST OVER SIZE DEPTH SECONDS [delivered]
 ///
 /// TEST is message-latency, message-rate (the last of DEPTH messages is answered), put-bandwidth or
 /// get-bandwidth (with the program's own memory), or put-block-bandwidth or get-block-bandwidth
-/// (with memory allocated by the library); OVER is shm or tcp. Exit code 3: not supported by the
-/// library.
+/// (with memory allocated by the library); OVER is shm or tcp. With `delivered` a put is over once
+/// its bytes are at the target, as ours are; without, once its memory is free. Exit code 3: not
+/// supported by the library.
 struct peer_question {
     std::string test;
     std::string over;
     std::size_t size = 0;
     std::size_t depth = 1;
     double seconds = 0;
+    bool delivered = false;
 
     bool is(const char* one) const { return test == one; }
     bool messages() const { return is("message-latency") || is("message-rate"); }
@@ -39,15 +42,20 @@ constexpr int not_offered = 3;
 /// Parses the command line; ends the program with a sentence if invalid.
 inline peer_question peer_question_of(int argc, char** argv) {
     peer_question asked;
-    if (argc == 6)
-        asked = {argv[1], argv[2], static_cast<std::size_t>(std::atoll(argv[3])),
-                 static_cast<std::size_t>(std::atoll(argv[4])), std::atof(argv[5])};
+    const bool delivered = argc == 7 && std::string_view(argv[6]) == "delivered";
+    if (argc == 6 || delivered)
+        asked = {argv[1],
+                 argv[2],
+                 static_cast<std::size_t>(std::atoll(argv[3])),
+                 static_cast<std::size_t>(std::atoll(argv[4])),
+                 std::atof(argv[5]),
+                 delivered};
     const bool known = asked.messages() || asked.puts() || asked.gets();
     if (!known || (asked.over != "shm" && asked.over != "tcp") || asked.depth == 0) {
         std::fprintf(stderr,
                      "usage: %s "
                      "message-latency|message-rate|put-bandwidth|get-bandwidth|put-block-bandwidth|"
-                     "get-block-bandwidth shm|tcp SIZE DEPTH SECONDS\n",
+                     "get-block-bandwidth shm|tcp SIZE DEPTH SECONDS [delivered]\n",
                      argv[0]);
         std::exit(2);
     }

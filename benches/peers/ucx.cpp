@@ -99,6 +99,14 @@ public:
         ucp_request_free(request);
     }
 
+    /// Is over once `put`, and all before it, are at the other end.
+    void* start_flush(void* put) {
+        if (UCS_PTR_IS_ERR(put)) check(UCS_PTR_STATUS(put), "a put");
+        if (put != nullptr) ucp_request_free(put);  // Released once it has ended.
+        const ucp_request_param_t how{};
+        return ucp_ep_flush_nbx(endpoint, &how);
+    }
+
     ucp_context_h context = nullptr;
     ucp_ep_h endpoint = nullptr;
     std::uint64_t count = 0;  ///< Completely received messages.
@@ -204,6 +212,7 @@ perf::measurement transfers(const peer_question& asked, worker& me, perf::channe
         open[next] = asked.puts()
                          ? ucp_put_nbx(me.endpoint, here[next], asked.size, there, key, &how)
                          : ucp_get_nbx(me.endpoint, here[next], asked.size, there, key, &how);
+        if (asked.delivered) open[next] = me.start_flush(open[next]);
         next = (next + 1) % asked.depth;
     });
     for (void* request : open)

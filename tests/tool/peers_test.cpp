@@ -14,6 +14,7 @@ struct asked {
     const char* test;
     int size;
     int depth;
+    const char* more = "";
 };
 
 class peers : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
@@ -22,12 +23,13 @@ TEST_P(peers, answer_with_a_figure_for_every_size) {
     const auto& [library, over] = GetParam();
     const std::string program = AMALGAM_PEERS "/amalgam-peer-" + library;
     if (::access(program.c_str(), X_OK) != 0) GTEST_SKIP() << "built without " << library;
-    for (const asked& one : {asked{"message-latency", 8, 1}, asked{"message-latency", 1 << 16, 1},
-                             asked{"put-bandwidth", 1 << 16, 2}, asked{"get-bandwidth", 1 << 16, 2},
-                             asked{"get-block-bandwidth", 4096, 1}}) {
+    for (const asked& one :
+         {asked{"message-latency", 8, 1}, asked{"message-latency", 1 << 16, 1},
+          asked{"put-bandwidth", 1 << 16, 2}, asked{"put-bandwidth", 1 << 16, 2, " delivered"},
+          asked{"get-bandwidth", 1 << 16, 2}, asked{"get-block-bandwidth", 4096, 1}}) {
         const std::string command = program + " " + one.test + " " + over + " " +
                                     std::to_string(one.size) + " " + std::to_string(one.depth) +
-                                    " 0.01 2>&1 </dev/null";
+                                    " 0.01" + one.more + " 2>&1 </dev/null";
         std::FILE* pipe = ::popen(command.c_str(), "r");
         ASSERT_NE(pipe, nullptr);
         std::string output;

@@ -67,28 +67,19 @@ measurement bulk_bandwidth(const request& asked, bool pooled, const start_one& s
         }
     }
 
-    std::uint64_t done = 0;
-    const auto run_for = [&](double seconds) {
-        done = 0;
-        std::vector<future<void>> flying(asked.depth);
-        const auto begin = clock_type::now();
-        do {
-            for (std::size_t i = 0; i < asked.depth; ++i) {
-                if (flying[i].valid()) flying[i].get();
-                flying[i] = start(there, local[i]);
-                ++done;
-            }
-        } while (seconds_since(begin) < seconds);
-        for (future<void>& each : flying)
-            each.get();
-        return seconds_since(begin);
-    };
-    const double elapsed = client.run([&] {
-        run_for(asked.seconds * 0.2);
-        return run_for(asked.seconds * 0.8);
-    });
     measurement m;
-    m.ops_per_s = static_cast<double>(done) / elapsed;
+    m.ops_per_s = client.run([&] {
+        std::vector<future<void>> flying(asked.depth);
+        std::size_t next = 0;
+        const double rate = measure_rate(asked.seconds * 0.2, asked.seconds * 0.8, [&] {
+            if (flying[next].valid()) flying[next].get();
+            flying[next] = start(there, local[next]);
+            next = (next + 1) % asked.depth;
+        });
+        for (future<void>& each : flying)
+            if (each.valid()) each.get();
+        return rate;
+    });
     m.bytes_per_s = m.ops_per_s * static_cast<double>(asked.size_bytes);
     return m;
 }

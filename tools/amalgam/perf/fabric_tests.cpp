@@ -238,28 +238,16 @@ measurement bandwidth(const request& asked, std::string_view name, memory_kind k
         fail_unless_ok(one.op.what, name);
     };
 
-    std::uint64_t done = 0;
-    const auto run_for = [&](double seconds) {
-        done = 0;
-        const auto start = clock_type::now();
-        double elapsed = 0;
-        while ((elapsed = seconds_since(start)) < seconds) {
-            for (auto& one : transfers) {
-                finish(*one);
-                post_one(*at, one->op,
-                         [&](completion& c) { return post(*at, target, *one, key, c); });
-                ++done;
-            }
-        }
-        for (auto& one : transfers)
-            finish(*one);
-        return seconds_since(start);
-    };
-    run_for(asked.seconds * 0.2);
-    const double elapsed = run_for(asked.seconds * 0.8);
-
+    std::size_t next = 0;
     measurement m;
-    m.ops_per_s = static_cast<double>(done) / elapsed;
+    m.ops_per_s = measure_rate(asked.seconds * 0.2, asked.seconds * 0.8, [&] {
+        transfer& one = *transfers[next];
+        finish(one);
+        post_one(*at, one.op, [&](completion& c) { return post(*at, target, one, key, c); });
+        next = (next + 1) % transfers.size();
+    });
+    for (auto& one : transfers)
+        finish(*one);
     m.bytes_per_s = m.ops_per_s * static_cast<double>(asked.size_bytes);
     return m;
 }

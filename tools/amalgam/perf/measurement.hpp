@@ -36,19 +36,30 @@ inline double seconds_since(clock_type::time_point start) {
     return std::chrono::duration<double>(clock_type::now() - start).count();
 }
 
-/// Runs `once` repeatedly for about `seconds` and measures its time.
-///
-/// Two phases, because reading the clock takes as long as a short round trip: most of the time
-/// whole blocks of operations are timed, and ops_per_s is that of the median block, so that
-/// interruptions by the machine do not matter; then single operations, for p50 and p99.
-template <typename Operation>
-measurement measure_round_trips(double seconds, Operation&& once) {
-    constexpr int block = 200;
-    const auto warm_until = clock_type::now() + std::chrono::duration<double>(seconds * 0.1);
-    do
-        once();
-    while (clock_type::now() < warm_until);
+/// The value that `part` of them, 0 to 1, do not exceed. Changes their order.
+inline double quantile(std::vector<double>& all, double part) {
+    const auto nth =
+        all.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(all.size() - 1));
+    std::nth_element(all.begin(), nth, all.end());
+    return *nth;
+}
 
+/// Runs `once` repeatedly: to warm up, and then for about `seconds`. Returns how many a second.
+///
+/// Whole blocks of operations are timed, because reading the clock takes as long as a short round
+/// trip. The median block counts, so that interruptions by the machine do not matter.
+template <typename Operation>
+double measure_rate(double warm_seconds, double seconds, Operation&& once) {
+    constexpr int longest_block = 200;
+    int warm = 0;
+    const auto warm_start = clock_type::now();
+    do {
+        once();
+        ++warm;
+    } while (seconds_since(warm_start) < warm_seconds);
+
+    // There are many blocks also where an operation takes long.
+    const int block = std::clamp(warm / 2, 1, longest_block);
     std::vector<double> blocks;
     const auto start = clock_type::now();
     do {
@@ -56,7 +67,16 @@ measurement measure_round_trips(double seconds, Operation&& once) {
         for (int i = 0; i < block; ++i)
             once();
         blocks.push_back(seconds_since(begin) / block);
-    } while (seconds_since(start) < seconds * 0.6);
+    } while (seconds_since(start) < seconds);
+    return 1.0 / quantile(blocks, 0.5);
+}
+
+/// Runs `once` repeatedly for about `seconds` and measures its time: ops_per_s as measure_rate(),
+/// then single operations, for p50 and p99.
+template <typename Operation>
+measurement measure_round_trips(double seconds, Operation&& once) {
+    measurement m;
+    m.ops_per_s = measure_rate(seconds * 0.1, seconds * 0.6, once);
 
     std::vector<double> singles;
     const auto single_start = clock_type::now();
@@ -66,16 +86,8 @@ measurement measure_round_trips(double seconds, Operation&& once) {
         singles.push_back(seconds_since(begin));
     } while (seconds_since(single_start) < seconds * 0.3 && singles.size() < 4'000'000);
 
-    const auto at = [](std::vector<double>& all, double part) {
-        const auto nth =
-            all.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(all.size() - 1));
-        std::nth_element(all.begin(), nth, all.end());
-        return *nth;
-    };
-    measurement m;
-    m.ops_per_s = 1.0 / at(blocks, 0.5);
-    m.p50_us = at(singles, 0.5) * 1e6;
-    m.p99_us = at(singles, 0.99) * 1e6;
+    m.p50_us = quantile(singles, 0.5) * 1e6;
+    m.p99_us = quantile(singles, 0.99) * 1e6;
     return m;
 }
 
