@@ -117,8 +117,8 @@ public:
 
     /// Begins a transfer. done: it is over, as its `how` tells; `unsupported` means that packets
     /// must carry this and what follows of the operation.
-    /// pending: finished() follows. full: nothing was taken; the port tries again in a later
-    /// progress().
+    /// pending: finished() follows. full: nothing was taken; the port tries again once a transfer
+    /// to this peer has ended or the link has room(), and while it is awake also in between.
     virtual posted start(packet_link& to, one_sided_transfer&) noexcept = 0;
     /// Asks that a pending transfer ends early. It ends by finished(), here or later, once library
     /// and device have let go of its memory; no other transfer ends in this call. Also called for

@@ -52,7 +52,10 @@ public:
     const direct_transfers& transfers() const noexcept { return transfers_; }
     delivery deliver(one_sided_peer&, const frame_header&, const_bytes payload) noexcept;
     /// The link has room.
-    void writable(one_sided_peer& peer) noexcept { exposures_.pump(peer); }
+    void writable(one_sided_peer& peer) noexcept {
+        exposures_.pump(peer);
+        transfers_.has_room();
+    }
     /// As framed_port::direct_down().
     bool down(one_sided_peer&, status why) noexcept;
 
@@ -67,7 +70,7 @@ public:
     /// progress(), in which it may still let go.
     void look_at_limits() noexcept;
     /// False: progress() has work.
-    bool may_sleep() const noexcept { return parting_ == 0 && !transfers_.has_waiting(); }
+    bool may_sleep() const noexcept { return parting_ == 0 && transfers_.may_sleep(); }
     /// The port ends: ends every operation, after at most `patience` of `progress`.
     void end(const std::function<void()>& progress, std::chrono::milliseconds patience) noexcept;
     /// Then, once all links are shut: nobody uses memory or keys of ours any more.

@@ -167,6 +167,39 @@ TEST_F(one_sided_test, full_device_is_asked_again) {
     region_ = {};
 }
 
+TEST_F(one_sided_test, port_sleeps_while_what_waits_is_behind_what_a_full_device_holds) {
+    device_a_.room = 1;
+    prepare();
+    device_a_.stalled = true;
+    recorded ops[5];
+    const const_bytes part = const_bytes(near_).first(2000);
+    for (recorded& op : ops)
+        ASSERT_EQ(a_->end->post_put(there_, {&part, 1}, key_, 0, op), posted::pending);
+    a_until([&] { return a_->end->prepare_to_sleep(); });
+    a_->end->cancel(ops[2]);  // One that waits.
+    a_until([&] { return ops[2].runs == 1 && a_->end->prepare_to_sleep(); });
+    device_a_.stalled = false;
+    a_until([&] {
+        return std::all_of(std::begin(ops), std::end(ops), [](auto& op) { return op.runs == 1; });
+    });
+    EXPECT_TRUE(ops[4].ended_with(errc::ok));
+    region_ = {};
+}
+
+TEST_F(one_sided_test, port_stays_awake_for_a_full_device_that_holds_nothing) {
+    device_a_.room = 0;
+    prepare();
+    recorded op;
+    ASSERT_EQ(put(near_, op), posted::pending);
+    for (int i = 0; i < 100; ++i) {
+        a_->end->progress();
+        ASSERT_FALSE(a_->end->prepare_to_sleep());
+    }
+    device_a_.room = 16;
+    a_until([&] { return op.runs == 1; });
+    region_ = {};
+}
+
 TEST_F(one_sided_test, region_that_closed_is_not_touched_by_what_was_in_flight) {
     prepare();
     device_a_.stalled = true;

@@ -68,6 +68,7 @@ struct one_sided_peer {
     std::vector<known_key*> asked;
     known_key* latest = nullptr;  ///< Found last.
     chain<direct_operation> operations;
+    std::size_t held = 0;  ///< Transfers that the carrier holds.
 
     // ---- our regions
     std::vector<std::byte> name;             ///< As its last question gave it.

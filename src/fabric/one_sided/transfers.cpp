@@ -178,6 +178,7 @@ bool direct_transfers::begin_piece(direct_operation& op) noexcept {
     if (how == posted::pending) {
         op.pieces.append(piece);
         ++op.held;
+        ++op.peer->held;
         ++held_;
     } else {
         take_back(piece);
@@ -197,6 +198,7 @@ bool direct_transfers::begin_piece(direct_operation& op) noexcept {
 }
 
 void direct_transfers::wait(direct_operation& op) noexcept {
+    ++refused_;
     if (std::exchange(op.waits, true)) return;
     waiting_.push_back(&op);  // There is capacity for all.
 }
@@ -244,6 +246,13 @@ void direct_transfers::pump() noexcept {
     }
 }
 
+/// What waits was refused, and a transfer to the same peer will end and wake the port.
+bool direct_transfers::may_sleep() const noexcept {
+    return leaving_.empty() && refused_ >= waiting_.size() &&
+           std::all_of(waiting_.begin(), waiting_.end(),
+                       [](const direct_operation* op) { return op->peer->held > 0; });
+}
+
 // ---- ending
 
 bool direct_transfers::is_over(const direct_operation& op) const noexcept {
@@ -256,7 +265,10 @@ void direct_transfers::stop(direct_operation& op, status why) noexcept {
 }
 
 void direct_transfers::leave_lists(direct_operation& op) noexcept {
-    if (std::exchange(op.waits, false)) std::erase(waiting_, &op);
+    if (std::exchange(op.waits, false)) {
+        std::erase(waiting_, &op);
+        refused_ = 0;
+    }
     if (std::exchange(op.leaves, false)) std::erase(leaving_, &op);
 }
 
@@ -280,7 +292,9 @@ void direct_transfers::finished(one_sided_transfer& piece, status how) noexcept 
     auto& op = *static_cast<direct_operation*>(piece.operation);
     op.pieces.remove(piece);
     --op.held;
+    --op.peer->held;
     --held_;
+    refused_ = 0;
     take_back(piece);
     if (how.ok()) {
         go_on(op);
@@ -342,6 +356,7 @@ void direct_transfers::give_up(one_sided_peer& peer) noexcept {
 void direct_transfers::drop(one_sided_peer& peer) noexcept {
     while (direct_operation* op = peer.operations.first()) {
         while (one_sided_transfer* piece = op->pieces.take_first()) {
+            --peer.held;
             --held_;
             take_back(*piece);
         }

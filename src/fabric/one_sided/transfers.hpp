@@ -89,8 +89,10 @@ public:
 
     /// Tries again what the carrier had no room for, and hands over what packets go on with.
     void pump() noexcept;
-    /// pump() has work.
-    bool has_waiting() const noexcept { return !waiting_.empty() || !leaving_.empty(); }
+    /// pump() has no work before the carrier wakes the port.
+    bool may_sleep() const noexcept;
+    /// The carrier may have room that it had not.
+    void has_room() noexcept { refused_ = 0; }
     /// Transfers that the carrier holds.
     std::size_t held() const noexcept { return held_; }
 
@@ -130,6 +132,9 @@ private:
     std::vector<direct_operation*> waiting_;
     std::vector<direct_operation*> leaving_;
     std::size_t held_ = 0;
+    /// How often the carrier had no room since it last may have got some: each time for another one
+    /// of waiting_, up to all of them.
+    std::size_t refused_ = 0;
 };
 
 }  // namespace amalgam::detail
