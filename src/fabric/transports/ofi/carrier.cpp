@@ -281,7 +281,10 @@ void ofi_carrier::complete(const fi_cq_data_entry& what) noexcept {
     if ((what.flags & (FI_REMOTE_WRITE | FI_REMOTE_READ)) != 0 || what.op_context == nullptr)
         return;
     auto& one = *static_cast<ofi_operation*>(what.op_context);
-    if (one.kind != ofi_operation::does::receive) return end_sent(one, {});
+    if (one.kind != ofi_operation::does::receive) {
+        if (one.kind == ofi_operation::does::transfer) ++came_;
+        return end_sent(one, {});
+    }
     ++came_;
     if (introduced_link* link = find(what.data)) arrived(*link, {one.into, what.len});
     receive_again(one);
@@ -316,8 +319,8 @@ bool ofi_carrier::read_completions() noexcept {
 
 std::size_t ofi_carrier::move_packets(std::size_t) noexcept {
     came_ = 0;
-    // Stops at the first arrivals: another query costs system calls, and what arrived should be
-    // answered.
+    // Stops at the first packets or ended transfers: another query costs system calls, and what
+    // came should be answered.
     while (came_ == 0 && read_completions()) {
     }
     if (!unposted_.empty()) {

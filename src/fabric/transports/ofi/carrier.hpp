@@ -140,7 +140,7 @@ private:
     std::vector<ofi_operation*> unposted_;  ///< Of incoming_: libfabric had no room for them.
     std::deque<ofi_operation> outgoing_;
     ofi_operation* free_ = nullptr;  ///< Of outgoing_.
-    std::size_t came_ = 0;
+    std::size_t came_ = 0;           ///< Packets and ended transfers, in this round.
     std::vector<ofi_link*> refused_;
     std::vector<ofi_link*> failed_;
     std::vector<std::unique_ptr<ofi_link>> released_;

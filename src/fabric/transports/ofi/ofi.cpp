@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "fabric/sockets/binding.hpp"
 #include "fabric/sockets/exposure.hpp"
 #include "fabric/sockets/interfaces.hpp"
+#include "fabric/sockets/spare_descriptors.hpp"
 #include "fabric/transports/ofi/connected_carrier.hpp"
 #include "fabric/transports/ofi/named_carrier.hpp"
 #include "fabric/transports/tcp/tcp.hpp"
@@ -73,8 +75,20 @@ public:
         return info;
     }
 
-    result<std::unique_ptr<port>> open(const uri& where, const port_options& options) const override
-        try {
+    /// libfabric does not always say that descriptors are what it lacked.
+    result<std::unique_ptr<port>> open(const uri& where,
+                                       const port_options& options) const override {
+        auto made = try_open(where, options);
+        if (made || made.code() == errc::invalid || has_spare_descriptors()) return made;
+        return wrong(where, {errc::no_memory, EMFILE},
+                     fmt::format("libfabric may need {} file descriptors, and fewer are left; "
+                                 "raise the limit (ulimit -n)",
+                                 library_descriptors));
+    }
+
+private:
+    static result<std::unique_ptr<port>> try_open(const uri& where,
+                                                  const port_options& options) try {
         if (where.protocol.empty())
             return wrong(where, {errc::invalid},
                          fmt::format("the protocol is missing; libfabric has: {}",
@@ -122,7 +136,6 @@ public:
         return wrong(where, why.code(), why.what());
     }
 
-private:
     static std::unique_ptr<packet_carrier> make_carrier(const uri& where,
                                                         const port_options& options,
                                                         const binding& bound, const ofi_wish& wish,

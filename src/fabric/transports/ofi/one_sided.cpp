@@ -20,6 +20,10 @@ constexpr int verbs_access_error = 10;
 // not.
 constexpr std::size_t bounced_bytes = std::size_t{64} << 10;
 
+// Copies that a port holds. A target that stands still keeps those of transfers that have ended,
+// however many follow; packets carry what would need more.
+constexpr std::size_t most_bounced_bytes = std::size_t{16} << 20;
+
 ofi_operation* operation_of(const one_sided_transfer& what) noexcept {
     return reinterpret_cast<ofi_operation*>(what.carrier_words[0]);
 }
@@ -115,8 +119,11 @@ void ofi_one_sided::unregister_memory(void* one) noexcept {
 }
 
 bool ofi_one_sided::make_bounce(ofi_operation& op, const one_sided_transfer& what) noexcept {
+    if (bounced_ + what.bytes > most_bounced_bytes) return false;
     op.bounce.bytes.reset(new (std::nothrow) std::byte[what.bytes]);
     if (op.bounce.bytes == nullptr) return false;
+    op.bounce.size = what.bytes;
+    bounced_ += what.bytes;
     if (memory_.registers_local()) {
         const auto made = memory_.add_local({op.bounce.bytes.get(), what.bytes});
         if (!made) return false;
@@ -135,6 +142,7 @@ void ofi_one_sided::drop_bounce(ofi_operation& op) noexcept {
     if (op.bounce.registered != nullptr)
         memory_.remove(std::exchange(op.bounce.registered, nullptr));
     op.bounce.bytes.reset();
+    bounced_ -= std::exchange(op.bounce.size, 0);
 }
 
 long ofi_one_sided::post(fid_ep* by, fi_addr_t to, const one_sided_transfer& what,

@@ -19,6 +19,7 @@ struct ofi_operation;
 /// Memory of a transfer that libfabric is given in place of the user's.
 struct ofi_bounce {
     std::unique_ptr<std::byte[]> bytes;
+    std::size_t size = 0;
     fid_mr* registered = nullptr;
 };
 
@@ -82,6 +83,7 @@ private:
     const bool by_verbs_;
     const bool bounces_;
     std::size_t longest_ = 0;
+    std::size_t bounced_ = 0;  ///< Bytes of all copies.
     one_sided_events* events_ = nullptr;
     std::unordered_map<std::uint64_t, std::vector<exposed_segment>> exposed_;  ///< By region.
 };

@@ -153,6 +153,24 @@ TEST_P(ofi_one_sided_test, many_transfers_at_once_each_complete_once) {
     EXPECT_EQ(far, near);
 }
 
+TEST_P(ofi_one_sided_test, port_sleeps_while_its_target_stands_still_and_transfers_wait) {
+    std::vector<std::byte> far(1000), near = pattern(1000);
+    const region target = b_->end->open_region(far, access::read_write).value();
+    warm_up(target.key());
+    const const_bytes from = near;
+    std::vector<recorded> ops(3000);
+    for (recorded& op : ops)
+        ASSERT_EQ(a_->end->post_put(there_, {&from, 1}, target.key(), 0, op), posted::pending);
+    while (!a_->end->prepare_to_sleep())
+        a_->end->progress();
+    move_until({a_.get(), b_.get()}, [&] {
+        return std::all_of(ops.begin(), ops.end(), [](const recorded& op) { return op.runs > 0; });
+    });
+    EXPECT_TRUE(std::all_of(ops.begin(), ops.end(),
+                            [](const recorded& op) { return op.ended_with(errc::ok); }));
+    EXPECT_EQ(far, near);
+}
+
 TEST_P(ofi_one_sided_test, put_leaves_memory_alone_that_can_only_be_read) {
     constexpr std::size_t some = 100'000;
     std::vector<std::byte> far(some);
@@ -203,6 +221,54 @@ INSTANTIATE_TEST_SUITE_P(
                     "tcp://127.0.0.1:0?one_sided=any&mr_mode=local,prov_key",
                     "sockets://127.0.0.1:0?one_sided=any",
                     "sockets://127.0.0.1:0?one_sided=any&mr_mode=basic,local"));
+
+// Packets carry what would need more copies than a port may hold.
+TEST(ofi_one_sided, copies_that_a_target_keeps_which_stands_still_are_bounded) {
+    constexpr std::size_t size = 1 << 20;
+    const std::string where = "ofi+sockets://127.0.0.1:0?one_sided=any";
+    auto opened = transport_registry::installed().open(where);
+    if (opened.code() == errc::unsupported) GTEST_SKIP() << opened.sentence();
+    tcp_test_port here(std::move(opened).value());
+    tcp_test_port there(transport_registry::installed().open(where).value());
+    const peer_id to_there = connect(here, there).first;
+    std::vector<std::byte> far = pattern(size), back(size);
+    const region target = there.end->open_region(far, access::read).value();
+    const mutable_bytes into = back;
+    const auto get = [&](recorded& op) {
+        return here.end->post_get(to_there, {&into, 1}, target.key(), 0, op);
+    };
+    const auto finish = [&](recorded& op) {
+        move_until({&here, &there}, [&] { return op.runs > 0; });
+    };
+    while (here.end->transfers().direct == 0) {
+        recorded op;
+        ASSERT_EQ(get(op), posted::pending);
+        finish(op);
+    }
+    const std::uint64_t served = there.end->transfers().served;
+    for (int i = 0; i < 40; ++i) {
+        recorded op;
+        ASSERT_EQ(get(op), posted::pending);
+        here.end->cancel(op);
+        while (op.runs == 0)
+            here.end->progress();
+        EXPECT_TRUE(op.ended_with(errc::canceled));
+    }
+    std::fill(back.begin(), back.end(), std::byte{});
+    recorded last;
+    ASSERT_EQ(get(last), posted::pending);
+    finish(last);
+    EXPECT_TRUE(last.ended_with(errc::ok));
+    EXPECT_EQ(back, far);
+    EXPECT_GT(there.end->transfers().served, served);
+    // Once libfabric has let go, it serves again.
+    for (const std::uint64_t before = here.end->transfers().direct;
+         here.end->transfers().direct == before;) {
+        recorded op;
+        ASSERT_EQ(get(op), posted::pending);
+        finish(op);
+    }
+}
 
 TEST(ofi_one_sided, port_without_answers_one_with_and_packets_carry_all) {
     const std::string plain = "ofi+tcp://127.0.0.1:0";

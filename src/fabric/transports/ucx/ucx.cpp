@@ -1,14 +1,11 @@
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
-#include <sys/eventfd.h>
 
-#include <amalgam/core/unique_fd.hpp>
 #include <amalgam/fabric/plugin.hpp>
 
 #include "fabric/limits.hpp"
@@ -17,6 +14,7 @@
 #include "fabric/sockets/exposure.hpp"
 #include "fabric/sockets/interfaces.hpp"
 #include "fabric/sockets/socket_address.hpp"
+#include "fabric/sockets/spare_descriptors.hpp"
 #include "fabric/transports/tcp/tcp.hpp"
 #include "fabric/transports/ucx/carrier.hpp"
 
@@ -54,19 +52,6 @@ bool is_loopback(const std::string& device, const std::vector<interface_address>
     return std::any_of(machine.begin(), machine.end(), [&](const interface_address& one) {
         return one.interface == device && one.address.is_loopback();
     });
-}
-
-// UCX fails an assertion of its own, and with it the process, if it gets some of the descriptors
-// of a context and not the rest. It takes about 16 for a port.
-constexpr std::size_t least_spare_descriptors = 24;
-
-bool has_spare_descriptors() noexcept {
-    std::array<unique_fd, least_spare_descriptors> held;
-    for (unique_fd& one : held) {
-        one.reset(::eventfd(0, EFD_CLOEXEC));
-        if (!one) return false;
-    }
-    return true;
 }
 
 /// Puts and gets: decision 0017 says why UCX's own are not used.
@@ -109,11 +94,13 @@ public:
 
     result<std::unique_ptr<port>> open(const uri& where, const port_options& options) const override
         try {
+        // UCX fails an assertion of its own, and with it the process, if it gets some of the
+        // descriptors of a context and not the rest.
         if (!has_spare_descriptors())
             return wrong(where, {errc::no_memory, EMFILE},
                          fmt::format("UCX needs {} file descriptors, and ends the process if it "
                                      "finds too few; raise the limit (ulimit -n)",
-                                     least_spare_descriptors));
+                                     library_descriptors));
         const auto all = ucx_resources();
         if (where.protocol.empty())
             return wrong(where, {errc::invalid},
