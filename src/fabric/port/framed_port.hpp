@@ -136,6 +136,11 @@ protected:
 
     // ---- from the transport
 
+    /// Runs completions that are due, also those of frames that were moved just now. For the end of
+    /// a move_frames(): only its caller's frames are above it, so release() may be called in it.
+    std::size_t run_due(std::size_t budget) noexcept {
+        return completions_.empty() ? 0 : completions_.run(budget);
+    }
     /// The link to that peer; null: unknown or down.
     frame_link* link_to(peer_id who) const noexcept {
         const peer_record* const peer = peers_.find(who);
@@ -190,7 +195,8 @@ protected:
         direct_.add();
         direct_bytes_.add(bytes);
     }
-    /// A transfer that was left pending ended; it completes in the next progress(). Any time.
+    /// A transfer that was left pending ended; it completes in run_due(), or the next progress().
+    /// Any time.
     void transfer_over(completion&, status, std::size_t bytes) noexcept;
     /// Frames go on with a transfer that was left pending. Not inside an upcall of the library's.
     /// Precondition: the link is up.
