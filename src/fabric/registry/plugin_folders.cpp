@@ -107,6 +107,8 @@ result<std::unique_ptr<transport>> load_file(const std::string& file, std::strin
             errc::mismatch,
             fmt::format("{} provides a transport named \"{}\", which does not match its file name.",
                         file, made == nullptr ? "" : made->name())};
+    } catch (const std::bad_alloc&) {
+        throw;  // Not remembered: it may be loaded later.
     } catch (const std::exception& why) {
         return {errc::unsupported, fmt::format("{} failed to initialize: {}", file, why.what())};
     }

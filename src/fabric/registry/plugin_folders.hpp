@@ -28,7 +28,8 @@ public:
     /// Names of all plug-ins found, loadable or not, in order.
     std::vector<std::string> names() const;
     /// The transport of that name, loaded on first use. It lives as long as this object.
-    /// Failure: `not_found`; `unsupported` or `mismatch`, with one sentence about the file.
+    /// Failure: `not_found`; `unsupported` or `mismatch`, with one sentence about the file;
+    /// `no_memory`, after which it may be tried again.
     result<const transport*> load(std::string_view name) noexcept;
 
 private:

@@ -87,23 +87,27 @@ result<std::unique_ptr<port>> transport_registry::open(std::string_view where,
     port_options within = options;
     within.silence_limit = std::min(options.silence_limit, port_options::longest_limit);
     within.frame_limit = std::min(options.frame_limit, port_options::longest_limit);
-    const transport* chosen = find(parsed->scheme);
-    if (chosen != nullptr) return chosen->open(*parsed, within);
+    const auto native = std::find_if(
+        all_.begin(), all_.end(), [&](const auto& one) { return one->name() == parsed->scheme; });
+    if (native != all_.end()) return (*native)->open(*parsed, within);
 
     const std::string example =
         all_.empty() ? "tcp://127.0.0.1:0" : all_.front()->describe().example;
+    if (plugins_ != nullptr) {
+        const auto loaded = plugins_->load(parsed->scheme);
+        if (loaded) return (*loaded)->open(*parsed, within);
+        if (loaded.code() == errc::no_memory) return loaded.why();
+        if (loaded.code() != errc::not_found)
+            return {errc::unsupported,
+                    fmt::format("uri \"{}\": the transport \"{}\" cannot be loaded: {} example: {}",
+                                where, parsed->scheme, loaded.sentence(), example)};
+    }
     std::vector<std::string> names;
     for (const auto& one : all_)
         names.emplace_back(one->name());
     if (plugins_ != nullptr) {
-        for (std::string& name : plugins_->names()) {
-            if (name == parsed->scheme)
-                return {errc::unsupported,
-                        fmt::format("uri \"{}\": the transport \"{}\" cannot be loaded: {} "
-                                    "example: {}",
-                                    where, name, plugins_->load(name).sentence(), example)};
+        for (std::string& name : plugins_->names())
             names.push_back(std::move(name));
-        }
     }
     return {
         errc::not_found,
