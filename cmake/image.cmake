@@ -1,8 +1,8 @@
-# amalgam_image(codec SOURCE codec.cpp [LIBRARIES libz.a …] [FLAGS -O3 …] [ALIGN 4096] [SIGN key])
+# amalgam_image(codec SOURCE codec.cpp [LIBRARIES libz.a …] [FLAGS -O3 …] [ALIGN 4096] [SIGN key [MANIFEST --days 30 …]])
 # An image of code that travels, NAME.image in the current build folder, by `amalgam inject build`.
 # The target NAME_image builds it.
 function(amalgam_image name)
-  cmake_parse_arguments(arg "" "SOURCE;ALIGN;SIGN" "LIBRARIES;FLAGS" ${ARGN})
+  cmake_parse_arguments(arg "" "SOURCE;ALIGN;SIGN" "LIBRARIES;FLAGS;MANIFEST" ${ARGN})
   if(TARGET amalgam_tool)
     set(tool $<TARGET_FILE:amalgam_tool>)
     set(include ${amalgam_SOURCE_DIR}/include)
@@ -23,7 +23,7 @@ function(amalgam_image name)
     list(APPEND words --align ${arg_ALIGN})
   endif()
   if(arg_SIGN)
-    list(APPEND words --sign ${arg_SIGN})
+    list(APPEND words --sign ${arg_SIGN} ${arg_MANIFEST})
   endif()
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${name}.image)
   add_custom_command(

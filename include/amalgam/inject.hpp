@@ -4,7 +4,10 @@
 #include <amalgam/core/alias.hpp>
 #include <amalgam/inject/build_image.hpp>
 #include <amalgam/inject/code_image.hpp>
+#include <amalgam/inject/image_manifest.hpp>
+#include <amalgam/inject/image_revocations.hpp>
 #include <amalgam/inject/injected.hpp>
+#include <amalgam/inject/injection_policy.hpp>
 #include <amalgam/inject/injection_ring.hpp>
 #include <amalgam/inject/injection_target.hpp>
 #include <amalgam/inject/injector.hpp>

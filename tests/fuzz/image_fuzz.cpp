@@ -1,8 +1,10 @@
+#include <chrono>
 #include <string>
 #include <vector>
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/inject/code_image.hpp>
+#include <amalgam/inject/image_manifest.hpp>
 
 #include "fuzz/fuzz.hpp"
 #include "inject/image/contents.hpp"
@@ -66,6 +68,9 @@ void run_one(const_bytes input) {
         return;
     }
     require(!image->verify() || image->signer(), "who has signed is known");
+    if (const image_manifest* const says = image->manifest())
+        require(!detail::fault_of_manifest(*says) && !to_text(*says).empty(),
+                "a manifest that is read keeps its limits, and can be shown");
     const image_contents& what = image->contents();
     if (what.begin.bytes != 0 || what.end.bytes != 0) return;  // They would run.
     try {
@@ -85,6 +90,14 @@ std::span<const std::string_view> seeds() {
              reinterpret_cast<const std::byte*>(made[0].data() + made[0].size())});
         const code_image joined = code_image::joined({*one});
         made.push_back(text_of({joined.bytes().begin(), joined.bytes().end()}));
+        const code_image is_signed =
+            one->signed_by(signing_key::generate(),
+                           {.version = 3,
+                            .not_before = std::chrono::sys_seconds(std::chrono::seconds(1)),
+                            .not_after = std::chrono::sys_seconds(std::chrono::seconds(1800000000)),
+                            .names = {"node7", "node8"},
+                            .groups = {"compute"}});
+        made.push_back(text_of({is_signed.bytes().begin(), is_signed.bytes().end()}));
         return made;
     }();
     static const std::vector<std::string_view> views(texts.begin(), texts.end());

@@ -98,6 +98,43 @@ TEST(tool_info, a_wrong_uri_gets_one_sentence_with_an_example) {
     EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
 }
 
+TEST(tool_inject, sign_says_when_where_and_which_version_and_revoke_takes_it_back) {
+    const temp_folder own;
+    const std::string image = own.with("two.image"), key = own.with("our.key"),
+                      list = own.with("revoked.txt");
+    std::ofstream(own.with("two.c")) << "void two_main(void* p, unsigned long n, void* t) {}\n";
+    ASSERT_EQ(amalgam_tool("inject build " + own.with("two.c") + " -o " + image).code, 0);
+    EXPECT_FALSE(has(amalgam_tool("inject show " + image).output, "manifest"));
+    const std::string signer = amalgam_tool("inject key " + key).output.substr(0, 64);
+    const auto sign = [&](const std::string& how) {
+        const auto got = amalgam_tool("inject sign " + image + " --key " + key + how);
+        EXPECT_EQ(got.code, 0) << got.output;
+        return amalgam_tool("inject show " + image).output;
+    };
+    const std::string some =
+        sign(" --image-version 3 --for node7 --for node8 --for-group lab --days 2");
+    EXPECT_TRUE(has(some, "signed by  " + signer)) << some;
+    EXPECT_TRUE(has(some, "manifest   version 3, from 20")) << some;
+    EXPECT_TRUE(has(some, "UTC, for node7, node8, group lab")) << some;
+    const std::string all = sign(" --forever");
+    EXPECT_TRUE(has(all, ", without an end, for all targets")) << all;
+
+    for (const std::string& what : {"--image " + image, "--key " + signer})
+        EXPECT_EQ(amalgam_tool("inject revoke " + list + " " + what).code, 0);
+    std::ifstream file(list);
+    std::string kind, digits;
+    file >> kind >> digits;
+    EXPECT_EQ(kind, "image");
+    EXPECT_TRUE(has(all, digits)) << digits;
+    file >> kind >> digits;
+    EXPECT_EQ(kind + " " + digits, "key " + signer);
+
+    EXPECT_NE(amalgam_tool("inject revoke " + list + " --image 12").code, 0);
+    EXPECT_EQ(amalgam_tool("inject build x.c --days 3").code, 2) << "of what is not signed";
+    const auto none = amalgam_tool("inject revoke " + list);
+    EXPECT_TRUE(has(none.output, "nothing to revoke; expected --image or --key")) << none.output;
+}
+
 TEST(tool_info, an_unknown_transport_is_told_which_there_are) {
     const auto got = amalgam_tool("info --explain pigeon://roof");
     EXPECT_EQ(got.code, 1);

@@ -1,5 +1,7 @@
 #include <bit>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -12,6 +14,8 @@
 #include <fmt/format.h>
 
 #include <amalgam/inject/build_image.hpp>
+#include <amalgam/inject/image_manifest.hpp>
+#include <amalgam/inject/image_revocations.hpp>
 
 #include "commands.hpp"
 
@@ -28,10 +32,26 @@ std::optional<architecture> processor_named(std::string_view text) {
     return std::nullopt;
 }
 
+/// How an image is signed.
+struct manifest_options {
+    std::string key;
+    unsigned days = 365;
+    bool forever = false;
+    image_manifest says;
+
+    code_image sign(const code_image& image) {
+        // An hour for clocks that differ, as certificates have it.
+        const auto now = std::chrono::floor<std::chrono::seconds>(std::chrono::system_clock::now());
+        says.not_before = now - std::chrono::hours(1);
+        if (!forever) says.not_after = now + std::chrono::hours(24) * days;
+        return image.signed_by(signing_key::load(key), says);
+    }
+};
+
 struct build_options {
     image_source from;
     std::string to;
-    std::string key;
+    manifest_options sign;
 };
 
 /// The installed headers next to this program. Empty if not installed.
@@ -44,11 +64,11 @@ std::optional<std::string> installed_headers() {
     return folder.string();
 }
 
-void build(const build_options& options) {
+void build(build_options& options) {
     image_source from = options.from;
     if (const auto headers = installed_headers()) from.flags.push_back("-I" + *headers);
     code_image image = build_image(from);
-    if (!options.key.empty()) image = image.signed_by(signing_key::load(options.key));
+    if (!options.sign.key.empty()) image = options.sign.sign(image);
     image.save(options.to.empty() ? std::string(image.name()) + ".image" : options.to);
 }
 
@@ -66,6 +86,8 @@ void show(const std::string& path) {
     fmt::print("signed by  {}\n", !image.signer()  ? "nobody"
                                   : image.verify() ? to_text(*image.signer())
                                                    : "invalid signature");
+    if (const image_manifest* const says = image.manifest())
+        fmt::print("manifest   {}\n", to_text(*says));
     fmt::print("exports    {}\nimports    {}\n", in_a_row(image.exports()),
                in_a_row(image.imports()));
 }
@@ -81,6 +103,50 @@ void make_key(const std::string& path) {
     const signing_key key = signing_key::generate();
     key.save(path);
     fmt::print("{}\n", to_text(key.signer()));
+}
+
+/// `needs`: the option that says that an image is signed at all; null: it always is.
+void add_signing(CLI::App& to, manifest_options& how, CLI::Option* needs) {
+    std::vector<CLI::Option*> added{
+        to.add_option("--days", how.days, "How long the image may run; default: 365")
+            ->check(CLI::Range(1, 36500)),
+        to.add_flag("--forever", how.forever, "It may always run, unless it is revoked")
+            ->excludes("--days"),
+        to.add_option("--image-version", how.says.version,
+                      "Targets that had a higher one of this name refuse it; default: 0"),
+        to.add_option("--for", how.says.names,
+                      "Name of a target that it is for, as its certificate says; may be repeated; "
+                      "default: all"),
+        to.add_option("--for-group", how.says.groups,
+                      "Group of targets that it is for; may be repeated")};
+    if (needs == nullptr) return;
+    for (CLI::Option* const each : added)
+        each->needs(needs);
+}
+
+/// A hash by its digits, or that of an image file.
+image_hash hash_named(const std::string& text) {
+    const bool is_digits =
+        text.size() == 64 && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
+    return is_digits ? image_hash(parse_signer_key(text)) : code_image::load(text).hash();
+}
+
+struct revoke_options {
+    std::string list;
+    std::vector<std::string> keys, images;
+};
+
+void revoke(const revoke_options& options) {
+    image_revocations all;
+    for (const std::string& each : options.keys)
+        all.keys.push_back(parse_signer_key(each));
+    for (const std::string& each : options.images)
+        all.images.push_back(hash_named(each));
+    if (all.keys.empty() && all.images.empty())
+        throw error(errc::invalid,
+                    "nothing to revoke; expected --image or --key; example: amalgam "
+                    "inject revoke revoked.txt --image search.image");
+    all.append_to(options.list);
 }
 
 void add_build(CLI::App& inject) {
@@ -130,8 +196,9 @@ void add_build(CLI::App& inject) {
                             : fmt::format("\"{}\" is not a power of two up to 4096", text);
             },
             ""));
-    command->add_option("--sign", options->key,
-                        "Sign the image with this key; see amalgam inject key");
+    auto* const sign = command->add_option("--sign", options->sign.key,
+                                           "Sign the image with this key; see amalgam inject key");
+    add_signing(*command, options->sign, sign);
     command->callback([options] { build(*options); });
 }
 
@@ -148,6 +215,35 @@ void add_inject(CLI::App& app) {
     shown->footer("example: amalgam inject show codec.image");
     shown->add_option("image", *path, "The image to show")->required();
     shown->callback([path] { show(*path); });
+
+    struct sign_options : manifest_options {
+        std::string image, to;
+    };
+    auto signs = std::make_shared<sign_options>();
+    auto* sign = inject->add_subcommand(
+        "sign", "Sign an image: for how long, for which targets, and as which version");
+    sign->footer("example: amalgam inject sign search.image --key ours.key --for node7 --days 30");
+    sign->add_option("image", signs->image, "The image to sign; an earlier signature goes")
+        ->required();
+    sign->add_option("--key", signs->key, "The key to sign with; see amalgam inject key")
+        ->required();
+    sign->add_option("-o,--output", signs->to, "The signed image; default: in its place");
+    add_signing(*sign, *signs, nullptr);
+    sign->callback([signs] {
+        signs->sign(code_image::load(signs->image))
+            .save(signs->to.empty() ? signs->image : signs->to);
+    });
+
+    auto revokes = std::make_shared<revoke_options>();
+    auto* revoked = inject->add_subcommand(
+        "revoke", "Add images or signers to a list that targets refuse to run");
+    revoked->footer("example: amalgam inject revoke revoked.txt --image search.image");
+    revoked->add_option("list", revokes->list, "The list; made if it is not there")->required();
+    revoked->add_option("--image", revokes->images,
+                        "An image, or the hash that amalgam inject show prints; may be repeated");
+    revoked->add_option("--key", revokes->keys,
+                        "A signer, as amalgam inject key prints it; may be repeated");
+    revoked->callback([revokes] { revoke(*revokes); });
 
     auto parts = std::make_shared<std::vector<std::string>>();
     auto to = std::make_shared<std::string>();

@@ -14,6 +14,7 @@
 
 namespace amalgam {
 
+struct image_manifest;  // See image_manifest.hpp.
 namespace detail {
 struct image_contents;
 }
@@ -88,8 +89,10 @@ public:
     /// The architectures it supports; several for a combined image.
     std::vector<amalgam::architecture> architectures() const;
 
-    /// A signed copy; replaces any earlier signature.
-    code_image signed_by(const signing_key& key) const;
+    /// A signed copy; replaces any earlier signature and its manifest.
+    /// Failure: throws error{invalid} for a manifest that breaks its limits.
+    code_image signed_by(const signing_key& key, const image_manifest& manifest) const;
+    code_image signed_by(const signing_key& key) const;  ///< With the default manifest.
     /// Writes a file for load(). Failure: throws error{denied}.
     void save(const std::string& path) const;
 
@@ -102,6 +105,8 @@ public:
     const_bytes bytes() const noexcept;  ///< Including the signature.
     /// The claimed signer; empty if unsigned. Not verified: see verify().
     std::optional<signer_key> signer() const noexcept;
+    /// What that signer claims; null if unsigned. Not verified, either. Lives as long as the image.
+    const image_manifest* manifest() const noexcept;
     /// Whether the signature is valid. Cost: about 100 us.
     bool verify() const noexcept;
     /// Symbols it needs from the process it runs in.

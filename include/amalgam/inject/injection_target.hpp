@@ -9,7 +9,9 @@
 
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/detail/memory.hpp>
+#include <amalgam/fabric/credentials.hpp>
 #include <amalgam/inject/code_image.hpp>
+#include <amalgam/inject/injection_policy.hpp>
 #include <amalgam/rpc/engine.hpp>
 
 namespace amalgam {
@@ -17,24 +19,6 @@ namespace amalgam {
 namespace detail {
 class target_core;
 }
-
-/// Which images may run. By default, those signed by a trusted signer.
-struct injection_policy {
-    std::vector<signer_key> trusted{};  ///< Signers whose images may run.
-    bool unsigned_too = false;          ///< Whether unsigned images may run as well.
-    std::vector<std::string> names{};   ///< Allowed image names; empty: all.
-    /// Symbols no image may import. Guards against accidents, not malice: code can make system
-    /// calls directly, and the runtimes offer more ways than any list. Confine code you do not
-    /// trust; there the kernel denies all of this.
-    std::vector<std::string> denied_imports{
-        "system", "popen",   "fork",     "vfork",   "execve",  "execv",       "execl",
-        "execvp", "execlp",  "execle",   "execvpe", "fexecve", "posix_spawn", "posix_spawnp",
-        "dlopen", "dlmopen", "dlsym",    "dlvsym",  "syscall", "mprotect",    "kill",
-        "ptrace", "_Fork",   "execveat", "wordexp", "clone"};
-    /// Final check: throws amalgam::error{denied} to reject an image (any other exception rejects
-    /// it, too). Called last, and again whenever a known image arrives.
-    std::function<void(const code_image&)> check{};
-};
 
 /// Isolation of injected code.
 struct confinement_options {
@@ -76,6 +60,16 @@ struct injection_options {
     /// logged.
     std::size_t max_waiting_messages = 2048;
     std::size_t max_waiting_bytes = std::size_t{16} << 20;
+    /// Who this target is: images whose manifest names its audience run only where these are of it.
+    /// Null: nobody, so such images are refused.
+    std::shared_ptr<const credentials> trust{};
+    /// File of the highest version accepted of each image name, so that lower ones are refused by
+    /// later runs of this program, too; several targets may use one. Empty: remembered as long as
+    /// this target lives.
+    std::string versions{};
+    /// What manifests' times are compared with. Empty: the system's clock. A target whose clock is
+    /// behind accepts images that have expired; versions and revocations need no clock.
+    std::function<std::chrono::system_clock::time_point()> time_of_day{};
 };
 
 /// Lets other processes run code in this one: see injector.
@@ -85,8 +79,10 @@ struct injection_options {
 /// Owner:   borrows the engine, which must outlive it. After its destruction no new call starts;
 ///          images are unloaded once none of their code is running.
 /// Threads: any.
-/// Failure: the constructor throws error{invalid} if the engine already has a target, or if
-///          confinement is combined with inline handlers. Exceptions of injected code reach its
+/// Failure: the constructor throws error{invalid} if the engine already has a target, if
+///          confinement is combined with inline handlers, or for a revocation list or file of
+///          versions that is none; error{not_found}, {denied} for one that cannot be read.
+///          Exceptions of injected code reach its
 ///          caller as `handler_failed`, with the message.
 class injection_target {
 public:
@@ -96,8 +92,13 @@ public:
     ~injection_target();
 
     /// Replaces the policy. Present images are checked again; rejected ones are unloaded once none
-    /// of their code is running.
+    /// of their code is running. That also happens by itself, within a second or so, when the
+    /// revocation list changes or an image expires.
+    /// Failure: throws error{not_found}, {invalid} for its revocation list; then nothing changes.
     void set_policy(injection_policy allows);
+    /// Reads the revocation list again, and checks present images, now. On failure what was read
+    /// before stays in force.
+    result<void> reload();
 
     std::size_t images() const;  ///< Currently linked.
     std::uint64_t runs() const;  ///< Runs of injected code so far.

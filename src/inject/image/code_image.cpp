@@ -259,10 +259,13 @@ result<code_image> code_image::parse(std::vector<std::byte> bytes) {
     const std::size_t unsigned_bytes = read->bytes.size() - from.remaining();
     if (from.remaining() != 0) {
         from(magic, read->signature.emplace());
-        if (magic != detail::image_signature::magic) from.fail("it has trailing bytes");
+        if (magic != detail::image_signature::magic) return refuse("it has trailing bytes");
     }
     if (!from.ok() || from.remaining() != 0)
         return refuse(from.ok() ? "it has trailing bytes" : std::string(from.why()));
+    if (read->signature)
+        if (const auto fault = detail::fault_of_manifest(read->signature->manifest))
+            return refuse(*fault);
     read->hash = detail::hash_of(const_bytes(read->bytes).first(unsigned_bytes));
     read->unsigned_bytes = unsigned_bytes;
     // A signed image's number depends on its signature: having only the code does not suffice to

@@ -11,6 +11,7 @@
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/inject/code_image.hpp>
+#include <amalgam/inject/image_manifest.hpp>
 
 namespace amalgam::detail {
 
@@ -105,17 +106,32 @@ struct joined_images {
     }
 };
 
-/// Follows the image's bytes.
+/// Follows the image's bytes. The proof, which is last, is of all that precedes it.
 struct image_signature {
-    static constexpr std::uint32_t magic = 0x67694149;  // "IAig"
+    static constexpr std::uint32_t magic = 0x616d4941;  // "AIma"
+    image_manifest manifest{};
     signer_key by{};
     std::array<std::uint8_t, 64> proof{};
 
     template <typename Archive>
     void serialize(Archive& a) {
-        a(by, proof);
+        std::int64_t from = manifest.not_before.time_since_epoch().count();
+        std::optional<std::int64_t> until;
+        if (manifest.not_after) until = manifest.not_after->time_since_epoch().count();
+        a(manifest.version, from, until, manifest.names, manifest.groups, by, proof);
+        if constexpr (Archive::loading) {
+            manifest.not_before = std::chrono::sys_seconds(std::chrono::seconds(from));
+            if (until) manifest.not_after.emplace(std::chrono::seconds(*until));
+        }
     }
 };
+
+/// Why it is no manifest; empty if it is one.
+std::optional<std::string> fault_of_manifest(const image_manifest& what);
+/// "node7, group compute"; empty if it is for all targets.
+std::string audience_of(const image_manifest& what);
+/// "2027-01-31 12:00:00 UTC".
+std::string text_of_time(std::chrono::sys_seconds time);
 
 /// A parsed image. Everything in it points into `bytes`.
 struct image_contents {

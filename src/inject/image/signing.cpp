@@ -16,6 +16,7 @@
 #include <amalgam/rpc/archive.hpp>
 
 #include "inject/image/contents.hpp"
+#include "inject/image/text.hpp"
 #include "inject/limits.hpp"
 
 namespace amalgam {
@@ -28,11 +29,11 @@ void use_sodium() {
     if (::sodium_init() < 0) throw error(errc::unsupported, "cannot initialize libsodium");
 }
 
-/// The signed text: its purpose, and the hash of the image.
-std::string signed_text(const image_hash& hash) {
-    std::string text = "amalgam image ";
+/// The signed text: its purpose, the hash of the image, and all that follows up to the proof.
+std::string signed_text(const image_hash& hash, const_bytes said) {
+    std::string text = "amalgam image manifest ";
     text.append(hash.begin(), hash.end());
-    return text;
+    return text.append(reinterpret_cast<const char*>(said.data()), said.size());
 }
 
 const std::uint8_t* data_of(const std::string& text) noexcept {
@@ -47,14 +48,6 @@ std::string to_digits(const std::array<std::uint8_t, N>& bytes) {
     return text;
 }
 
-template <std::size_t N>
-bool parse_digits(std::string_view text, std::array<std::uint8_t, N>& bytes) {
-    std::size_t got = 0;
-    const char* end = nullptr;
-    return ::sodium_hex2bin(bytes.data(), N, text.data(), text.size(), nullptr, &got, &end) == 0 &&
-           got == N && end == text.data() + text.size();
-}
-
 }  // namespace
 
 std::string to_text(const signer_key& key) {
@@ -63,7 +56,7 @@ std::string to_text(const signer_key& key) {
 
 signer_key parse_signer_key(std::string_view text) {
     signer_key key{};
-    if (!parse_digits(text, key))
+    if (!detail::parse_digits(text, key))
         throw error(errc::invalid,
                     fmt::format("\"{}\" is not a signer's key, expected 64 hexadecimal digits, as "
                                 "amalgam inject key prints them",
@@ -86,7 +79,7 @@ signing_key signing_key::load(const std::string& path) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r'))
         text.remove_suffix(1);
     signing_key key;
-    const bool good = parse_digits(text, key.secret_);
+    const bool good = detail::parse_digits(text, key.secret_);
     ::sodium_memzero(read->data(), read->size());
     if (!good)
         throw error(errc::invalid,
@@ -118,28 +111,41 @@ signer_key signing_key::signer() const noexcept {
     return open;
 }
 
-code_image code_image::signed_by(const signing_key& key) const {
+code_image code_image::signed_by(const signing_key& key, const image_manifest& manifest) const {
     if (contents_ == nullptr)
         throw error(errc::invalid, "there is no image to sign; load() or find() returns one");
     use_sodium();
-    detail::image_signature made{key.signer(), {}};
-    const std::string text = signed_text(hash());
-    ::crypto_sign_detached(made.proof.data(), nullptr, data_of(text), text.size(),
-                           key.secret_.data());
     body into;
     archive_writer write(into);
     write.raw(contents_->bytes.data(), contents_->unsigned_bytes);
-    write(detail::image_signature::magic, made);
-    auto image = parse({into.bytes().begin(), into.bytes().end()});
+    write(detail::image_signature::magic, detail::image_signature{manifest, key.signer(), {}});
+    std::vector<std::byte> bytes(into.bytes().begin(), into.bytes().end());
+    const std::size_t proof_at = bytes.size() - crypto_sign_BYTES;
+    const std::string text =
+        signed_text(hash(), const_bytes(bytes).first(proof_at).subspan(contents_->unsigned_bytes));
+    ::crypto_sign_detached(reinterpret_cast<std::uint8_t*>(bytes.data()) + proof_at, nullptr,
+                           data_of(text), text.size(), key.secret_.data());
+    auto image = parse(std::move(bytes));
     if (!image) throw error(image.code(), image.sentence());
     return std::move(*image);
 }
 
+code_image code_image::signed_by(const signing_key& key) const {
+    return signed_by(key, {});
+}
+
 bool code_image::verify() const noexcept {
     if (contents_ == nullptr || !contents_->signature) return false;
-    const std::string text = signed_text(hash());
-    const auto& [by, proof] = *contents_->signature;
-    return ::crypto_sign_verify_detached(proof.data(), data_of(text), text.size(), by.data()) == 0;
+    const detail::image_signature& made = *contents_->signature;
+    const const_bytes all = contents_->bytes;
+    const std::string text = signed_text(
+        hash(), all.first(all.size() - made.proof.size()).subspan(contents_->unsigned_bytes));
+    return ::crypto_sign_verify_detached(made.proof.data(), data_of(text), text.size(),
+                                         made.by.data()) == 0;
+}
+
+const image_manifest* code_image::manifest() const noexcept {
+    return contents_ != nullptr && contents_->signature ? &contents_->signature->manifest : nullptr;
 }
 
 }  // namespace amalgam

@@ -97,6 +97,13 @@ run_answer target_core::run_confined_now(ready_image& what, const_bytes payload,
 
 run_answer target_core::run_now(const ready& what, const_bytes payload,
                                 std::span<const amalgam::bulk> attached, call_context* call) {
+    if (asks_who_calls()) [[unlikely]] {
+        try {
+            check_caller({call}, what->linked.image().name());
+        } catch (const error& why) {
+            return refuse(why);
+        }
+    }
     running_code here{what->linked, onward_, attached, options_.confined.on};
     runs_.add();
     run_answer answer;
@@ -116,6 +123,13 @@ run_answer target_core::run_now(const ready& what, const_bytes payload,
 
 /// For inline handlers, which run one at a time: needs no lock, and one lookup at most.
 void target_core::run_quickly(ready_image& what, const_bytes payload) {
+    if (asks_who_calls()) [[unlikely]] {
+        try {
+            check_caller({&call_context::current()}, what.linked.image().name());
+        } catch (const error& why) {
+            return (void)refuse(why);
+        }
+    }
     running_code here{what.linked, onward_};
     inline_runs_.add();
     report_failure([&] { run_main(what, payload, here, &call_context::current()); },
@@ -139,7 +153,8 @@ void target_core::run_code_inline(const_bytes code, const_bytes payload) {
         std::memcmp(code.data(), last_inline_.code.data(), code.size()) == 0)
         return run_quickly(*last_inline_.image, payload);
     try {
-        last_inline_ = {forgotten, 0, take_again(code), {code.begin(), code.end()}};
+        last_inline_ = {
+            forgotten, 0, take_again(code, {&call_context::current()}), {code.begin(), code.end()}};
     } catch (const error& why) {
         (void)refuse(why);
         return;
@@ -156,19 +171,27 @@ run_answer target_core::run(image_id which, const_bytes payload) {
 /// An inline handler cannot wait for the code: a ULT does, as another call.
 void target_core::fetch_and_run_later(image_id which, const_bytes payload) {
     try {
+        const call_context& call = call_context::current();
         const auto place = std::make_shared<waiting_messages::place>(
-            waiting_->enter(call_context::current().from(), which, payload.size()));
-        amalgam::post(on_.pool(), [self = shared_from_this(), place, which,
-                                   held = std::vector<std::byte>(payload.begin(), payload.end())] {
-            try {
-                (void)self->fetch(place->fetch());
-                self->post_here_.on(self_of(self->on_.core())).post(which, {held});
-            } catch (const error& why) {
-                (void)self->refuse(why);
-            } catch (const std::exception& why) {
-                (void)self->refuse(error(errc::handler_failed, text_of(why)));
-            }
-        });
+            waiting_->enter(call.from(), which, payload.size()));
+        amalgam::post(on_.pool(),
+                      [self = shared_from_this(), place, which, is_self = call.from().is_self(),
+                       who = asks_who_calls() ? call.who() : identity{},
+                       held = std::vector<std::byte>(payload.begin(), payload.end())] {
+                          try {
+                              // The message that is posted here is this engine's own, so that its
+                              // sender is judged before.
+                              const caller sender{nullptr, &who, is_self};
+                              const ready known = self->fetch(place->fetch(), sender);
+                              if (self->asks_who_calls())
+                                  self->check_caller(sender, known->linked.image().name());
+                              self->post_here_.on(self_of(self->on_.core())).post(which, {held});
+                          } catch (const error& why) {
+                              (void)self->refuse(why);
+                          } catch (const std::exception& why) {
+                              (void)self->refuse(error(errc::handler_failed, text_of(why)));
+                          }
+                      });
     } catch (const error& why) {
         (void)refuse(why);
     }
@@ -179,7 +202,7 @@ run_answer target_core::run_attached(image_id which, const_bytes code,
                                      const_bytes payload) {
     if (!code.empty()) {
         try {
-            return run_now(take_again(code), payload, attached);
+            return run_now(take_again(code, {&call_context::current()}), payload, attached);
         } catch (const error& why) {
             return refuse(why);
         }
@@ -189,7 +212,7 @@ run_answer target_core::run_attached(image_id which, const_bytes code,
     return fetch_and_run(which, payload, attached);
 }
 
-target_core::ready target_core::fetch(waiting_messages::image_fetch& what) {
+target_core::ready target_core::fetch(waiting_messages::image_fetch& what, const caller& by) {
     const std::lock_guard one_asks(what.asking);
     if (ready known = find(what.which)) return known;
     if (what.failed) throw error(*what.failed);
@@ -197,7 +220,7 @@ target_core::ready target_core::fetch(waiting_messages::image_fetch& what) {
         const std::vector<std::byte> code =
             fetch_.on(what.from).within(limits::fetch_limit)(what.which);
         if (code.empty()) throw error(errc::not_found, "its source no longer has it");
-        return take(code, what.which);
+        return take(code, by, what.which);
     } catch (const error& why) {
         what.failed.emplace(why);  // For all that wait for it, instead of each asking again.
         throw;
@@ -209,21 +232,21 @@ run_answer target_core::fetch_and_run(image_id which, const_bytes payload,
     ready known;
     try {
         const auto place = waiting_->enter(call_context::current().from(), which, payload.size());
-        known = fetch(place.fetch());
+        known = fetch(place.fetch(), {&call_context::current()});
     } catch (const error& why) {
         return refuse(why);
     }
     return run_now(known, payload, attached);
 }
 
-target_core::ready target_core::take_again(const_bytes code) {
+target_core::ready target_core::take_again(const_bytes code, const caller& by) {
     {
         const std::lock_guard one(lock_);
         if (latest_of_code_ && code.size() == latest_code_.size() &&
             std::memcmp(code.data(), latest_code_.data(), code.size()) == 0)
             return latest_of_code_;
     }
-    ready known = take(code);
+    ready known = take(code, by);
     ready before;  // It may end here and run its code: not with the lock held.
     const std::lock_guard one(lock_);
     latest_code_.assign(code.begin(), code.end());
@@ -234,7 +257,7 @@ target_core::ready target_core::take_again(const_bytes code) {
 run_answer target_core::run_code(const_bytes code, const_bytes payload) {
     ready known;
     try {
-        known = take_again(code);
+        known = take_again(code, {&call_context::current()});
     } catch (const error& why) {
         return refuse(why);
     }
@@ -243,7 +266,7 @@ run_answer target_core::run_code(const_bytes code, const_bytes payload) {
 
 void target_core::run_polled(const_bytes code, const_bytes payload) {
     try {
-        (void)run_now(take_again(code), payload, {}, nullptr);
+        (void)run_now(take_again(code, {}), payload, {}, nullptr);
     } catch (const error& why) {
         (void)refuse(why);
     }
@@ -251,7 +274,7 @@ void target_core::run_polled(const_bytes code, const_bytes payload) {
 
 run_answer target_core::bring(const_bytes code) {
     try {
-        (void)take(code);
+        (void)take(code, {&call_context::current()});
         return {};
     } catch (const error& why) {
         return refuse(why);

@@ -1,0 +1,67 @@
+#include "inject/image/text.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+#include <fcntl.h>
+#include <sodium.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <amalgam/core/unique_fd.hpp>
+
+namespace amalgam::detail {
+
+std::string_view trimmed(std::string_view text) noexcept {
+    constexpr std::string_view blanks = " \t\r";
+    const std::size_t from = text.find_first_not_of(blanks);
+    if (from == text.npos) return {};
+    return text.substr(from, text.find_last_not_of(blanks) - from + 1);
+}
+
+bool take_line(std::string_view& text, std::string_view& line) noexcept {
+    if (text.empty()) return false;
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    line = text.substr(0, end);
+    line = trimmed(line.substr(0, line.find('#')));
+    text.remove_prefix(std::min(end + 1, text.size()));
+    return true;
+}
+
+bool parse_digits(std::string_view text, std::span<std::uint8_t> into) noexcept {
+    std::size_t got = 0;
+    const char* end = nullptr;
+    return ::sodium_hex2bin(into.data(), into.size(), text.data(), text.size(), nullptr, &got,
+                            &end) == 0 &&
+           got == into.size() && end == text.data() + text.size();
+}
+
+bool append_lines(const std::string& path, std::string lines, unended_line last) {
+    const unique_fd file(
+        ::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644));
+    if (!file || ::flock(file.get(), LOCK_EX) != 0) return false;
+    off_t bytes = ::lseek(file.get(), 0, SEEK_END);
+    char tail[512];
+    const off_t from = std::max<off_t>(0, bytes - static_cast<off_t>(sizeof(tail)));
+    const ssize_t got = ::pread(file.get(), tail, sizeof(tail), from);
+    if (bytes < 0 || got < 0) return false;
+    const std::string_view end(tail, static_cast<std::size_t>(got));
+    if (!end.empty() && end.back() != '\n') {
+        if (last == unended_line::is_ended) {
+            lines.insert(lines.begin(), '\n');
+        } else {
+            bytes = from + static_cast<off_t>(end.rfind('\n') + 1);
+            if (::ftruncate(file.get(), bytes) != 0) return false;
+        }
+    }
+    const ssize_t written = ::write(file.get(), lines.data(), lines.size());
+    const bool whole = written == static_cast<ssize_t>(lines.size());
+    if (whole && ::fdatasync(file.get()) == 0) return true;
+    // A short write says nothing in errno; it is the disk that is full.
+    const int why = written >= 0 && !whole ? ENOSPC : errno;
+    if (written > 0) (void)!::ftruncate(file.get(), bytes);
+    errno = why;
+    return false;
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+/// Files of lines, and keys as digits.
+namespace amalgam::detail {
+
+/// Takes the next line from the front of `text`, without its comment and outer blanks. False: there
+/// is none.
+bool take_line(std::string_view& text, std::string_view& line) noexcept;
+std::string_view trimmed(std::string_view text) noexcept;
+
+/// Two hexadecimal digits for each byte. False: it is something else.
+bool parse_digits(std::string_view text, std::span<std::uint8_t> into) noexcept;
+
+/// What becomes of a last line without an end: somebody wrote it so, or a crash cut it off.
+enum class unended_line { is_ended, is_dropped };
+
+/// Adds whole lines to a file, and makes it if it is not there. One writer at a time. They are on
+/// the disk afterwards. False: nothing was added, errno says why.
+bool append_lines(const std::string& path, std::string lines, unended_line last);
+
+}  // namespace amalgam::detail
