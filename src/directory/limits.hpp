@@ -18,8 +18,10 @@ inline constexpr std::size_t few_ids = ids_per_range / 4;
 /// Ranges claimed by two servers at once that one of them gives up; more partitions are a lie.
 inline constexpr std::size_t max_shared_ranges = 16;
 /// Ranges claimed again because a returning context says that its id is from there; it may lie.
-/// Attempts to settle who keeps one.
 inline constexpr std::size_t max_reclaimed_ranges = 64;
+/// Of these, for contexts that may only search, each of which has one id.
+inline constexpr std::size_t max_reclaimed_for_readers = 8;
+/// Attempts to settle who keeps one.
 inline constexpr int claim_rounds = 20;
 
 // ---- servers, as they describe themselves. Wire.
@@ -65,6 +67,8 @@ inline constexpr std::size_t max_undelivered_changes = std::size_t{1} << 18;
 inline constexpr std::size_t max_undelivered_change_bytes = std::size_t{1} << 28;
 
 // ---- contexts
+/// Of one process, which has one at a time: at a directory. More keep out those of others.
+inline constexpr std::size_t max_contexts_of_one = 64;
 /// Senders that are looked up at once, to see whether they are who they say.
 inline constexpr int max_senders_looked_up = 64;
 /// Messages in flight per pair of resources.

@@ -398,6 +398,9 @@ errc context_core::room(resource_id to, std::uint64_t bytes) {
 }
 
 void context_core::undelivered(resource_id from, resource_id to, std::int32_t tag, errc why) {
+    // Only whoever has `to` knows what became of it.
+    const peer& by = call_context::current().from();
+    if (!by.is_self() && !may_be_of(to, by)) return;
     if (why == errc::not_found) where_.forget(to);
     report_undelivered({from, to, tag, why});
 }

@@ -1,5 +1,7 @@
 #include "directory/client/locations.hpp"
 
+#include <utility>
+
 namespace amalgam {
 
 std::size_t choose_way(traffic what, std::span<const peer_way> ways) {
@@ -82,21 +84,33 @@ void locations::learn(resource_id which, resource_id context) {
     changed();
     const auto by = contexts_.find(context);
     if (by == contexts_.end()) return;
+    if (resources_.size() >= most_ && !resources_.contains(which)) forget_senders();
     if (resources_.size() >= most_ && !resources_.contains(which)) resources_.clear();
-    resources_[which] = {by->second, true};
+    location& known = resources_[which];
+    if (known.is_sender) --senders_;
+    known = {by->second, true, false};
+}
+
+void locations::forget_senders() noexcept {
+    if (std::exchange(senders_, 0) == 0) return;
+    std::erase_if(resources_, [](const auto& each) { return each.second.is_sender; });
 }
 
 void locations::learn_sender(resource_id which, const ways_there& by) {
     const std::lock_guard one(lock_);
     changed();
-    if (resources_.size() >= most_ && !resources_.contains(which)) resources_.clear();
-    resources_.try_emplace(which, location{by, false});
+    if (resources_.size() >= most_ && !resources_.contains(which)) forget_senders();
+    if (resources_.size() >= most_) return;
+    if (resources_.try_emplace(which, location{by, false, true}).second) ++senders_;
 }
 
 void locations::forget(resource_id which) {
     const std::lock_guard one(lock_);
     changed();
-    resources_.erase(which);
+    const auto at = resources_.find(which);
+    if (at == resources_.end()) return;
+    if (at->second.is_sender) --senders_;
+    resources_.erase(at);
 }
 
 void locations::forget(const peer& gone) {
@@ -104,7 +118,11 @@ void locations::forget(const peer& gone) {
     changed();
     const auto is_gone = [&](const auto& each) { return each.second.use(gone); };
     std::erase_if(contexts_, is_gone);
-    std::erase_if(resources_, is_gone);
+    std::erase_if(resources_, [&](const auto& each) {
+        if (!is_gone(each)) return false;
+        if (each.second.is_sender) --senders_;
+        return true;
+    });
 }
 
 }  // namespace amalgam::detail

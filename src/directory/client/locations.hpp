@@ -33,7 +33,8 @@ struct ways_there {
 ///
 /// Threads: any.
 /// Cost:    find(): a few loads for what this thread found last, if nothing changed since; else a
-///          lock and a hash look-up. Each of the two tables is cleared when full.
+///          lock and a hash look-up. Each of the two tables is cleared when full, but what messages
+///          alone say pushes out nothing that was looked up.
 class locations {
 public:
     /// `most`: entries kept per table.
@@ -93,9 +94,13 @@ private:
     std::atomic<std::uint64_t> changes_{0};
     struct location : ways_there {
         bool looked_up = false;
+        bool is_sender = false;  ///< Known by a message only.
     };
+    void forget_senders() noexcept;  ///< With the lock held.
+
     std::unordered_map<resource_id, ways_there> contexts_;
     std::unordered_map<resource_id, location> resources_;
+    std::size_t senders_ = 0;  ///< Of resources_, those known by a message only.
 };
 
 }  // namespace amalgam::detail

@@ -96,11 +96,19 @@ TEST_F(locations_test, so_many_are_kept_of_each) {
     all.learn_sender(two, ways_there(c));
     EXPECT_TRUE(all.knows(one) && all.knows(two));
     all.learn_sender(three, ways_there(c));
-    EXPECT_FALSE(all.knows(one) || all.knows(two));
+    EXPECT_TRUE(all.find_looked_up(one) && all.find_looked_up(two))
+        << "who sends pushes out nothing that was looked up";
+    EXPECT_FALSE(all.knows(three));
+    all.learn(three, one);
     EXPECT_TRUE(all.knows(three));
-    all.learn(one, one);
+    EXPECT_FALSE(all.knows(one) || all.knows(two));
+    all.learn_sender(four, ways_there(c));
+    all.learn_sender(one, ways_there(c));
+    EXPECT_TRUE(all.knows(three) && all.knows(one));
+    EXPECT_FALSE(all.knows(four)) << "but another who only sent";
     all.learn(two, one);
-    EXPECT_FALSE(all.knows(one) || all.knows(three));
+    EXPECT_TRUE(all.knows(three) && all.knows(two));
+    EXPECT_FALSE(all.knows(one));
     all.learn_context(three, ways_there(c));
     EXPECT_FALSE(all.find_context(one) || all.find_context(two));
     EXPECT_TRUE(all.find_context(three));

@@ -168,7 +168,7 @@ void id_claims::drop(std::uint32_t range) {
     });
 }
 
-bool id_claims::own_again(std::uint32_t range) {
+bool id_claims::own_again(std::uint32_t range, bool for_reader) {
     std::vector<member> owners;
     // False: this server may claim no more. Empty: it claims that range already.
     const auto take = [&](member& self, const member_table& others) -> std::optional<bool> {
@@ -185,6 +185,7 @@ bool id_claims::own_again(std::uint32_t range) {
             const std::lock_guard one(lock_);
             if (contains(settled_, range)) return true;
             if (owned_again_ == limits::max_reclaimed_ranges) return false;
+            if (for_reader && owned_for_readers_ >= limits::max_reclaimed_for_readers) return false;
             if (const auto claimed = view_.locked(take)) {
                 if (!*claimed) return false;
                 break;
@@ -208,6 +209,7 @@ bool id_claims::own_again(std::uint32_t range) {
     {
         const std::lock_guard one(lock_);
         ++owned_again_;
+        if (for_reader) ++owned_for_readers_;
     }
     if (const auto here = runtime_.here.lock()) here->own_range(range, false);
     return true;

@@ -34,8 +34,9 @@ public:
     /// The same if this server has none, but leaves it to the caller to tell others of the claim.
     void claim_first();
     /// Claims a range from which contexts here got ids by an earlier server. Parks; false if
-    /// another server owns it, or it cannot be claimed.
-    bool own_again(std::uint32_t range);
+    /// another server owns it, or it cannot be claimed. `for_reader`: of a context that may not
+    /// register; these have few claims, so that they use up nobody else's.
+    bool own_again(std::uint32_t range, bool for_reader);
     /// Parks until it owns a range; false on timeout. Claims one again if none was free before.
     bool wait_until_ready(std::chrono::nanoseconds at_most);
 
@@ -67,6 +68,7 @@ private:
                                           // ...
     std::vector<std::uint32_t> leaving_;  // ... once this server has other ranges.
     std::size_t owned_again_ = 0;
+    std::size_t owned_for_readers_ = 0;  ///< Of these.
     bool claiming_ = false;
     bool found_none_ = false;  // No range was free.
 };

@@ -119,6 +119,7 @@ void directory_core::tell_end() noexcept {
         const std::lock_guard one(lock_);
         ended_ = true;
         all.swap(clients_);
+        contexts_of_.clear();
     }
     for (const auto& [context, each] : all) {
         if (each.is_server) continue;

@@ -139,7 +139,8 @@ private:
     mutable std::mutex lock_;  // Never held across a wait.
     registry registry_;
     std::unordered_map<resource_id, client> clients_;
-    std::unordered_map<peer, resource_id> servers_;  // The clients that are servers.
+    std::unordered_map<peer, std::size_t> contexts_of_;  // How many of the clients, by process.
+    std::unordered_map<peer, resource_id> servers_;      // The clients that are servers.
     remote_searches remote_searches_{registry_};
     std::map<search_key, std::shared_ptr<spread>> spread_;
     std::vector<resource_id> to_tell_;  // Contexts to notify; added with the lock held.

@@ -31,6 +31,12 @@ resource_id directory_core::open_for_caller(attribute_view what, resource_id wan
     const call_context& call = call_context::current();
     if (ended_) throw error(errc::not_found, "the directory has ended");
     if (!lets_in_->caller_is(directory_role::context)) what = {};
+    const auto before = contexts_of_.find(call.from());
+    if (before != contexts_of_.end() && before->second >= limits::max_contexts_of_one)
+        throw error(errc::overloaded,
+                    fmt::format("this process has {} contexts at this directory, expected one at a "
+                                "time; close the earlier ones",
+                                before->second));
     claim_if_few();
     const resource_id id = registry_.open(what, wanted);
     try {
@@ -38,6 +44,7 @@ resource_id directory_core::open_for_caller(attribute_view what, resource_id wan
         keep_looking();
         // It may have disconnected meanwhile, and no further notice will come.
         if (call.canceled()) throw error(errc::canceled, "the context is gone");
+        ++contexts_of_[call.from()];
     } catch (...) {
         clients_.erase(id);
         registry_.close(id);
@@ -49,9 +56,10 @@ resource_id directory_core::open_for_caller(attribute_view what, resource_id wan
 reply<bool> directory_core::reopen(resource_id context, resource_id which, attribute_view what) {
     if (!ring_->ids().wait_until_ready(options_.ring.answer_limit))
         return {errc::overloaded, has_just_begun, {}};
+    const bool is_reader = !lets_in_->caller_is(directory_role::context);
     if (which != context) {  // So that a stranger cannot make us claim ranges for others'
                              // resources.
-        if (!lets_in_->caller_is(directory_role::context))
+        if (is_reader)
             return {errc::denied,
                     fmt::format("{} may search this directory, but not register resources; add it "
                                 "to directory_roles::contexts",
@@ -64,7 +72,7 @@ reply<bool> directory_core::reopen(resource_id context, resource_id which, attri
         if (known.code != errc::ok) return known;
     }
     const auto range = static_cast<std::uint32_t>(which) / limits::ids_per_range;
-    if (range >= limits::id_ranges || !ring_->ids().own_again(range))
+    if (range >= limits::id_ranges || !ring_->ids().own_again(range, is_reader))
         return {errc::denied,
                 fmt::format("the id {} does not belong to this directory, which cannot claim it",
                             number(which)),
@@ -125,7 +133,11 @@ bool directory_core::make_way() {
 
 void directory_core::close_one(resource_id context) {
     const auto at = clients_.find(context);
-    if (at->second.is_server) servers_.erase(at->second.who);
+    const peer who = at->second.who;
+    if (at->second.is_server)
+        servers_.erase(who);
+    else if (const auto its = contexts_of_.find(who); --its->second == 0)
+        contexts_of_.erase(its);
     clients_.erase(at);
     spread_.erase(spread_.lower_bound({context, 0}), spread_.upper_bound({context, ~0u}));
     registry_.close(context);

@@ -12,6 +12,7 @@
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/fabric/loop.hpp>
+#include <amalgam/tasks/channel.hpp>
 
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/trust/tls_testing.hpp"
@@ -214,6 +215,28 @@ TEST_F(over_tls, nobody_sends_as_a_resource_of_another_certified_process) {
         each->send(box.id(), 4, std::string(100000, 'x'));
         EXPECT_EQ(box.receive({.from = each->id()}).tag, 4);
     }
+}
+
+TEST_F(over_tls, nobody_but_the_receiver_says_that_a_message_did_not_arrive) {
+    using undelivered = void(resource_id, resource_id, std::int32_t, errc);
+    const directory_server directory(host);
+    engine in_a{"tcp+tls://127.0.0.1:0", named("a")}, in_r{"tcp+tls://127.0.0.1:0", named("r")};
+    engine liar{"tcp+tls://", named("liar")};
+    channel<std::int32_t> told(10);
+    context a{in_a, {.directory = host.address(), .on_undelivered = [&](const auto& which) {
+                         told.try_push(std::int32_t(which.tag));
+                     }}};
+    context r{in_r, {.directory = host.address()}};
+    const resource from = a.add({{"type", "from"}}), to = r.add({{"type", "to"}});
+    from.send(to.id(), 1, "so that it knows where that is");
+    const auto tells = [&](engine& by, std::int32_t tag) {
+        by.procedure<undelivered>("amalgam.directory.undelivered")
+            .on(by.lookup(in_a.address()))(from.id(), to.id(), tag, errc::not_found);
+    };
+    tells(liar, 7);
+    tells(in_r, 8);
+    EXPECT_EQ(*told.pop(), 8);
+    EXPECT_EQ(counted(in_a, "context.forged"), 1u);
 }
 
 TEST_F(over_tls, a_medium_whose_packets_would_not_be_signed_is_refused) {

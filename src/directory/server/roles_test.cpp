@@ -8,6 +8,7 @@
 
 #include <amalgam/fabric/signed_broadcast.hpp>
 
+#include "directory/limits.hpp"
 #include "directory/membership/hosts.hpp"
 #include "directory/membership/procedures.hpp"
 #include "directory/protocol/broadcast_packet.hpp"
@@ -172,6 +173,58 @@ TEST_F(with_roles, who_has_none_is_denied_everything_but_what_readers_may) {
     };
     EXPECT_EQ(reopen(), errc::denied) << "nor by the way of one that returns";
     EXPECT_EQ(denied(), 2u);
+}
+
+TEST_F(with_roles, readers_that_come_back_use_up_nobody_elses_ranges_of_ids) {
+    // Each says that it had an id of another range before the directory was started again.
+    engine on(all.net.port("restarted"));
+    all.identify("restarted", "hosts");
+    const directory_server server(on, {.roles = {.contexts = allow_list{.groups = {"users"}}}});
+    all.net.run_for(1s);
+    const auto returns = [&](engine& by, std::uint32_t range) {
+        return in(by, [&] {
+            const resource_id own{range * limits::ids_per_range + 7};
+            return by.procedure<at_directory::reopen>(at_directory::reopen_name)
+                .on(by.lookup("loop://restarted"))(own, own, attribute_list())
+                .code;
+        });
+    };
+    const auto reader = process("reader", "nobody's"), user = process("user", "users");
+    std::size_t taken = 0;
+    for (std::uint32_t range = 1000; range < 1000 + 2 * limits::max_reclaimed_ranges; ++range)
+        taken += returns(*reader, range) == errc::ok ? 1 : 0;
+    EXPECT_EQ(taken, limits::max_reclaimed_for_readers);
+    for (std::uint32_t range = 3000; range < 3010; ++range)
+        EXPECT_EQ(returns(*user, range), errc::ok);
+    EXPECT_NE(returns(*reader, 3000), errc::ok) << "that id is taken";
+}
+
+TEST_F(with_roles, one_process_has_so_many_contexts_and_leaves_room_for_others) {
+    engine on(all.net.port("small"));
+    all.identify("small", "hosts");
+    const directory_server server(on, {.limits = {.contexts = limits::max_contexts_of_one + 2}});
+    all.net.run_for(1s);
+    const auto reader = process("reader", "nobody's"), user = process("user", "users");
+    const auto open = [](engine& by) {
+        return by.procedure<at_directory::open>(at_directory::open_name)
+            .on(by.lookup("loop://small"))(attribute_list());
+    };
+    in(*reader, [&] {
+        resource_id first = resource_id::none;
+        for (std::size_t i = 0; i < limits::max_contexts_of_one; ++i)
+            first = open(*reader).take();
+        const auto refused = open(*reader);
+        EXPECT_EQ(refused.code, errc::overloaded);
+        EXPECT_NE(refused.sentence.find("expected one at a time"), std::string::npos);
+        reader->procedure<at_directory::close>(at_directory::close_name)
+            .on(reader->lookup("loop://small"))(first);
+        EXPECT_EQ(open(*reader).code, errc::ok);
+        return true;
+    });
+    EXPECT_EQ(in(*user, [&] { return open(*user).code; }), errc::ok);
+    all.net.kill("reader");
+    all.net.run_for(1s);
+    EXPECT_EQ(server.contexts(), 1u);
 }
 
 class closed_to_strangers : public with_roles {
