@@ -101,6 +101,13 @@ result<identity> identity_of(X509& certificate) {
     return who;
 }
 
+identity identity_of_key(EVP_PKEY& key) {
+    identity who{.kind = identity_kind::certificate};
+    who.key = fingerprint_of(key);
+    who.name = amalgam::to_text(who.key);
+    return who;
+}
+
 key_fingerprint fingerprint_of(EVP_PKEY& key) {
     unsigned char* der = nullptr;
     const int size = i2d_PUBKEY(&key, &der);

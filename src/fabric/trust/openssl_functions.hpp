@@ -28,7 +28,8 @@
     X(OPENSSL_sk_num) X(OPENSSL_sk_pop_free) X(OPENSSL_sk_push) X(OPENSSL_sk_value) \
     X(PEM_read_bio_X509) X(PEM_read_bio_X509_CRL) X(PEM_read_bio_X509_REQ) X(PEM_write_bio_X509) \
     X(PEM_write_bio_X509_CRL) X(PEM_write_bio_X509_REQ) X(PKCS8_PRIV_KEY_INFO_free) \
-    X(RAND_bytes) X(SSL_CTX_ctrl) X(SSL_CTX_free) X(SSL_CTX_get0_param) X(SSL_CTX_new) \
+    X(RAND_bytes) X(SSL_CTX_ctrl) X(SSL_CTX_free) X(SSL_CTX_get0_param) X(SSL_CTX_get_ex_data) \
+    X(SSL_CTX_new) \
     X(SSL_CTX_set1_cert_store) X(SSL_CTX_set_alpn_protos) X(SSL_CTX_set_alpn_select_cb) \
     X(SSL_CTX_set_cert_verify_callback) X(SSL_CTX_set_ciphersuites) \
     X(SSL_CTX_set_client_hello_cb) X(SSL_CTX_set_ex_data) X(SSL_CTX_set_max_early_data) \

@@ -202,7 +202,7 @@ result<identity> verified_peer(const SSL* ssl) {
     // A session that is resumed was verified when it began.
     if (const auto valid = check_time(*shown, std::chrono::system_clock::now()); !valid)
         return {errc::denied, fmt::format("the peer's certificate {}", valid.sentence())};
-    return identity_of(*shown);
+    return identity_by(ssl, *shown);
 }
 
 failure handshake_failure(const SSL* ssl) {

@@ -264,7 +264,8 @@ TEST_F(tls_contexts_test, a_trusted_key_is_enough_and_no_other_gets_in) {
     both.meet();
     ASSERT_TRUE(both.client.done && both.server.done)
         << told(both.client.why) << "; " << told(both.server.why);
-    EXPECT_EQ(verified_peer(both.server.ssl.get())->name, "stranger");
+    const identity who = *verified_peer(both.server.ssl.get());
+    EXPECT_EQ(who.name, to_text(who.key));
 
     tls_contexts third = of(left);
     tls_pair refused(third.connecting().value(), server.accepting().value());
@@ -280,6 +281,29 @@ TEST_F(tls_contexts_test, a_trusted_key_is_enough_and_no_other_gets_in) {
     ended_pair.meet();
     EXPECT_EQ(told(ended_pair.server.why),
               "denied: the peer's certificate is refused: certificate has expired");
+}
+
+TEST_F(tls_contexts_test, a_trusted_key_names_its_owner_whatever_its_certificate_says) {
+    // Its owner certifies himself.
+    const lab_folder own;
+    const std::string liar = own.add("admin", {.groups = {"operators"}});
+    const key_fingerprint key = credentials::from_folder(liar)->self().key;
+    tls_contexts server(credentials::from_files({.certificate = right + "/certificate.pem",
+                                                 .key = right + "/key.pem",
+                                                 .trusted_keys = {key}}));
+    tls_contexts client(
+        credentials::from_files({.certificate = liar + "/certificate.pem",
+                                 .key = liar + "/key.pem",
+                                 .trusted_keys = {credentials::from_folder(right)->self().key}}));
+    tls_pair both(client.connecting().value(), server.accepting().value());
+    ASSERT_TRUE(expect_host(both.client.ssl.get(), "127.0.0.1"));
+    both.meet();
+    ASSERT_TRUE(both.client.done && both.server.done);
+    const identity who = *verified_peer(both.server.ssl.get());
+    EXPECT_EQ(who.name, to_text(key));
+    EXPECT_EQ(who.groups, std::vector<std::string>{});
+    EXPECT_EQ(who.key, key);
+    EXPECT_EQ(who.kind, identity_kind::certificate);
 }
 
 TEST_F(tls_contexts_test, who_shows_no_certificate_or_other_protocols_is_refused) {

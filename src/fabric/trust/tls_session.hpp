@@ -85,6 +85,9 @@ public:
     /// there is nothing; EFAULT for memory that cannot be written, if `guarded`; EPROTO, with
     /// why(), if the peer violated the protocol or refused us; else the socket's.
     ssize_t read(std::span<const iovec> into, bool guarded) noexcept;
+    /// The last step or read took its share and left bytes here, of which the socket no longer
+    /// tells.
+    bool has_held_back() const noexcept { return held_back_gone_ < held_back_.size(); }
     /// The last read() ended because the socket was empty.
     bool drained() const noexcept { return drained_; }
 

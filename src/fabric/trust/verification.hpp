@@ -12,4 +12,8 @@ namespace amalgam::detail {
 void verify_peers_by(SSL_CTX& context, std::shared_ptr<const loaded_credentials> by,
                      bool accepting);
 
+/// Who showed this certificate, once it was verified. Where peers are trusted for their key, nobody
+/// vouches for what else it says; see identity_of_key().
+result<identity> identity_by(const SSL* ssl, X509& shown);
+
 }  // namespace amalgam::detail

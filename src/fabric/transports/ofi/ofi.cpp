@@ -118,7 +118,7 @@ private:
                     "libfabric's \"{}\" carries messages of up to {} bytes, but {} are needed",
                     where.protocol, info.ep_attr->max_msg_size, limits::packet_bytes));
         port_options checked = options;
-        checked.insecure = true;
+        checked.insecure = *insecure;  // A name may stand for another address by now.
         auto introducer = make_tcp_transport()->open(tcp, checked);
         if (!introducer) return retold(where, introducer.why(), example);
 

@@ -143,7 +143,7 @@ handshake::state handshake::shake_hands() {
                              : setting_.tls->connect(socket_.get(), host_, target_);
     switch (session_->shake_hands()) {
         case tls_session::state::waiting:
-            if (session_->has_pending()) watch_room();
+            watch_room();
             session_->rest();  // Strangers may be many, and take their time.
             return state::waiting;
         case tls_session::state::failed:
@@ -157,9 +157,10 @@ handshake::state handshake::shake_hands() {
     return read_hello();
 }
 
-/// Ciphertext waits, or nothing does any more.
+/// Ciphertext waits in either direction, or nothing does any more. What was received, and left for
+/// the next step, causes no event; that there is room does.
 void handshake::watch_room() {
-    const bool waits = session_->has_pending();
+    const bool waits = session_->has_pending() || session_->has_held_back();
     if (std::exchange(watches_room_, waits) == waits) return;
     const std::uint32_t room = waits ? std::uint32_t{EPOLLOUT} : 0;
     setting_.events.change(socket_.get(), source_, events_of_tls | room);

@@ -36,10 +36,6 @@ result<std::shared_ptr<const credentials>> trust_of(const uri& where, const port
         return wrong_trust(where, {errc::invalid},
                            "tcp+tls:// lets in nobody without keys and has no use for insecure, "
                            "expected tcp://, or no such option");
-    if (folder && options.trust != nullptr)
-        return wrong_trust(where, {errc::invalid},
-                           "the option credentials and port_options::trust are both given, "
-                           "expected one of them");
     if (folder) {
         auto read = credentials::try_from_folder(std::string(*folder));
         if (!read) return wrong_trust(where, read.why().what, read.sentence());

@@ -129,7 +129,7 @@ public:
                 return refuse_exposed(where, "the sockets that UCX opens by itself");
         }
         port_options checked = options;
-        checked.insecure = true;
+        checked.insecure = *insecure;  // A name may stand for another address by now.
         auto introducer = make_tcp_transport()->open(place, checked);
         if (!introducer) return retold(where, introducer.why(), example);
 
