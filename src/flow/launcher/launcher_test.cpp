@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <amalgam/fabric/key_folder.hpp>
 #include <amalgam/flow/report.hpp>
 
 #include "conformance/child_process.hpp"
@@ -38,6 +39,31 @@ TEST_F(launcher, groups_that_other_hosts_can_reach_run_with_keys_of_the_run) {
     EXPECT_EQ(code, 0) << output;
     EXPECT_TRUE(output.starts_with("[G3] got ")) << output;
     EXPECT_EQ(run({"count"}, {"--insecure"}).code, 0);
+}
+
+TEST_F(launcher, groups_with_keys_of_the_run_reach_those_with_credentials_of_the_user_and_back) {
+    make_key(folder_ + "/lab", {.name = "lab", .authority = true});
+    for (const std::string name : {"one", "two"}) {
+        make_key(folder_ + "/" + name, {.name = name, .hosts = {"127.0.0.1"}});
+        sign_key(folder_ + "/" + name, folder_ + "/lab");
+    }
+    const std::string keys = R"("endpoint": "tcp+tls://127.0.0.1:0)";
+    const std::string one = keys + "?credentials=" + folder_ + "/one\"";
+    const std::string two = keys + "?credentials=" + folder_ + "/two\"";
+    const std::string none = keys + "\"", shared = R"("endpoint": "shm://")";
+    const std::vector<std::vector<std::string>> all{{one, none, two},
+                                                    {none, one, none},
+                                                    {one, two, one},
+                                                    {shared, none, one},
+                                                    {one, none, shared}};
+    for (const auto& each : all) {
+        write_config("{\"groups\": {\"G1\": {" + each[0] + "}, \"G2\": {" + each[1] +
+                     "}, \"G3\": {" + each[2] + "}}}");
+        auto [code, output] = run({"count"});
+        EXPECT_EQ(code, 0) << output;
+        EXPECT_EQ(output, "[G3] got 1000\n") << each[0] << each[1] << each[2];
+        EXPECT_EQ(run({"loop"}).code, 0) << each[0] << each[1] << each[2];
+    }
 }
 
 TEST_F(launcher, a_group_that_never_tells_its_key_is_named) {

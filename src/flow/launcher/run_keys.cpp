@@ -1,5 +1,6 @@
 #include "flow/launcher/run_keys.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -40,6 +41,11 @@ bool any_endpoint(const flow_config& config, Predicate is) {
     return false;
 }
 
+bool has_own_credentials(const std::string& endpoint) {
+    const auto where = parse_uri(endpoint);
+    return where && has_own_credentials(*where);
+}
+
 }  // namespace
 
 bool makes_keys(const flow_config& config) {
@@ -49,10 +55,31 @@ bool makes_keys(const flow_config& config) {
 }
 
 flow_config with_keys(flow_config config) {
-    if (config.stand_alone || any_endpoint(config, has_own_credentials)) return config;
+    if (config.stand_alone) return config;
     return changed(std::move(config), [](uri& where) {
         if (where.scheme == "tcp") where.protocol = "tls";
     });
+}
+
+std::string calling_port(const std::string& own, const std::string& endpoint) {
+    const bool both = has_own_credentials(own) && has_own_credentials(endpoint);
+    return client_uri(uri::parse(both ? own : endpoint));
+}
+
+std::string called_address(const std::vector<std::string>& ports, const std::string& endpoint,
+                           const std::string& address) {
+    const auto parsed = parse_uri(address);
+    if (!parsed || transport_of(*parsed) != "tcp+tls") return address;
+    uri there = without_option(*parsed, "credentials");
+    const auto encrypts = [](const std::string& port) {
+        return transport_of(uri::parse(port)) == "tcp+tls";
+    };
+    if (std::count_if(ports.begin(), ports.end(), encrypts) > 1) {
+        const uri port = uri::parse(calling_port(ports.front(), endpoint));
+        there.options.push_back(
+            {"credentials", std::string(port.option("credentials").value_or(""))});
+    }
+    return to_string(there);
 }
 
 flow_config without_keys(flow_config config) {

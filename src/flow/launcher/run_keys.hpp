@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include <amalgam/flow/config.hpp>
 
 /// Keys that a run makes by itself, so that it is encrypted between hosts and nobody else gets in.
@@ -14,9 +17,18 @@ namespace amalgam::detail {
 bool makes_keys(const flow_config& config);
 
 /// Makes each tcp endpoint that other hosts may reach one of tcp+tls. Leaves those that say
-/// `insecure`, and all endpoints if one names credentials of the user's, or if the processes find
-/// each other without us.
+/// `insecure` or name credentials of the user's, and all if the processes find each other without
+/// us.
 flow_config with_keys(flow_config config);
+
+/// The port by which a process that listens at `own` calls one that listens at `endpoint`: with the
+/// user's credentials, its own if it has some, where these are asked for; else with the run's keys.
+std::string calling_port(const std::string& own, const std::string& endpoint);
+
+/// The address of that process, for a lookup by that port, if several of `ports` encrypt; the first
+/// of them is where the caller listens. The run's keys, which have no name, are `credentials=`.
+std::string called_address(const std::vector<std::string>& ports, const std::string& endpoint,
+                           const std::string& address);
 
 /// Lets each endpoint that other hosts may reach say `insecure`, in place of keys.
 flow_config without_keys(flow_config config);

@@ -36,9 +36,30 @@ TEST(run_keys, are_made_only_where_an_endpoint_has_none) {
     EXPECT_FALSE(makes_keys(config_of({"tcp+tls://eth0:0?credentials=lab"})));
 }
 
-TEST(run_keys, are_not_mixed_with_credentials_of_the_user) {
-    const flow_config mixed = config_of({"tcp+tls://eth0:0?credentials=lab", "tcp://eth0:0"});
-    EXPECT_EQ(with_keys(mixed), mixed);
+TEST(run_keys, are_for_the_endpoints_beside_those_with_credentials_of_the_user) {
+    const flow_config mixed =
+        with_keys(config_of({"tcp+tls://eth0:0?credentials=lab", "tcp://eth0:0"}));
+    EXPECT_EQ(mixed, config_of({"tcp+tls://eth0:0?credentials=lab", "tcp+tls://eth0:0"}));
+    EXPECT_TRUE(makes_keys(mixed));
+}
+
+TEST(run_keys, and_credentials_of_the_user_are_each_shown_only_where_they_are_asked_for) {
+    const std::string lab = "tcp+tls://eth0:0?credentials=lab", run = "tcp+tls://eth0:0";
+    EXPECT_EQ(calling_port(run, lab), "tcp+tls://?credentials=lab");
+    EXPECT_EQ(calling_port(lab, run), "tcp+tls://");
+    EXPECT_EQ(calling_port("shm://", lab), "tcp+tls://?credentials=lab");
+    EXPECT_EQ(calling_port("shm://", run), "tcp+tls://");
+    // A key of another host is not here.
+    EXPECT_EQ(calling_port("tcp+tls://eth0:0?credentials=node7", lab),
+              "tcp+tls://?credentials=node7");
+
+    const std::string address = "tcp+tls://10.0.0.5:7000";
+    EXPECT_EQ(called_address({run}, run, address), address);
+    EXPECT_EQ(called_address({lab}, lab, address + "?credentials=node7"), address);
+    EXPECT_EQ(called_address({run, "tcp+tls://?credentials=lab"}, lab, address),
+              address + "?credentials=lab");
+    EXPECT_EQ(called_address({lab, "tcp+tls://"}, run, address), address + "?credentials=");
+    EXPECT_EQ(called_address({lab, "tcp+tls://"}, "shm://x", "shm://x"), "shm://x");
 }
 
 TEST(run_keys, are_nothing_that_programs_of_fastflow_could_use) {

@@ -22,6 +22,7 @@
 #include <amalgam/rpc/engine.hpp>
 
 #include "flow/launcher/address_exchange.hpp"
+#include "flow/launcher/run_keys.hpp"
 #include "flow/nodes/streams.hpp"
 #include "flow/run/group_run.hpp"
 
@@ -117,11 +118,13 @@ std::size_t number_of(const detail::graph_core& graph, const std::string& group)
 std::vector<std::string> ports_of(const detail::graph_core& graph, const flow_config& config,
                                   const detail::process_id& here) {
     const auto& names = graph.group_names();
-    std::vector<std::string> ports{config.find(names[here.group])->endpoints[here.replica]};
-    std::set<std::string> opened{client_uri(uri::parse(ports.front()))};
+    const std::string own = config.find(names[here.group])->endpoints[here.replica];
+    std::vector<std::string> ports{own};
+    std::set<std::string> opened{detail::calling_port(own, own)};
     const auto call = [&](std::size_t group) {
         for (const std::string& endpoint : config.find(names[group])->endpoints)
-            if (const auto [port, is_new] = opened.insert(client_uri(uri::parse(endpoint))); is_new)
+            if (const auto [port, is_new] = opened.insert(detail::calling_port(own, endpoint));
+                is_new)
                 ports.push_back(*port);
     };
     for (const detail::graph_edge& edge : graph.edges()) {
@@ -161,13 +164,23 @@ private:
     std::jthread thread_;
 };
 
-/// Addresses of all processes, by the graph's groups.
+/// Addresses of all processes, by the graph's groups, for an engine with these ports.
 detail::address_book meet(detail::address_exchange& others, const detail::graph_core& graph,
-                          const std::string& own_address, const run_options& options) {
-    const auto by_config = others.meet(own_address, graph.fingerprint(), options.join_limit);
+                          const std::string& own_address, const std::vector<std::string>& ports,
+                          const run_options& options) {
+    auto by_config = others.meet(own_address, graph.fingerprint(), options.join_limit);
+    const flow_config& config = others.config();
     detail::address_book addresses(graph.group_names().size());
-    for (std::size_t i = 0; i < by_config.size(); ++i)
-        addresses[number_of(graph, others.config().groups[i].name)] = by_config[i];
+    for (std::size_t i = 0; i < by_config.size(); ++i) {
+        const group_config& group = config.groups[i];
+        for (std::size_t replica = 0; replica < by_config[i].size(); ++replica) {
+            std::string& address = by_config[i][replica];
+            const bool is_here = group.name == others.group() && replica == others.replica();
+            address = is_here ? own_address
+                              : detail::called_address(ports, group.endpoints[replica], address);
+        }
+        addresses[number_of(graph, group.name)] = std::move(by_config[i]);
+    }
     return addresses;
 }
 
@@ -192,7 +205,8 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
     // A spinning one would keep another stream of this process from running.
     if (stream_count > detail::usable_cores()) how.spin = std::chrono::nanoseconds(0);
     how.ports.trust = others.meet_keys(options.join_limit);
-    engine over(ports_of(graph, config, here), how);
+    const std::vector<std::string> ports = ports_of(graph, config, here);
+    engine over(ports, how);
     std::vector<execution_stream*> shared;
     for (std::size_t i = 1; i < over.stream_count(); ++i)
         shared.push_back(&over.stream(i));
@@ -208,7 +222,7 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
             [&](const run_failure& why) { told = others.report_failure(why); });
         started = true;
         try {
-            running.start(meet(others, graph, over.address(), options));
+            running.start(meet(others, graph, over.address(), ports, options));
         } catch (const std::exception& refused) {
             running.fail({{{errc::canceled}, refused.what()}, true});
             throw;
