@@ -46,6 +46,13 @@ inline constexpr std::size_t shm_prefix_bytes = 64;
 inline constexpr std::size_t shm_piece_bytes = shm_ring_bytes / 16;
 /// Connections that have not said hello; further ones wait in the kernel's backlog.
 inline constexpr std::size_t shm_max_pending = 256;
+/// Connections taken from the backlog before the port looks after those that stand: whoever
+/// connects again and again must not hold them up.
+inline constexpr int shm_accepts_at_once = 64;
+/// Connections with processes of other users, of all of them and of one; each takes up to 516 KiB
+/// of memory, which may be charged to this process.
+inline constexpr std::size_t shm_max_of_others = 1024;
+inline constexpr std::size_t shm_max_of_one_user = 512;
 
 /// From this size, a put or get that the kernel carries out pays for its system call.
 inline constexpr std::size_t cross_memory_bytes = std::size_t{16} << 10;

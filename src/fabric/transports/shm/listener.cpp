@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 
 #include <amalgam/core/limited_log.hpp>
-#include <amalgam/core/log.hpp>
 #include <amalgam/core/random.hpp>
 
 namespace amalgam::detail {
@@ -55,7 +54,8 @@ unique_fd shm_listener::accept_one() noexcept {
     unique_fd came = take();
     if (came || (errno != EMFILE && errno != ENFILE)) return came;
     // Left in the backlog, it would keep the wait handle readable: accept it and close it.
-    log(log_level::warn, "shm", "refused a connection: out of file descriptors", {{"port", name_}});
+    limited_log(log_level::warn, "shm", "refused a connection: out of file descriptors",
+                {{"port", name_}});
     spare_.reset();
     (void)take();
     spare_ = any_descriptor();
@@ -73,8 +73,9 @@ bool shm_listener::is_crowded_by_others() const noexcept {
                [](const auto& one) { return !one->who.same_user; })) >= limits::shm_max_pending / 2;
 }
 
-shm_pending* shm_listener::accept(clock::time_point deadline) noexcept try {
-    while (!is_crowded()) {
+shm_pending* shm_listener::accept(clock::time_point deadline, int& most) noexcept try {
+    while (!is_crowded() && most > 0) {
+        --most;
         unique_fd came = accept_one();
         if (!came) return nullptr;
         const shm_credentials who = who_is(came.get());

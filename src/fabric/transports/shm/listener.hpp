@@ -45,8 +45,8 @@ public:
     std::size_t refused() const noexcept { return refused_; }
 
     /// Accepts the next connection of a user who is let in. nullptr: none is waiting, is_crowded(),
-    /// or out of descriptors or memory.
-    shm_pending* accept(clock::time_point deadline) noexcept;
+    /// out of descriptors or memory, or it has looked at `most`, from which it takes what it has.
+    shm_pending* accept(clock::time_point deadline, int& most) noexcept;
     /// The handshake is complete, or the connection is dropped.
     void remove(shm_pending& who) noexcept;
     /// Drops connections whose deadline was before `now`.

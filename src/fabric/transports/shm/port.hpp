@@ -10,6 +10,7 @@
 
 #include <amalgam/fabric/extension/port_work.hpp>
 
+#include "fabric/limits.hpp"
 #include "fabric/port/framed_port.hpp"
 #include "fabric/transports/shm/link.hpp"
 #include "fabric/transports/shm/listener.hpp"
@@ -30,6 +31,9 @@ struct shm_port_settings {
     /// Allocate memory that peers can map, and map theirs.
     bool shares_blocks = true;
     shm_users users;  ///< Others than this process' own, whose ports may be connected with this.
+    /// Connections with their processes.
+    std::size_t most_of_others = limits::shm_max_of_others;
+    std::size_t most_of_one_user = limits::shm_max_of_one_user;
 };
 
 /// A port over shared memory: polls its rings itself, and asks the kernel only now and then who
@@ -137,6 +141,7 @@ private:
     void on_welcome(shm_link&) noexcept;
     bool was_refused(shm_link&, int socket) noexcept;
     void refuse(shm_link&, const shm_hello& said) noexcept;
+    bool has_room_for(const shm_credentials&) const noexcept;
     void welcome(shm_pending&, shm_received_hello&) noexcept;
     bool bring_up(shm_link&, unique_fd socket, const shm_credentials&,
                   shm_received_hello&) noexcept;

@@ -11,8 +11,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
 
+#include "fabric/limits.hpp"
 #include "fabric/transports/shm/port.hpp"
 
 namespace amalgam::detail {
@@ -103,7 +105,8 @@ shm_hello shm_port::hello() const noexcept {
 
 void shm_port::on_connection_waiting() noexcept {
     const clock::time_point deadline = time().now() + options().silence_limit;
-    while (shm_pending* came = listener_.accept(deadline)) {
+    int most = limits::shm_accepts_at_once;
+    while (shm_pending* came = listener_.accept(deadline, most)) {
         if (watch(came->socket.get(), came->watch))
             on_pending(*came);  // Connectors greet at once.
         else
@@ -120,8 +123,9 @@ void shm_port::on_pending(shm_pending& who) noexcept {
             welcome(who, heard);
             break;
         case shm_hearing::nonsense:
-            log(log_level::warn, "shm", "refused a connection that does not speak the shm protocol",
-                {{"port", listener_.name()}, {"pid", who.who.pid}});
+            limited_log(log_level::warn, "shm",
+                        "refused a connection that does not speak the shm protocol",
+                        {{"port", listener_.name()}, {"pid", who.who.pid}});
             break;
         case shm_hearing::ended:
             break;
@@ -129,10 +133,28 @@ void shm_port::on_pending(shm_pending& who) noexcept {
     listener_.remove(who);
 }
 
+bool shm_port::has_room_for(const shm_credentials& who) const noexcept {
+    if (who.same_user) return true;
+    std::size_t others = 0, its = 0;
+    for (const auto& link : links_) {
+        if (link->user() == ::geteuid()) continue;
+        ++others;
+        its += link->user() == who.uid ? 1 : 0;
+    }
+    return others < settings_.most_of_others && its < settings_.most_of_one_user;
+}
+
 void shm_port::welcome(shm_pending& who, shm_received_hello& heard) noexcept try {
     shm_hello answer = hello();
     if (heard.said.version != shm_version) {
         answer.refused = static_cast<std::uint32_t>(errc::mismatch);
+        send_hello(who.socket.get(), answer, -1, -1);
+        return;
+    }
+    if (!has_room_for(who.who)) {
+        limited_log(log_level::warn, "shm", "refused a connection: its user has too many",
+                    {{"port", listener_.name()}, {"uid", who.who.uid}, {"pid", who.who.pid}});
+        answer.refused = static_cast<std::uint32_t>(errc::overloaded);
         send_hello(who.socket.get(), answer, -1, -1);
         return;
     }
@@ -220,6 +242,11 @@ void shm_port::refuse(shm_link& link, const shm_hello& said) noexcept {
         log(log_level::warn, "shm", "the peer does not let in processes of this user",
             {{"port", link.name()}, {"its uid", link.user()}});
         return link.fail({errc::denied, EPERM});
+    }
+    if (said.refused == static_cast<std::uint32_t>(errc::overloaded)) {
+        limited_log(log_level::warn, "shm", "the peer has too many connections of other users",
+                    {{"port", link.name()}, {"its uid", link.user()}});
+        return link.fail({errc::overloaded, EAGAIN});
     }
     log(log_level::warn, "shm", "the peer refused the connection",
         {{"port", link.name()}, {"its version", said.version}, {"ours", shm_version}});

@@ -20,6 +20,10 @@ shm_test_port::shm_test_port(const std::string& where, const port_options& optio
     end_->set_sink(this);
 }
 
+shm_test_port::shm_test_port(std::unique_ptr<port> opened) : end_(std::move(opened)) {
+    end_->set_sink(this);
+}
+
 shm_test_port::~shm_test_port() = default;
 
 void shm_test_port::send(peer_id to, std::uint64_t tag, const_bytes bytes) {

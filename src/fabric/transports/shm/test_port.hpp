@@ -18,6 +18,7 @@ using testing_support::recorded;
 class shm_test_port final : public message_sink {
 public:
     explicit shm_test_port(const std::string& where, const port_options& options = {});
+    explicit shm_test_port(std::unique_ptr<port> opened);
     ~shm_test_port();
 
     port& end() noexcept { return *end_; }

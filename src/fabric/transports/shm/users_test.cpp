@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,7 +29,10 @@
 #include <amalgam/fabric/identity.hpp>
 
 #include "conformance/child_process.hpp"
+#include "fabric/limits.hpp"
+#include "fabric/transports/shm/listener.hpp"
 #include "fabric/transports/shm/memory/layout.hpp"
+#include "fabric/transports/shm/port.hpp"
 #include "fabric/transports/shm/raw_peer.hpp"
 #include "fabric/transports/shm/test_port.hpp"
 
@@ -357,6 +361,70 @@ TEST_F(shm_users_test, who_connect_and_say_nothing_leave_room_for_this_users_pro
     move_until({&here, &mine}, [&] { return !here.tags.empty(); });
     crowd.line().say("done");
     EXPECT_EQ(crowd.join(), 0);
+}
+
+TEST_F(shm_users_test, who_connect_again_and_again_are_taken_some_at_a_time) {
+    constexpr int many = 3 * limits::shm_accepts_at_once;
+    shm_listener all = shm_listener::open("", {}).value();
+    child_process crowd = as_other([](channel& parent) {
+        const std::string name = parent.hear();
+        std::vector<unique_fd> held;
+        for (int i = 0; i < many; ++i)
+            held.push_back(connect_to(name, 0));
+        parent.say("here");
+        parent.hear();
+        return 0;
+    });
+    crowd.line().say(all.name());
+    EXPECT_EQ(crowd.line().hear(), "here");
+    int most = limits::shm_accepts_at_once;
+    EXPECT_EQ(all.accept({}, most), nullptr);
+    EXPECT_EQ(most, 0);
+    EXPECT_EQ(all.refused(), std::size_t{limits::shm_accepts_at_once})
+        << "and then the port looks after its connections";
+    most = many;
+    EXPECT_EQ(all.accept({}, most), nullptr);
+    EXPECT_EQ(all.refused(), std::size_t{many});
+    crowd.line().say("done");
+    EXPECT_EQ(crowd.join(), 0);
+}
+
+TEST_F(shm_users_test, have_so_many_connections_and_no_more_until_one_ends) {
+    child_process crowd = as_other([](channel& parent) {
+        const std::string address = parent.hear();
+        const auto became = [&](shm_raw_peer& peer) {
+            peer.say(peer.proper(), peer.pair_memory(), peer.registrations_memory());
+            shm_received_hello answer;
+            while (receive_hello(peer.socket(), false, answer) == shm_hearing::nothing_yet) {
+            }
+            return static_cast<errc>(answer.said.refused);
+        };
+        std::vector<std::unique_ptr<shm_raw_peer>> all;
+        for (int i = 0; i < 3; ++i) {
+            all.push_back(std::make_unique<shm_raw_peer>(address));
+            EXPECT_EQ(became(*all.back()), errc::ok);
+        }
+        shm_raw_peer more(address);
+        EXPECT_EQ(became(more), errc::overloaded);
+        all.pop_back();
+        for (errc how = errc::overloaded; how != errc::ok;) {  // Until the port has seen that.
+            shm_raw_peer again(address);
+            how = became(again);
+            EXPECT_TRUE(how == errc::ok || how == errc::overloaded);
+        }
+        parent.say("done");
+        return 0;
+    });
+    shm_port_settings settings;
+    settings.users = parse_shm_users("any").value();
+    settings.most_of_one_user = 3;
+    shm_test_port here(shm_port::open("", settings, {}).value()), mine("shm://");
+    crowd.line().say(here.end().address());
+    EXPECT_EQ(hear(crowd, here), "done");
+    EXPECT_EQ(crowd.join(), 0);
+    const std::vector<std::byte> some = pattern(8);
+    mine.send(mine.reach(here), 1, some);
+    move_until({&here, &mine}, [&] { return !here.tags.empty(); });
 }
 
 TEST(shm_bells, of_one_who_rings_all_the_time_are_taken_some_at_a_time) {
