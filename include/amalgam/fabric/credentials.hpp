@@ -28,7 +28,8 @@ struct credential_parts {
     /// authority without a list has revoked nothing.
     std::string revoked{};
     /// Peers with these keys are trusted, whoever signed their certificates, and no others. Only
-    /// without `authority` and `revoked`.
+    /// without `authority` and `revoked`. Nobody vouches for what such a certificate says, so the
+    /// peer's identity::name is its fingerprint, and it has no groups.
     std::vector<key_fingerprint> trusted_keys{};
 };
 
@@ -48,7 +49,8 @@ struct credential_parts {
 /// Owner:   shared; ports hold it while they live.
 /// Threads: all members may run concurrently.
 /// Failure: one sentence each, which names the file: `not_found` if it cannot be read; `denied` if
-///          others than its owner may read the private key (mode beyond 0600); `invalid` for a
+///          others than its owner may read the private key (mode beyond 0600), or everybody may
+///          write the authority's file or replace it; `invalid` for a
 ///          wrong format, a key that is encrypted or does not fit the certificate, a certificate
 ///          that has expired or is not valid yet, a revocation list of another authority, or
 ///          parts that are missing or exclude each other.

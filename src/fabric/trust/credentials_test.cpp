@@ -136,6 +136,23 @@ TEST_F(credentials_test, a_revocation_list_may_be_absent_from_a_folder_but_not_f
     EXPECT_EQ(code_of([&] { (void)credentials::from_files(files_in(node)); }), errc::not_found);
 }
 
+TEST_F(credentials_test, an_authority_that_everybody_could_replace_is_refused) {
+    const std::string file = node + "/authority.pem";
+    ::chmod(file.c_str(), 0646);
+    expect_refused(errc::denied, "\"" + file + "\" can be written by everybody on this host");
+    ::chmod(file.c_str(), 0664);
+    EXPECT_TRUE(credentials::try_from_folder(node)) << "a group is some, who are meant";
+    ::chmod(node.c_str(), 0777);
+    expect_refused(errc::denied, "\"" + node + "/\" can be written by everybody on this host");
+    ::chmod(node.c_str(), 01777);
+    EXPECT_TRUE(credentials::try_from_folder(node)) << "as in /tmp";
+    ::chmod(node.c_str(), 0700);
+    // Nor is it taken when it becomes so.
+    const auto all = credentials::from_folder(node);
+    ::chmod(file.c_str(), 0666);
+    EXPECT_EQ(all->reload().code(), errc::denied);
+}
+
 TEST_F(credentials_test, a_key_that_others_can_read_is_refused_before_it_is_read) {
     for (const mode_t mode : {0644u, 0640u, 0604u, 0660u, 0601u}) {
         ::chmod((node + "/key.pem").c_str(), mode);

@@ -72,7 +72,8 @@ loaded_credentials::loaded loaded_credentials::from_files(const credential_parts
     if (!certificate) return certificate.why();
     const auto key = read_secret_file(paths.key);
     if (!key) return key.why();
-    const auto authority = text(paths.authority);
+    const auto authority = paths.authority.empty() ? result<std::string>(std::string())
+                                                   : read_trusted_file(paths.authority);
     if (!authority) return authority.why();
     const auto revoked = text(paths.revoked);
     if (!revoked) return revoked.why();

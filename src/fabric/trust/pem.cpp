@@ -236,10 +236,22 @@ result<secret_text> read_secret_file(const std::string& path) {
     return text;
 }
 
-result<std::string> read_pem_file(const std::string& path) {
+namespace {
+
+failure writable_by_everybody(const std::string& path, mode_t mode) {
+    return {{errc::denied},
+            fmt::format("\"{}\" can be written by everybody on this host (mode {:04o}), who could "
+                        "so decide whom to trust; example: chmod o-w {}",
+                        path, mode & 07777, path)};
+}
+
+/// Refuses a file that everybody may write, if it says whom to trust.
+result<std::string> read_pem(const std::string& path, bool says_whom_to_trust) {
     struct stat about {};
     const auto file = open_file(path, "a file in PEM", about);
     if (!file) return file.why();
+    if (says_whom_to_trust && (about.st_mode & S_IWOTH) != 0)
+        return writable_by_everybody(path, about.st_mode);
     std::string text;
     std::size_t room = static_cast<std::size_t>(about.st_size) + 1, used = 0;
     do {  // Again if it has grown meanwhile.
@@ -254,6 +266,23 @@ result<std::string> read_pem_file(const std::string& path) {
                                            path, limits::most_pem_bytes >> 20)};
     text.resize(used);
     return text;
+}
+
+}  // namespace
+
+result<std::string> read_pem_file(const std::string& path) {
+    return read_pem(path, false);
+}
+
+result<std::string> read_trusted_file(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
+    struct stat about {};
+    // In one like /tmp nobody replaces the files of others.
+    if (::stat(folder.c_str(), &about) == 0 && (about.st_mode & S_IWOTH) != 0 &&
+        (about.st_mode & S_ISVTX) == 0)
+        return writable_by_everybody(folder, about.st_mode);
+    return read_pem(path, true);
 }
 
 result<pkey_ptr> private_key_in(std::string_view pem, const std::string& name) {

@@ -39,6 +39,9 @@ private:
 result<secret_text> read_secret_file(const std::string& path);
 /// Any other PEM file. Failure: `not_found`, `invalid` as above.
 result<std::string> read_pem_file(const std::string& path);
+/// The file of those who are trusted. Failure: as read_pem_file(), and `denied` if everybody on
+/// this host may write it, or put another in its place.
+result<std::string> read_trusted_file(const std::string& path);
 
 /// The private key in PEM text. No copy of the text is left behind.
 /// Failure: `invalid`, also for one that is encrypted.
