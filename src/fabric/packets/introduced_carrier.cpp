@@ -55,6 +55,22 @@ void introduced_carrier::sleep_also_on(int fd) {
             "out of file descriptors for the port; raise the limit on open files (ulimit -n)");
 }
 
+void introduced_carrier::sleep_on_busy(int fd) {
+    sleep_also_on(fd);
+    busy_ = fd;
+    watches_busy_ = true;
+}
+
+/// False: no memory for it.
+bool introduced_carrier::watch_busy(bool watch) noexcept {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (::epoll_ctl(both_.get(), watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, busy_, &event) != 0)
+        return false;
+    watches_busy_ = watch;
+    return true;
+}
+
 void introduced_carrier::sleep_briefly(bool soon) {
     if (!timer_) {
         timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -267,6 +283,7 @@ void introduced_carrier::arrived(introduced_link& link, const_bytes packet) noex
 
 std::size_t introduced_carrier::progress(std::size_t budget) noexcept {
     upcalls_ = 0;
+    if (++awake_ >= long_awake && watches_busy_) watch_busy(false);
     move_packets(budget);
     // The tcp port is rarely needed, and asking it costs a system call.
     if (++rounds_ % rounds_per_look == 0 || std::exchange(slept_, false)) tcp_->progress();
@@ -278,6 +295,8 @@ std::size_t introduced_carrier::progress(std::size_t budget) noexcept {
 
 bool introduced_carrier::arm() noexcept {
     slept_ = true;
+    awake_ = 0;
+    if (busy_ >= 0 && !watches_busy_ && !watch_busy(true)) return false;
     if (std::exchange(timer_is_set_, false)) {
         constexpr itimerspec never{};
         ::timerfd_settime(timer_.get(), 0, &never, nullptr);

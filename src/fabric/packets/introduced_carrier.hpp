@@ -96,6 +96,10 @@ protected:
     void end_introductions() noexcept;
     /// Call in the constructor.
     void sleep_also_on(int fd);
+    /// The same for the one descriptor that every packet makes ready. A port that has long been
+    /// awake takes it out of its epoll set, where each packet would cost a wake-up that nobody
+    /// waits for.
+    void sleep_on_busy(int fd);
     /// For libraries that do not signal all work by a descriptor. Limits each sleep to one
     /// millisecond if `soon`; otherwise the limit doubles up to 64 ms while nothing arrives. Call
     /// it in the constructor, as preparation, and in arm_paths().
@@ -134,6 +138,7 @@ protected:
 private:
     friend class introduced_link;
     static constexpr std::uint64_t rounds_per_look = 64;
+    static constexpr std::uint64_t long_awake = 1024;  ///< Rounds.
 
     void on_message(message& arrived) noexcept override;
     void on_peer_down(peer_id, status why) noexcept override;
@@ -151,12 +156,16 @@ private:
     void refuse(introduced_link&) noexcept;
     std::unique_ptr<introduced_link> take(introduced_link&) noexcept;
     void release_parted() noexcept;
+    bool watch_busy(bool watch) noexcept;
 
     std::unique_ptr<port> tcp_;
     std::string scheme_;
     packet_events* events_ = nullptr;
-    unique_fd both_;   ///< An epoll set: the descriptors of the tcp port and of the library.
-    unique_fd timer_;  ///< See sleep_briefly().
+    unique_fd both_;  ///< An epoll set: the descriptors of the tcp port and of the library.
+    int busy_ = -1;   ///< See sleep_on_busy().
+    bool watches_busy_ = false;
+    std::uint64_t awake_ = 0;  ///< Rounds since the last sleep.
+    unique_fd timer_;          ///< See sleep_briefly().
     bool timer_is_set_ = false;
     long nap_ms_ = 1;
     bool ending_ = false;

@@ -47,7 +47,7 @@ ofi_carrier::ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_choi
     int descriptor = -1;
     if (sleeps_on_descriptor_)
         sleeps_on_descriptor_ = fi_control(&queue->fid, FI_GETWAIT, &descriptor) == 0;
-    if (sleeps_on_descriptor_) sleep_also_on(descriptor);
+    if (sleeps_on_descriptor_) sleep_on_busy(descriptor);
     sleep_briefly(true);
     // Connected endpoints only: the others retransmit lost packets and must be waited for.
     if (info().ep_attr->type == FI_EP_MSG) inject_bytes_ = info().tx_attr->inject_size;

@@ -120,6 +120,24 @@ TEST(ofi_transport, domain_that_is_asked_for_is_the_one_that_is_used) {
     EXPECT_TRUE(here->address().starts_with("ofi+tcp://127.0.0.1:")) << here->address();
 }
 
+TEST(ofi_transport, port_that_was_long_awake_is_woken_by_packets) {
+    tcp_test_port here(transport_registry::installed().open("ofi+tcp://127.0.0.1:0").value());
+    tcp_test_port there(transport_registry::installed().open("ofi+tcp://127.0.0.1:0").value());
+    const peer_id to_here = connect(here, there).second;
+    for (int time = 0; time < 3; ++time) {
+        for (int round = 0; round < 5000; ++round)
+            here.end->progress();
+        while (!here.end->prepare_to_sleep())
+            here.end->progress();
+        EXPECT_TRUE(there.send(to_here, 1, "wake up"));
+        pollfd handle{here.end->wait_handle(), POLLIN, 0};
+        while (::poll(&handle, 1, 1) == 0)
+            there.end->progress();
+        move_until({&here}, [&] { return !here.arrived.empty(); });
+        here.arrived.clear();
+    }
+}
+
 TEST(ofi_transport, other_end_whose_program_stands_still_is_waited_for) {
     constexpr std::chrono::milliseconds limit(200);
     raw_listener standing_still;  // The second connection is accepted only by the kernel.
