@@ -1,8 +1,9 @@
 // Cost of a call, a one-way call, a stream value and a 4 KiB push, over shared memory and tcp. Both
 // ends run in one thread, so that count_instructions sees all of it and nothing else.
-//   calls shm-call|shm-inline|shm-loop|shm-post|shm-value|shm-push|tcp-… [SECONDS|OPERATIONSx] ns
-//   for one
+//   calls shm-call|shm-inline|shm-deadline|shm-loop|shm-post|shm-value|shm-push|tcp-…
+//   [SECONDS|OPERATIONSx] ns for one
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -25,11 +26,15 @@ using bench::calls;
 using bench::calls_each;
 using bench::pair_in_one_thread;
 
-double call(const std::string& uri, handler way, const bench::length& how_long) {
+constexpr auto no_deadline = std::chrono::nanoseconds::max();
+
+double call(const std::string& uri, handler way, const bench::length& how_long,
+            std::chrono::nanoseconds within = no_deadline) {
     pair_in_one_thread both(uri);
     both.server.define("next", [](std::uint64_t number) { return number + 1; }, {.run = way});
-    const auto next =
-        both.client.procedure<std::uint64_t(std::uint64_t)>("next").on(both.server.address());
+    const auto next = both.client.procedure<std::uint64_t(std::uint64_t)>("next")
+                          .on(both.server.address())
+                          .within(within);
     return how_long.nanoseconds_each(calls, [&] {
         both.in_callers([&] {
             for (std::size_t i = 0; i < calls_each; ++i)
@@ -111,15 +116,18 @@ constexpr const char* tcp = "tcp://127.0.0.1:0";
 
 int main(int argc, char** argv) {
     using bench::length;
-    constexpr std::array<bench::question, 12> known{{
+    using std::chrono_literals::operator""min;
+    constexpr std::array<bench::question, 14> known{{
         {"shm-call", [](const length& l) { return call(shm, handler::ult, l); }},
         {"shm-inline", [](const length& l) { return call(shm, handler::inline_, l); }},
+        {"shm-deadline", [](const length& l) { return call(shm, handler::ult, l, 1min); }},
         {"shm-loop", [](const length& l) { return in_a_loop(shm, l); }},
         {"shm-post", [](const length& l) { return one_way(shm, l); }},
         {"shm-value", [](const length& l) { return stream_value(shm, l); }},
         {"shm-push", [](const length& l) { return push(shm, l); }},
         {"tcp-call", [](const length& l) { return call(tcp, handler::ult, l); }},
         {"tcp-inline", [](const length& l) { return call(tcp, handler::inline_, l); }},
+        {"tcp-deadline", [](const length& l) { return call(tcp, handler::ult, l, 1min); }},
         {"tcp-loop", [](const length& l) { return in_a_loop(tcp, l); }},
         {"tcp-post", [](const length& l) { return one_way(tcp, l); }},
         {"tcp-value", [](const length& l) { return stream_value(tcp, l); }},

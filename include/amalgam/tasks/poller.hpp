@@ -15,9 +15,9 @@ public:
 
     /// Does what can be done now; returns how much was done. Never blocks.
     virtual std::size_t poll() noexcept = 0;
-    /// Whether poll() may find more than what comes from outside. False spares a driven stream one
-    /// more round in run_ready(). Called after poll() and what units have done since.
-    virtual bool may_have_more() const noexcept { return true; }
+    /// False: poll() would find nothing now, so a driven stream leaves it out. A poller that cannot
+    /// tell says true, and is polled until it finds nothing.
+    virtual bool has_work() noexcept { return true; }
     /// A descriptor that is readable when poll() has work. -1: none; execution_stream::wake() is
     /// called instead. Queried once, when added.
     virtual int wait_handle() const noexcept = 0;

@@ -7,6 +7,7 @@
 #include <amalgam/core/detail/printable.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
+#include <amalgam/tasks/extension/local.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "rpc/call/caller.hpp"
@@ -78,7 +79,7 @@ std::string_view call_record::procedure_name() const noexcept {
 }
 
 void call_record::submit_in_turn() noexcept {
-    if (submit_plain()) return;  // It has not begun if anything is queued.
+    if (submit_plain(task_here())) return;  // It has not begun if anything is queued.
     const peer& to = target_->to;
     try {
         if (to && to.owner() == core_) caller_of(*core_).admit(to);
@@ -89,18 +90,24 @@ void call_record::submit_in_turn() noexcept {
 }
 
 void call_record::submit() noexcept {
-    if (!submit_plain()) [[unlikely]]
+    submit(task_here());
+}
+
+inline void call_record::submit(const task_place& here) noexcept {
+    if (!submit_plain(here)) [[unlikely]]
         submit_any();
 }
 
 /// False: the call needs more than its arguments sent at once. Else this may be gone.
-bool call_record::submit_plain() noexcept {
-    if (window != 0 || !is_plain(*target_, call_context::try_current())) [[unlikely]]
+inline bool call_record::submit_plain(const task_place& here) noexcept {
+    if (window != 0 || !is_plain(*target_, static_cast<const call_context*>(*here.local)))
+        [[unlikely]] {
         return false;
+    }
     caller& by = caller_of(*core_);
     engine_context& context = by.context();
     // On the stream: its driver calls settle().
-    if (execution_stream::current() == &context.stream()) return by.begin_plain(pending());
+    if (here.stream == &context.stream()) return by.begin_plain(pending());
     if (!context.on_owner() || !by.begin_plain(pending())) return false;
     context.settle_idle();
     return true;
@@ -153,11 +160,21 @@ void call_record::raise() const {
 }
 
 void waited_call::wait() {
-    engine_context& context = context_of(*core_);
-    if (!who_.parks_unit()) context.check_may_wait();
-    who_.waits_for("rpc reply");
-    submit();
-    context.wait_for_end(who_, [this] { caller_of(*core_).cancel_waited(pending()); });
+    const task_place here = task_here();
+    if (here.ult != nullptr) [[likely]] {
+        waiter me(*here.ult);
+        return wait_by(me, here);
+    }
+    waiter me;
+    context_of(*core_).check_may_wait();
+    wait_by(me, here);
+}
+
+[[gnu::always_inline]] inline void waited_call::wait_by(waiter& who, const task_place& here) {
+    who_ = &who;
+    who.waits_for("rpc reply");
+    submit(here);
+    context_of(*core_).wait_for_end(who, [this] { caller_of(*core_).cancel_waited(pending()); });
 }
 
 buffer_pool* one_way::pool_of(const call_target& target) {

@@ -341,11 +341,16 @@ void caller::send_credit(pending_call& call, std::uint32_t items) noexcept {
 
 bool caller::begin_plain(pending_call& call) noexcept {
     peer_state* const there = context_.owns(call.to) ? peers_.find(call.to) : nullptr;
-    body& arguments = call.record.arguments;
-    if (there == nullptr || there->queue_first != nullptr || first_free_ == none ||
-        !there->verified(call.what->index) || arguments.size() > out_.eager_bytes(call.to) ||
+    if (there == nullptr || first_free_ == none || !there->verified(call.what->index) ||
         !call.record.loans_.empty() || !settings_.plain || closed_ || call.canceled_early)
         [[unlikely]] {
+        return false;
+    }
+    body& arguments = call.record.arguments;
+    const std::size_t bytes = request_bytes + arguments.size();
+    const bool goes_at_once = bytes <= there->at_once_bytes;
+    if (!goes_at_once && (there->queue_first != nullptr ||
+                          arguments.size() > out_.eager_bytes(call.to))) [[unlikely]] {
         return false;
     }
     take_slot(call);
@@ -356,8 +361,12 @@ bool caller::begin_plain(pending_call& call) noexcept {
     if (call.next_pending != nullptr) call.next_pending->previous_pending = &call;
     std::byte* const header = arguments.front(request_bytes);
     write_plain(header, message_kind::request, call.provider, call.xdr, call.urgent, call.what->id);
+    if (goes_at_once) [[likely]] {
+        out_.send_short(*there, call.id, {header, bytes}, call);
+        return true;
+    }
     call.tag = call.id;
-    call.pieces[0] = {header, request_bytes + arguments.size()};
+    call.pieces[0] = {header, bytes};
     call.piece_count = 1;
     if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
     return true;

@@ -62,6 +62,15 @@ struct one_way_message {
     const lent_list* loans = nullptr;
 };
 
+/// What takes messages that are more than an ordinary call or its answer.
+class other_messages {
+public:
+    virtual void on_any(peer_state& from, message& arrived) noexcept = 0;
+
+protected:
+    ~other_messages() = default;
+};
+
 /// What serves the calls that an engine makes to itself.
 class own_server {
 public:
@@ -83,7 +92,7 @@ class caller {
 public:
     caller(engine_context& context, const call_settings& settings, known_peers& peers,
            route_table& routes, peer_addresses& addresses, detail::outbox& out, loans& lent,
-           remote_procedures& procedures, own_server& own) noexcept
+           remote_procedures& procedures, own_server& own, other_messages& others) noexcept
         : context_(context),
           settings_(settings),
           peers_(peers),
@@ -92,7 +101,8 @@ public:
           out_(out),
           loans_(lent),
           procedures_(procedures),
-          own_server_(own) {}
+          own_server_(own),
+          others_(others) {}
 
     // ---- any thread: before a call is on the stream
 
@@ -141,8 +151,8 @@ public:
     bool is_closed() const noexcept { return closed_; }
 
     void on_reply(peer_state& from, std::uint64_t id, const parsed_message& reply) noexcept;
-    /// The same for one that plain_head::is_reply(). False: it is not what this call expects.
-    bool on_plain_reply(peer_state& from, std::uint64_t id, bool xdr, const_bytes result) noexcept;
+    /// The same for one whose head plain_head::is_reply().
+    void on_plain_reply(peer_state& from, message& arrived, std::uint64_t head) noexcept;
     /// Fetches the next value of the call's stream.
     void fetch_value(pending_call& call, const rendezvous_values& what, loan_ids& loans) noexcept;
     /// The result of a call, or the next value of its stream, was fetched; or why that failed.
@@ -194,7 +204,8 @@ private:
     void fetch(pending_call& call, peer_state& from, const rendezvous_values& what, loan_ids loans);
     static const char* wrong_item(const pending_call& call, const parsed_message& item) noexcept;
     void read_item(pending_call& call, const_bytes item, loan_ids& loans) noexcept;
-    void read_result(pending_call& call, const_bytes result, loan_ids& loans) noexcept;
+    /// `loans`: null if nothing was lent.
+    void read_result(pending_call& call, const_bytes result, loan_ids* loans) noexcept;
     static bool is_plain(const pending_call& call, const parsed_message& reply) noexcept;
     void on_special_reply(pending_call& call, peer_state& from, const parsed_message& reply,
                           std::uint64_t id) noexcept;
@@ -212,6 +223,7 @@ private:
     loans& loans_;
     remote_procedures& procedures_;
     own_server& own_server_;
+    other_messages& others_;
     std::vector<slot> slots_;
     std::uint32_t first_free_ = none;
     std::size_t pending_ = 0;

@@ -37,20 +37,17 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
     if (call == nullptr || call->callee != &from) return drop_reply(from, reply);
     if (!is_plain(*call, reply)) [[unlikely]]
         return on_special_reply(*call, from, reply, id);
-    loan_ids nothing;
-    read_result(*call, reply.body, nothing);
+    read_result(*call, reply.body, nullptr);
 }
 
-[[gnu::flatten]] bool caller::on_plain_reply(peer_state& from, std::uint64_t id, bool xdr,
-                                             const_bytes result) noexcept {
-    pending_call* const call = find(id);
+[[gnu::flatten]] void caller::on_plain_reply(peer_state& from, message& arrived,
+                                             std::uint64_t head) noexcept {
+    pending_call* const call = find(arrived.tag());
     if (call == nullptr || call->callee != &from || call->naming || call->checked ||
-        call->xdr != xdr) [[unlikely]] {
-        return false;
+        call->xdr != ((head & plain_head::reply_xdr) != 0)) [[unlikely]] {
+        return others_.on_any(from, arrived);
     }
-    loan_ids nothing;
-    read_result(*call, result, nothing);
-    return true;
+    read_result(*call, arrived.bytes().subspan(reply_bytes), nullptr);
 }
 
 /// A plain value for a plain call, so on_special_reply() would do nothing but read it.
@@ -76,10 +73,7 @@ bool caller::is_plain(const pending_call& call, const parsed_message& reply) noe
         drop_reply(from, reply);
         return end(call, {errc::mismatch}, "the reply's encoding differs from the request's");
     }
-    if (reply.extras.empty()) {
-        loan_ids nothing;
-        return read_result(call, reply.body, nothing);
-    }
+    if (reply.extras.empty()) return read_result(call, reply.body, nullptr);
     try {
         loan_ids lent_to_us = to_ids(loans_in(reply.extras));
         if (const auto rendezvous = rendezvous_in(reply.extras)) {
@@ -89,7 +83,7 @@ bool caller::is_plain(const pending_call& call, const parsed_message& reply) noe
             }
             return fetch(call, from, *rendezvous, std::move(lent_to_us));
         }
-        read_result(call, reply.body, lent_to_us);
+        read_result(call, reply.body, &lent_to_us);
         loans_.release(from, lent_to_us);
     } catch (const std::bad_alloc&) {
         loans_.release(from, loans_in(reply.extras));
@@ -102,9 +96,9 @@ void caller::drop_reply(peer_state& from, const parsed_message& reply) noexcept 
     loans_.release(from, loans_in(reply.extras));
 }
 
-void caller::read_result(pending_call& call, const_bytes result, loan_ids& lent_to_us) noexcept {
+void caller::read_result(pending_call& call, const_bytes result, loan_ids* lent_to_us) noexcept {
     if (result.size() > settings_.max_values_bytes) return end(call, {errc::too_large}, too_long);
-    const origin between{&context_.core(), call.callee->name, nullptr, &lent_to_us};
+    const origin between{&context_.core(), call.callee->name, nullptr, lent_to_us};
     archive_reader reader(result, call.xdr ? encoding::xdr : encoding::native, &between);
     try {
         call.record.decode(reader);
@@ -155,7 +149,7 @@ void caller::fetched(pending_call& call, const failure& why, const_bytes result,
                      loan_ids& lent_to_us) noexcept {
     call.extras->result = nullptr;
     if (!why.what.ok()) return give_up(call, why.what, why.sentence);
-    if (call.record.window == 0) return read_result(call, result, lent_to_us);
+    if (call.record.window == 0) return read_result(call, result, &lent_to_us);
     static_cast<stream_call&>(call.record).fetching_ = false;
     read_item(call, result, lent_to_us);
 }

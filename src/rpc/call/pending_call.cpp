@@ -77,12 +77,12 @@ void pending_call::refuse(const failure& wrong) noexcept {
 }
 
 void pending_call::run_submit(work_unit& self) noexcept {
-    pending_call& call = static_cast<errand&>(self).call;
+    pending_call& call = static_cast<posted_task&>(self).call;
     caller_of(*call.record.core_).begin(call);
 }
 
 void pending_call::run_cancel(work_unit& self) noexcept {
-    pending_call& call = static_cast<errand&>(self).call;
+    pending_call& call = static_cast<posted_task&>(self).call;
     caller_of(*call.record.core_).cancel(call);
 }
 

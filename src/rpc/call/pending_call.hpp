@@ -39,8 +39,9 @@ struct pending_call final : outgoing {
     void refuse(const failure& wrong) noexcept;
 
     /// Posted task: hands this call from another thread to the engine's stream.
-    struct errand : work_unit {
-        errand(run_function then, pending_call& whose) noexcept : work_unit(then), call(whose) {}
+    struct posted_task : work_unit {
+        posted_task(run_function then, pending_call& whose) noexcept
+            : work_unit(then), call(whose) {}
         pending_call& call;
     };
     static void on_sent(completion& self, status how, std::size_t bytes) noexcept;
@@ -51,21 +52,21 @@ struct pending_call final : outgoing {
 
     call_record& record;
     const remote_procedure* what;
-    peer_state* callee = nullptr;  // While id is set.
+    peer_state* callee;  // While id is set.
     clock::time_point deadline = clock::time_point::max();
     std::unique_ptr<call_extras> extras;
-    pending_call* previous_pending = nullptr;  // List of pending calls to the same peer.
-    pending_call* next_pending = nullptr;
+    pending_call* previous_pending;  // List of pending calls to the same peer, while id is set.
+    pending_call* next_pending;
     std::uint64_t id = 0;  // Slot and generation while a reply may come; else 0.
     std::uint16_t provider;
-    bool naming = false;           // The request includes name and signature.
-    bool xdr;                      // The arguments' encoding.
-    bool checked = false;          // The request includes a checksum.
-    bool canceled_early = false;   // Before submit().
-    bool ended = false;            // The outcome is known; over() waits for the port to finish.
-    bool pausing = false;          // Between two attempts.
-    std::optional<errand> submit;  // Only if called from another thread,
-    std::optional<errand> cancel;  // or canceled from one.
+    bool naming = false;          // The request includes name and signature.
+    bool xdr;                     // The arguments' encoding.
+    bool checked = false;         // The request includes a checksum.
+    bool canceled_early = false;  // Before submit().
+    bool ended = false;           // The outcome is known; over() waits for the port to finish.
+    bool pausing = false;         // Between two attempts.
+    std::optional<posted_task> submit;  // Only if called from another thread,
+    std::optional<posted_task> cancel;  // or canceled from one.
     std::optional<call_timer> timer;
     std::array<std::byte, 4> checksum;
 };

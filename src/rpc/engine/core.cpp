@@ -45,8 +45,9 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
       outbox_(buffers_, std::max<std::size_t>(options_.max_queued, 1)),
       transfers_(*this, peers_, peer_addresses_, exposures_, options_.ports.silence_limit),
       caller_(*this, settings_, peers_, routes_, peer_addresses_, outbox_, loans_, procedures_,
-              server_),
-      server_(*this, settings_, owner, peers_, peer_addresses_, outbox_, loans_, caller_, options_),
+              server_, *this),
+      server_(*this, settings_, owner, peers_, peer_addresses_, outbox_, loans_, caller_, *this,
+              options_),
       listeners_(std::make_shared<peer_listeners>(*this)) {
     open_ports(std::move(where));
     try {
@@ -222,34 +223,37 @@ shared_block engine_core::allocate(std::size_t bytes) {
     return {};
 }
 
+// Each of these ends in the call of the next, so that none has registers to restore: a message
+// costs little more than looking at it.
 void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
-    peer_state* from = peers_.find(port, arrived.from());
-    if (from == nullptr) [[unlikely]] {
-        from = meet(port, arrived.from());
-        if (from == nullptr) return;
-    }
-    from->heard = true;
-    if (!on_plain(*from, arrived)) [[unlikely]]
-        on_any(*from, arrived);
+    peer_state* const from = peers_.find_recent(port, arrived.from());
+    if (from == nullptr || !from->heard) [[unlikely]]
+        return on_first_message(port, arrived);
+    on_message_from(*from, arrived);
 }
 
-/// The ordinary call and its answer, and mail. False: nothing was done.
-inline bool engine_core::on_plain(peer_state& from, message& arrived) noexcept {
+[[gnu::noinline]] void engine_core::on_first_message(std::uint16_t port,
+                                                     message& arrived) noexcept {
+    peer_state* from = peers_.find(port, arrived.from());
+    if (from == nullptr) from = meet(port, arrived.from());
+    if (from == nullptr) return;
+    if (!from->heard) outbox_.heard_from(*from);
+    on_message_from(*from, arrived);
+}
+
+[[gnu::always_inline]] inline void engine_core::on_message_from(peer_state& from,
+                                                                message& arrived) noexcept {
+    // The ordinary call, its answer, and mail are known by their first word. Those who take them
+    // turn to on_any() if there is more to them.
     const const_bytes bytes = arrived.bytes();
-    if (bytes.size() < reply_bytes) return false;
+    if (bytes.size() < reply_bytes) [[unlikely]]
+        return on_any(from, arrived);
     const auto head = load_le<std::uint64_t>(bytes.data());
-    if (plain_head::is_reply(head)) {
-        return caller_.on_plain_reply(from, arrived.tag(), (head & plain_head::reply_xdr) != 0,
-                                      bytes.subspan(reply_bytes));
-    }
-    const bool one_way = plain_head::is_one_way(head);
-    if (!one_way && !plain_head::is_request(head)) {
-        if (!plain_head::is_mail(head)) return false;
-        on_mail(from, bytes.subspan(mail_bytes));
-        return true;
-    }
-    if (bytes.size() < request_bytes) return false;
-    return server_.on_plain_request(from, arrived, head, one_way);
+    if (plain_head::is_reply(head)) return caller_.on_plain_reply(from, arrived, head);
+    if (plain_head::is_request(head) || plain_head::is_one_way(head))
+        return server_.on_plain_request(from, arrived, head);
+    if (plain_head::is_mail(head)) return on_mail(from, bytes.subspan(mail_bytes));
+    on_any(from, arrived);
 }
 
 // Out of line, like the next three, so that on_message() saves few registers.

@@ -47,7 +47,7 @@ namespace amalgam::detail {
 ///
 /// Owner:   reference-counted: by the engine, and by each future that may still cancel.
 /// Threads: as stated per member.
-class engine_core final : public engine_context {
+class engine_core final : public engine_context, private other_messages {
 public:
     engine_core(engine& owner, endpoints where, engine_options options);
     engine_core(const engine_core&) = delete;
@@ -162,8 +162,8 @@ private:
     };
 
     /// Runs the end on the stream when its stack is otherwise empty.
-    struct end_errand final : work_unit {
-        explicit end_errand(engine_core& what) noexcept : work_unit(&run_it), core(what) {}
+    struct end_task final : work_unit {
+        explicit end_task(engine_core& what) noexcept : work_unit(&run_it), core(what) {}
         static void run_it(work_unit& self) noexcept;
         engine_core& core;
     };
@@ -175,8 +175,10 @@ private:
     void open_ports(endpoints where);
     void start_streams();
     void expose_counters();
-    bool on_plain(peer_state& from, message& arrived) noexcept;
-    void on_any(peer_state& from, message& arrived) noexcept;
+    void on_any(peer_state& from, message& arrived) noexcept override;
+    /// From a peer that was not heard, or that others took the place of among the recent ones.
+    void on_first_message(std::uint16_t port, message& arrived) noexcept;
+    void on_message_from(peer_state& from, message& arrived) noexcept;
     /// Null: out of memory; the connection ends.
     peer_state* meet(std::uint16_t port, peer_id who) noexcept;
     void on_malformed(peer_state& from, std::uint64_t tag, const parsed_message& parsed,
@@ -250,7 +252,7 @@ private:
     stop_callbacks callbacks_;
     event stopped_;                       // All but the streams has ended.
     std::atomic<bool> end_waits_{false};  // The stream is to run end_.
-    end_errand end_{*this};
+    end_task end_{*this};
     engine_core* next_of_all_ = nullptr;      // List of the process's engines,
     engine_core* previous_of_all_ = nullptr;  // for fork().
     std::vector<counter_set::watch> watches_;

@@ -32,16 +32,18 @@ void engine_core::check_driven_by_caller(std::string_view asked) const {
 }
 
 std::size_t engine_core::progress(std::size_t most) {
-    check_driven_by_caller("progress()");
-    if (forked_.load(std::memory_order_relaxed)) check_runs();
-    if (execution_stream::current() == &stream()) {
-        throw error(errc::invalid,
-                    "progress() must not be called from within itself, for example by a handler: "
-                    "wait instead, with a future or this_task::yield()");
-    }
-    // Another thread is stopping the engine, and makes its progress meanwhile.
-    if (looping_.load(std::memory_order_relaxed) && stopping_.load(std::memory_order_relaxed)) {
-        return 0;
+    if (!streams_.driven_by_caller()) [[unlikely]]
+        check_driven_by_caller("progress()");
+    if (forked_.load(std::memory_order_relaxed)) [[unlikely]]
+        check_runs();
+    if (looping_.load(std::memory_order_relaxed)) [[unlikely]] {
+        if (execution_stream::current() == &stream()) {
+            throw error(errc::invalid,
+                        "progress() must not be called from within itself, for example by a "
+                        "handler: wait instead, with a future or this_task::yield()");
+        }
+        // Another thread is stopping the engine, and makes its progress meanwhile.
+        if (stopping_.load(std::memory_order_relaxed)) return 0;
     }
     std::size_t happened = 0;
     {

@@ -45,7 +45,7 @@ public:
         look();
         return 0;
     }
-    bool may_have_more() const noexcept override { return must_arm(); }
+    bool has_work() noexcept override { return must_arm(); }
     int wait_handle() const noexcept override { return -1; }
     bool prepare_to_sleep() noexcept override {
         look();

@@ -7,15 +7,14 @@ namespace amalgam::detail {
 std::size_t port_link::poll() noexcept {
     const engine_context::busy handlers_run(core_);
     std::size_t happened = where_.progress(budget);
-    stopped_early_ = happened >= budget;
     if (core_.has_waiting_work()) [[unlikely]]
         happened += flush();
     core_.look_whether_quiet();
     return happened;
 }
 
-bool port_link::may_have_more() const noexcept {
-    return work_ == nullptr || stopped_early_ || core_.has_waiting_work() || work_->may_have_more();
+bool port_link::has_work() noexcept {
+    return work_ == nullptr || core_.has_waiting_work() || work_->has_work();
 }
 
 /// What waited for the port to make progress; with the first one, also messages to ourselves.

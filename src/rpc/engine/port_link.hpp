@@ -28,7 +28,7 @@ public:
         : core_(core), index_(index), where_(where), work_(dynamic_cast<port_work*>(&where)) {}
 
     std::size_t poll() noexcept override;
-    bool may_have_more() const noexcept override;
+    bool has_work() noexcept override;
     int wait_handle() const noexcept override;
     bool prepare_to_sleep() noexcept override;
     void on_message(message& arrived) noexcept override;
@@ -40,8 +40,7 @@ private:
     engine_core& core_;
     std::uint16_t index_;
     port& where_;
-    const port_work* const work_;  // Null: the port does not say.
-    bool stopped_early_ = false;   // The last poll() used up its budget.
+    port_work* const work_;  // Null: the port does not say.
 };
 
 /// Receives messages to ourselves.

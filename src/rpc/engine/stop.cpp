@@ -308,8 +308,8 @@ void engine_core::end_later() noexcept {
     hand_over(end_);
 }
 
-void engine_core::end_errand::run_it(work_unit& self) noexcept {
-    auto& me = static_cast<end_errand&>(self);
+void engine_core::end_task::run_it(work_unit& self) noexcept {
+    auto& me = static_cast<end_task&>(self);
     // A callback in a ULT is waiting, which is not allowed: let it return first nevertheless.
     if (me.core.busy_ != 0) return me.core.stream().main_pool().push(me);
     me.core.finish_end();

@@ -80,7 +80,7 @@ void exposure::close(void (*then)(exposure&) noexcept) noexcept {
 }
 
 void exposure::run_close(work_unit& self) noexcept {
-    exposure& mine = static_cast<errand&>(self).whose;
+    exposure& mine = static_cast<posted_task&>(self).whose;
     mine.table_.close(mine);
     const ends_children of_what_it_held;
     mine.then_(mine);

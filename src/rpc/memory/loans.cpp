@@ -38,15 +38,15 @@ bool take_loan(const origin* between, std::uint64_t id) noexcept {
 }
 
 void release_loan(engine_core& core, const peer& lender, std::uint64_t id) noexcept {
-    struct errand final : work_unit {
-        errand(engine_core& core, const peer& whose, std::uint64_t which) noexcept
-            : work_unit(&errand::run_it),
+    struct posted_task final : work_unit {
+        posted_task(engine_core& core, const peer& whose, std::uint64_t which) noexcept
+            : work_unit(&posted_task::run_it),
               alive(core),
               mine(loans_of(core)),
               lender(whose),
               id(which) {}
         static void run_it(work_unit& self) noexcept {
-            const std::unique_ptr<errand> me(static_cast<errand*>(&self));
+            const std::unique_ptr<posted_task> me(static_cast<posted_task*>(&self));
             me->mine.release(me->lender, me->id);
         }
         core_reference alive;
@@ -60,7 +60,7 @@ void release_loan(engine_core& core, const peer& lender, std::uint64_t id) noexc
         loans_of(core).release(lender, id);
     };
     if (context.on_owner()) return tell();
-    if (auto* const later = new (std::nothrow) errand(core, lender, id)) {
+    if (auto* const later = new (std::nothrow) posted_task(core, lender, id)) {
         if (!context.hand_over(*later)) delete later;
     } else if (this_task::in_ult() || execution_stream::current() == nullptr) {
         try {

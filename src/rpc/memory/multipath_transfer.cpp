@@ -94,10 +94,11 @@ multipath_transfer::multipath_transfer(const routed_target& target)
     : core_(target.first.core),
       alive_(*core_),
       target_(target),
-      begin_([](work_unit& self) noexcept { static_cast<errand&>(self).whose.begin(); }, *this),
+      begin_([](work_unit& self) noexcept { static_cast<posted_task&>(self).whose.begin(); },
+             *this),
       cancel_(
           [](work_unit& self) noexcept {
-              multipath_transfer& mine = static_cast<errand&>(self).whose;
+              multipath_transfer& mine = static_cast<posted_task&>(self).whose;
               mine.cancel();
           },
           *this) {

@@ -63,12 +63,12 @@ bool transfer_record::request_cancel() noexcept {
 }
 
 void transfer_record::run_submit(work_unit& self) noexcept {
-    transfer_record& mine = static_cast<errand&>(self).whose;
+    transfer_record& mine = static_cast<posted_task&>(self).whose;
     transfers_of(*mine.core_).begin(mine);
 }
 
 void transfer_record::run_cancel(work_unit& self) noexcept {
-    transfer_record& mine = static_cast<errand&>(self).whose;
+    transfer_record& mine = static_cast<posted_task&>(self).whose;
     transfers_of(*mine.core_).cancel(mine);
 }
 

@@ -51,6 +51,7 @@ void known_peers::forget(peer_state& gone) noexcept {
     gone.untold = false;
     gone.unanswered = false;
     gone.heard = false;
+    gone.at_once_bytes = 0;
     gone.who.reset();
     free_.push_back(slot);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <amalgam/fabric/identity.hpp>
+#include <amalgam/fabric/port.hpp>
 #include <amalgam/rpc/peer.hpp>
 
 namespace amalgam::detail {
@@ -36,6 +37,10 @@ struct peer_state {
     bool untold = false;                ///< No user was given this name: its loss is not reported.
     bool unanswered = false;            ///< Being disconnected for that: see keepalive.
     bool heard = false;                 ///< A message came from it: it is connected.
+    /// Messages up to this size go to `way` at once, which then takes or refuses them, but keeps
+    /// nothing of theirs. 0 while others are queued, and until it was heard. Set by outbox.
+    std::size_t at_once_bytes = 0;
+    port* way = nullptr;                  ///< Once heard.
     std::unique_ptr<const identity> who;  ///< Once somebody asked, and it was known.
     admission* admissions = nullptr;
     pending_call* pending = nullptr;       ///< Calls waiting for its reply.
@@ -70,11 +75,15 @@ public:
         return state.name == who ? &state : nullptr;
     }
     peer_state* find(std::uint16_t port, peer_id id) noexcept {
+        peer_state* const recent = find_recent(port, id);
+        return recent != nullptr ? recent : look_up(port, id);
+    }
+    /// Null: it may be known all the same.
+    peer_state* find_recent(std::uint16_t port, peer_id id) noexcept {
         peer_state* const recent = recent_of(port, id);
-        if (recent != nullptr && recent->name.id() == id && recent->name.port() == port) {
-            return recent;
-        }
-        return look_up(port, id);
+        const bool is_it =
+            recent != nullptr && recent->name.id() == id && recent->name.port() == port;
+        return is_it ? recent : nullptr;
     }
     /// Frees the slot for another peer.
     void forget(peer_state& gone) noexcept;

@@ -71,6 +71,24 @@ inline posted outbox::post(const peer& to, outgoing& out) noexcept {
     return links_[to.port()].where->post_send(to.id(), out.tag, pieces, out);
 }
 
+void outbox::heard_from(peer_state& there) noexcept {
+    there.heard = true;
+    const std::size_t port = there.name.port();
+    if (port >= short_.size()) return;  // Ourselves.
+    there.way = links_[port].where;
+    if (there.queue_first == nullptr) there.at_once_bytes = short_[port];
+}
+
+[[gnu::noinline]] void outbox::not_done(peer_state& there, std::uint64_t tag, const_bytes whole,
+                                        outgoing& out, posted how) noexcept {
+    out.to = there.name;
+    out.tag = tag;
+    out.pieces[0] = whole;
+    out.piece_count = 1;
+    if (how == posted::full) return append(there, out);
+    out.where = outgoing::at::port;
+}
+
 outbox::result outbox::send(peer_state& there, outgoing& out) noexcept {
     if (closed_) return result::closed;
     out.to = there.name;
@@ -92,6 +110,7 @@ outbox::result outbox::send(peer_state& there, outgoing& out) noexcept {
 void outbox::append(peer_state& there, outgoing& out) noexcept {
     out.where = outgoing::at::queue;
     out.queue_of = &there;
+    there.at_once_bytes = 0;
     outgoing* before = there.queue_last;
     if (out.urgent) {
         while (before != nullptr && !before->urgent)
@@ -121,6 +140,7 @@ void outbox::unlink(peer_state& there, outgoing& out) noexcept {
     (out.previous != nullptr ? out.previous->next : there.queue_first) = out.next;
     (out.next != nullptr ? out.next->previous : there.queue_last) = out.previous;
     out.where = outgoing::at::nowhere;
+    if (there.queue_first == nullptr && there.heard) heard_from(there);
     --there.queued;
     if (out.is_answer) count_unread(there, out, false);
     queued_.fetch_sub(1, std::memory_order_relaxed);
@@ -173,15 +193,11 @@ bool outbox::post_at_once(peer_state& there, std::uint64_t tag,
 
 bool outbox::send_now(peer_state& there, std::uint64_t tag, const_bytes whole,
                       owned_counter* counts_loss) noexcept {
-    const std::size_t port = there.name.port();
-    if (!there.heard || there.queue_first != nullptr || port >= short_.size() ||
-        whole.size() > short_[port] || closed_) [[unlikely]] {
+    if (whole.size() > there.at_once_bytes || closed_) [[unlikely]]
         return false;
-    }
     if (unused_ == nullptr && !make_unused()) [[unlikely]]
         return false;
-    const posted took =
-        links_[port].where->post_send(there.name.id(), tag, gather(&whole, 1), *unused_);
+    const posted took = there.way->post_send(there.name.id(), tag, gather(&whole, 1), *unused_);
     if (took == posted::done) [[likely]]
         return true;
     if (took == posted::full) return false;

@@ -65,8 +65,19 @@ public:
     /// From here on every result is `closed`; queued messages complete with `closed`.
     void close() noexcept;
 
+    /// The first message came from this peer.
+    void heard_from(peer_state& there) noexcept;
+
     /// Sends `out.pieces` to `there`, behind what is queued for it.
     result send(peer_state& there, outgoing& out) noexcept;
+    /// The same for one piece of at most `there.at_once_bytes`, which `out` need not have.
+    /// Precondition: not closed.
+    void send_short(peer_state& there, std::uint64_t tag, const_bytes whole,
+                    outgoing& out) noexcept {
+        const posted how = there.way->post_send(there.name.id(), tag, gather(&whole, 1), out);
+        if (how != posted::done) [[unlikely]]
+            not_done(there, tag, whole, out, how);
+    }
     /// Sends a copy of the pieces, followed by what `how` adds, without reporting the outcome.
     /// False: nothing was taken; out of memory or closed. A small reserve lets short messages be
     /// sent even when out of memory.
@@ -131,6 +142,8 @@ private:
     };
 
     posted post(const peer& to, outgoing& out) noexcept;
+    void not_done(peer_state& there, std::uint64_t tag, const_bytes whole, outgoing& out,
+                  posted how) noexcept;
     bool post_at_once(peer_state& there, std::uint64_t tag,
                       std::initializer_list<const_bytes> pieces, const copy_options& how) noexcept;
     bool make_unused() noexcept;

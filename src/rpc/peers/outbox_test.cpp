@@ -136,7 +136,7 @@ TEST(outbox, a_copy_is_its_own_whether_the_port_takes_it_at_once_or_not) {
     for (const bool heard : {false, true}) {
         for (const std::size_t bytes : {std::size_t{5}, std::size_t{64}, std::size_t{65}}) {
             narrow n;
-            n.there->heard = heard;
+            if (heard) n.out.heard_from(*n.there);
             std::vector<std::string> sent;
             for (char c = 'a'; c <= 'd'; ++c) {
                 std::string text(bytes, c), behind(3, '.');
@@ -156,7 +156,7 @@ TEST(outbox, a_copy_is_its_own_whether_the_port_takes_it_at_once_or_not) {
 
 TEST(outbox, a_copy_to_a_peer_that_just_went_counts_as_lost) {
     narrow n;
-    n.there->heard = true;
+    n.out.heard_from(*n.there);
     n.far.reset();
     owned_counter lost;
     std::string text = "late";
@@ -176,7 +176,7 @@ TEST(outbox, what_must_go_now_goes_to_a_connected_peer_without_a_queue_or_not_at
     narrow n;
     const std::string first(8, '1'), second(8, '2'), third(8, '3'), large(65, 'l');
     EXPECT_FALSE(n.out.send_now(*n.there, 3, as_bytes(first)));  // Not heard from.
-    n.there->heard = true;
+    n.out.heard_from(*n.there);
     EXPECT_TRUE(n.out.send_now(*n.there, 3, as_bytes(first)));
     EXPECT_FALSE(n.out.send_now(*n.there, 3, as_bytes(second)));  // The port is full.
     EXPECT_TRUE(n.out.send_copy(*n.there, 3, {as_bytes(second)}));

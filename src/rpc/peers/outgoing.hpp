@@ -22,11 +22,11 @@ struct outgoing : completion {
     std::array<const_bytes, 5> pieces{};
     std::uint8_t piece_count = 0;
     at where = at::nowhere;
-    bool is_answer = false;          ///< Counts as unread while queued.
-    bool urgent = false;             ///< Queued ahead of messages that are not.
-    peer_state* queue_of = nullptr;  // Queue links, with the next two.
-    outgoing* previous = nullptr;
-    outgoing* next = nullptr;
+    bool is_answer = false;  ///< Counts as unread while queued.
+    bool urgent = false;     ///< Queued ahead of messages that are not.
+    peer_state* queue_of;    // In a queue only, as the next two.
+    outgoing* previous;
+    outgoing* next;
 };
 
 }  // namespace amalgam::detail

@@ -60,17 +60,15 @@ void invocation::add_credit(std::uint32_t items) noexcept {
 }
 
 void invocation::serve() noexcept {
-    if (plain && !begin()) [[likely]]
+    if (plain) [[likely]]
         return serve_plain();
     late_ != nullptr ? serve_late() : serve_any();
 }
 
 /// True: canceled already.
-bool invocation::begin() noexcept {
-    if (is_inline()) return false;
+bool invocation::begin(bool on_owner) noexcept {
     // If the handler shares the stream with cancel(), no ordering is needed.
-    const bool other_thread = !owner_.context().on_owner();
-    begun_.store(true, other_thread ? std::memory_order_seq_cst : std::memory_order_relaxed);
+    begun_.store(true, on_owner ? std::memory_order_relaxed : std::memory_order_seq_cst);
     return canceled();
 }
 
@@ -135,7 +133,7 @@ void invocation::serve_late() noexcept {
 
 status invocation::run(answer_values& into, std::string& text) {
     status what{errc::canceled};
-    if (begin() || canceled()) {
+    if ((!is_inline() && begin(owner_.context().on_owner())) || canceled()) {
         text = "canceled before it started";
     } else if (deadline_ != clock::time_point::max() && owner_.context().now() >= deadline_) {
         text = "the deadline passed before the call could start; the server is overloaded";

@@ -123,9 +123,9 @@ public:
 private:
     friend class server;  // See plain_calls.cpp.
 
-    bool run_plain(answer_values& values) noexcept;
+    bool run_plain(answer_values& values, void*& local) noexcept;
     void serve_plain() noexcept;
-    bool begin() noexcept;
+    bool begin(bool on_owner) noexcept;
     void serve_any() noexcept;
     void answer(answer_values& values, status what, std::string_view text) noexcept;
     void answer_thrown(answer_values& values) noexcept;

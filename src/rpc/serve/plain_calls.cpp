@@ -8,43 +8,96 @@
 
 // The ordinary call at the server, from its header to its answer: nothing but arguments and a
 // result. In one file and few functions, as most calls are such. Whatever turns out not to be
-// ordinary on the way is left to the general functions.
+// ordinary on the way is left to the general functions. Functions on the way end in the call of
+// what comes next, so none of them has registers to restore afterwards.
 
 namespace amalgam::detail {
 
-bool server::on_plain_request(peer_state& from, message& arrived, std::uint64_t head,
-                              bool one_way) noexcept {
-    const auto id = load_le<std::uint64_t>(arrived.bytes().data() + 8);
-    const const_bytes body = arrived.bytes().subspan(request_bytes);
-    const auto provider = static_cast<std::uint16_t>(head >> 16);
-    served_procedure* const what = procedures_.find(id, provider);
-    if (what == nullptr || !what->plain || !serves_plain_ || body.size() > max_values_ ||
+/// An ordinary call while its inline handler runs: what the handler may ask. Nothing can cancel it
+/// before it ends, so it is counted but in no index.
+class server::inline_call final : public call_context {
+public:
+    inline_call(const peer& from, engine& where, const served_procedure& what,
+                std::uint64_t head) noexcept {
+        from_ = from;
+        where_ = &where;
+        procedure_ = what.name;
+        provider_ = plain_head::provider_of(head);
+        one_way_ = plain_head::is_one_way(head);
+    }
+};
+
+void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t head) noexcept {
+    const const_bytes bytes = arrived.bytes();
+    if (bytes.size() < request_bytes) [[unlikely]]
+        return others_.on_any(from, arrived);
+    const auto id = load_le<std::uint64_t>(bytes.data() + 8);
+    served_procedure* const what = procedures_.find(id, plain_head::provider_of(head));
+    if (what == nullptr || !what->plain || !serves_plain_ ||
+        bytes.size() - request_bytes > max_values_ ||
         out_.unread_bytes().value() > max_unread_total_) [[unlikely]] {
-        return false;
+        return others_.on_any(from, arrived);
     }
-    if (one_way ? counts_.one_ways.value() >= max_one_ways_
-                : running() >= max_running_ || from.unread_bytes > max_unread_) [[unlikely]] {
-        return false;
-    }
+    const bool is_too_much = plain_head::is_one_way(head)
+                                 ? counts_.one_ways.value() >= max_one_ways_
+                                 : running() >= max_running_ || from.unread_bytes > max_unread_;
+    if (is_too_much) [[unlikely]]
+        return others_.on_any(from, arrived);
+    if (what->options.run != handler::inline_) return launch_plain(from, *what, arrived, head);
     // Aligned as required by views of them.
-    if (what->options.run == handler::inline_) {
-        if (reinterpret_cast<std::uintptr_t>(body.data()) % 8 != 0) return false;
-        run_plain_inline(from, *what, arrived.tag(), head, body);
-    } else {
-        launch_plain(from, *what, arrived, head, body);
+    if (reinterpret_cast<std::uintptr_t>(bytes.data()) % 8 != 0) [[unlikely]]
+        return others_.on_any(from, arrived);
+    run_plain_inline(from, *what, arrived, head);
+}
+
+[[gnu::noinline, gnu::flatten]] void server::run_plain_inline(peer_state& from,
+                                                              served_procedure& what,
+                                                              message& arrived,
+                                                              std::uint64_t head) noexcept {
+    const std::uint64_t id = arrived.tag();
+    inline_call call(from.name, where_, what, head);
+    counts_.served.add();
+    counts_.running.add();
+    ++what.running;
+    answer_values values(&context_.buffers());
+    const encoding as = plain_head::encoding_of(head);
+    try {
+        const running_call mine(call);
+        const origin between{&context_.core(), call.from(), &values.lends, nullptr};
+        archive_reader reader(arrived.bytes().subspan(request_bytes), as, &between);
+        archive_writer writer(values.values, as, &between);
+        if (!what.run->invoke(reader, writer, {})) [[unlikely]]
+            return answer_inline(plain_arrival(call.from(), what, id, head), values, &reader);
+    } catch (...) {
+        return answer_inline(plain_arrival(call.from(), what, id, head), values, nullptr);
     }
-    return true;
+    context_.stay_in_parent();
+    // The handler may have ended the connection, and the state may be another peer's by now.
+    if (!call.one_way() && !(from.name == call.from() && send_plain(from, id, as, values)))
+        [[unlikely]] {
+        invocation queued(plain_arrival(call.from(), what, id, head), nullptr);
+        return queued.answer(values, {}, {});
+    }
+    counts_.running.subtract();
+    procedures_.release(what);
+    context_.look_whether_quiet();
+}
+
+/// The failure of an inline call: `misfit`, or what was thrown and is caught now.
+[[gnu::noinline]] void server::answer_inline(const arrived_call& failed, answer_values& values,
+                                             const archive_reader* misfit) noexcept {
+    invocation call(failed, nullptr);
+    misfit != nullptr ? call.answer_misfit(values, *misfit) : call.answer_thrown(values);
 }
 
 /// Runs the handler. True: `values` has the result. False: the failure was answered.
-[[gnu::always_inline]] inline bool invocation::run_plain(answer_values& values) noexcept {
+[[gnu::always_inline]] inline bool invocation::run_plain(answer_values& values,
+                                                         void*& local) noexcept {
     try {
-        const running_call mine(*this);
-        engine_core& core = owner_.context().core();
-        const origin came{&core, from_, nullptr, nullptr};
-        const origin goes{&core, from_, &values.lends, nullptr};
-        archive_reader reader(arguments, values_as(), &came);
-        archive_writer writer(values.values, values_as(), &goes);
+        const running_call mine(*this, local);
+        const origin between{&owner_.context().core(), from_, &values.lends, nullptr};
+        archive_reader reader(arguments, values_as(), &between);
+        archive_writer writer(values.values, values_as(), &between);
         if (!what().run->invoke(reader, writer, {})) [[unlikely]] {
             answer_misfit(values, reader);
             return false;
@@ -58,43 +111,33 @@ bool server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
 }
 
 [[gnu::flatten]] void invocation::serve_plain() noexcept {
+    const task_place here = task_here();
+    if (begin(here.stream == &owner_.context().stream())) return serve_any();
     answer_values values(&owner_.context().buffers());
-    if (run_plain(values) && !owner_.conclude_plain(*this, values)) answer(values, {}, {});
-}
-
-/// Nothing can cancel it before it ends, so it is counted but in no index.
-[[gnu::noinline, gnu::flatten]] void server::run_plain_inline(peer_state& from,
-                                                              served_procedure& what,
-                                                              std::uint64_t id, std::uint64_t head,
-                                                              const_bytes body) noexcept {
-    invocation call(plain_arrival(from, what, id, head), nullptr);
-    call.plain = true;
-    call.arguments = body;
-    counts_.served.add();
-    counts_.running.add();
-    ++what.running;
-    answer_values values(&context_.buffers());
-    if (!call.run_plain(values)) return;
-    if (!call.one_way() && !send_plain(call, values)) [[unlikely]]
-        return call.answer(values, {}, {});
-    untrack(call);
+    if (run_plain(values, *here.local) && !owner_.conclude_plain(*this, values))
+        answer(values, {}, {});
 }
 
 bool server::conclude_plain(invocation& call, answer_values& values) noexcept {
     if (!context_.on_owner()) return false;
-    if (!call.one_way() && !call.canceled() && !send_plain(call, values)) return false;
+    if (!call.one_way() && !call.canceled()) {
+        peer_state* const there = peers_.find(call.from());
+        if (there == nullptr || !send_plain(*there, call.id(), call.values_as(), values))
+            [[unlikely]] {
+            return false;
+        }
+    }
     untrack(call);
     return true;
 }
 
-[[gnu::always_inline]] inline bool server::send_plain(const invocation& call,
-                                                      answer_values& values) noexcept {
-    peer_state* const there = peers_.find(call.from());
-    if (there == nullptr || !values.lends.empty()) [[unlikely]]
+[[gnu::always_inline]] inline bool server::send_plain(peer_state& there, std::uint64_t id,
+                                                      encoding as, answer_values& values) noexcept {
+    if (!values.lends.empty()) [[unlikely]]
         return false;
     std::byte* const header = values.values.front(reply_bytes);
-    store_le(header, plain_head::of_reply((call.flags() & wire_flag::xdr) != 0));
-    return out_.send_now(*there, call.id(), {header, reply_bytes + values.values.size()});
+    store_le(header, plain_head::of_reply(as == encoding::xdr));
+    return out_.send_now(there, id, {header, reply_bytes + values.values.size()});
 }
 
 }  // namespace amalgam::detail

@@ -67,7 +67,7 @@ std::uint32_t late_window(const served_procedure& what, const invocation& call) 
 
 server::server(engine_context& context, const call_settings& settings, engine& where,
                known_peers& peers, peer_addresses& addresses, outbox& out, detail::loans& lent,
-               caller& own, const engine_options& options)
+               caller& own, other_messages& others, const engine_options& options)
     : context_(context),
       settings_(settings),
       where_(where),
@@ -76,6 +76,7 @@ server::server(engine_context& context, const call_settings& settings, engine& w
       out_(out),
       loans_(lent),
       caller_(own),
+      others_(others),
       allow_(options.allow),
       allow_for_(options.allow_for),
       max_running_(options.max_running),
@@ -220,9 +221,10 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
 }
 
 [[gnu::noinline, gnu::flatten]] void server::launch_plain(peer_state& from, served_procedure& what,
-                                                          message& arrived, std::uint64_t head,
-                                                          const_bytes body) noexcept {
-    const arrived_call how = plain_arrival(from, what, arrived.tag(), head);
+                                                          message& arrived,
+                                                          std::uint64_t head) noexcept {
+    const const_bytes body = arrived.bytes().subspan(request_bytes);
+    const arrived_call how = plain_arrival(from.name, what, arrived.tag(), head);
     counts_.served.add();
     try {
         pool* const own = what.options.in;

@@ -48,7 +48,7 @@ public:
     /// `own`: makes calls to ourselves.
     server(engine_context& context, const call_settings& settings, engine& where,
            known_peers& peers, peer_addresses& addresses, outbox& out, detail::loans& lent,
-           caller& own, const engine_options& options);
+           caller& own, other_messages& others, const engine_options& options);
 
     // ---- any thread
 
@@ -73,10 +73,8 @@ public:
     bool takes_mail(peer_state& from) noexcept;
 
     void on_request(peer_state& from, message& arrived, const parsed_message& request) noexcept;
-    /// The same for a request that plain_head::is_request() or is_one_way(). False: on_request()
-    /// must look at it.
-    bool on_plain_request(peer_state& from, message& arrived, std::uint64_t head,
-                          bool one_way) noexcept;
+    /// The same for one whose head plain_head::is_request() or is_one_way().
+    void on_plain_request(peer_state& from, message& arrived, std::uint64_t head) noexcept;
     void on_cancel(peer_state& from, std::uint64_t id) noexcept override;
     /// The peer's calls need no answers any more.
     void on_peer_down(peer_state& gone) noexcept;
@@ -150,23 +148,27 @@ private:
                 const parsed_message& request);
     /// Call while an exception is caught.
     void refuse_thrown(peer_state& from, std::uint64_t id, const parsed_message& request) noexcept;
-    arrived_call plain_arrival(peer_state& from, served_procedure& what, std::uint64_t id,
+    arrived_call plain_arrival(const peer& from, served_procedure& what, std::uint64_t id,
                                std::uint64_t head) noexcept {
         return {*this,
                 where_,
                 what,
-                from.name,
+                from,
                 id,
-                static_cast<std::uint16_t>(head >> 16),
+                plain_head::provider_of(head),
                 static_cast<std::uint8_t>(head >> 8),
                 plain_head::is_one_way(head),
                 clock::time_point::max()};
     }
+    class inline_call;
     void launch_plain(peer_state& from, served_procedure& what, message& arrived,
-                      std::uint64_t head, const_bytes body) noexcept;
-    void run_plain_inline(peer_state& from, served_procedure& what, std::uint64_t id,
-                          std::uint64_t head, const_bytes body) noexcept;
-    bool send_plain(const invocation& call, answer_values& values) noexcept;
+                      std::uint64_t head) noexcept;
+    void run_plain_inline(peer_state& from, served_procedure& what, message& arrived,
+                          std::uint64_t head) noexcept;
+    void answer_inline(const arrived_call& failed, answer_values& values,
+                       const archive_reader* misfit) noexcept;
+    bool send_plain(peer_state& there, std::uint64_t id, encoding as,
+                    answer_values& values) noexcept;
     void run_inline(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request);
     bool send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,
@@ -206,6 +208,7 @@ private:
     outbox& out_;
     detail::loans& loans_;
     caller& caller_;
+    other_messages& others_;
     procedure_table procedures_;
     std::shared_ptr<handler_base> unknown_;  // Serves names that nobody defined; or null.
     procedure_options unknown_options_;

@@ -124,7 +124,7 @@ void stream_call::value_was_read() noexcept {
 }
 
 void stream_call::run_credit(work_unit& self) noexcept {
-    stream_call& mine = static_cast<credit_errand&>(self).whose;
+    stream_call& mine = static_cast<credit_task&>(self).whose;
     const std::uint32_t more = mine.granted_.exchange(0, std::memory_order_acq_rel);
     mine.expected_ += more;
     caller_of(*mine.core_).send_credit(mine.pending(), more);

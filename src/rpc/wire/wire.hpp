@@ -116,6 +116,12 @@ constexpr bool is_reply(std::uint64_t head) noexcept {
 constexpr bool is_mail(std::uint64_t head) noexcept {
     return head == first_byte(message_kind::mail);
 }
+constexpr std::uint16_t provider_of(std::uint64_t request) noexcept {
+    return static_cast<std::uint16_t>(request >> 16);
+}
+constexpr encoding encoding_of(std::uint64_t request) noexcept {
+    return (request & request_xdr) != 0 ? encoding::xdr : encoding::native;
+}
 constexpr std::uint64_t of_request(message_kind kind, std::uint16_t provider, bool xdr) noexcept {
     return first_byte(kind) | (xdr ? request_xdr : 0) | std::uint64_t{provider} << 16;
 }

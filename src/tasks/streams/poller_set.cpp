@@ -79,25 +79,10 @@ std::size_t poller_set::poll() noexcept {
     return happened;
 }
 
-bool poller_set::may_have_more() const noexcept {
-    if (version_.load(std::memory_order_relaxed) != current_version_) return true;
-    for (const poller* each : current_) {
-        if (each != nullptr && each->may_have_more()) return true;
-    }
-    return false;
-}
-
 bool poller_set::prepare_to_sleep() noexcept {
     if (version_.load(std::memory_order_acquire) != current_version_) return false;
     return std::all_of(current_.begin(), current_.end(),
                        [](poller* each) { return each == nullptr || each->prepare_to_sleep(); });
-}
-
-// Either who removes one sees `running` as it is here, or this sees the list's new version, and
-// then takes the lock, and with it the turn of who removes one.
-void poller_set::set_running(bool running) noexcept {
-    running_.store(running, std::memory_order_seq_cst);
-    if (version_.load(std::memory_order_seq_cst) != current_version_) renew();
 }
 
 }  // namespace amalgam::detail

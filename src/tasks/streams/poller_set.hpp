@@ -26,20 +26,42 @@ public:
     bool any();  // from any thread
 
     std::size_t poll() noexcept;
-    /// Whether one of them says so, or the list changed.
-    bool may_have_more() const noexcept;
+    /// Whether one of them has, or the list changed.
+    bool has_work() noexcept {
+        if (version_.load(std::memory_order_relaxed) != current_version_) return true;
+        for (poller* each : current_) {
+            if (each != nullptr && each->has_work()) return true;
+        }
+        return false;
+    }
     /// Arms all pollers. False: one has work, or the list changed.
     bool prepare_to_sleep() noexcept;
 
-    /// While running, remove() by others waits for the stream to renew its copy.
-    /// Cost: an exchange; a lock only after a change.
-    void set_running(bool running) noexcept;
+    /// While it exists, remove() by others waits for the stream to renew its copy.
+    /// Cost: two exchanges; a lock only after a change.
+    class in_use {
+    public:
+        explicit in_use(poller_set& which) noexcept : which_(which) { which_.set_running(true); }
+        ~in_use() { which_.set_running(false); }
+        in_use(const in_use&) = delete;
+        in_use& operator=(const in_use&) = delete;
+
+    private:
+        poller_set& which_;
+    };
 
 private:
     struct remover {
         waiter who;
         remover* next = nullptr;
     };
+    // Either who removes one sees `running` as it is here, or this sees the list's new version, and
+    // then takes the lock, and with it the turn of who removes one.
+    void set_running(bool running) noexcept {
+        running_.store(running, std::memory_order_seq_cst);
+        if (version_.load(std::memory_order_seq_cst) != current_version_) [[unlikely]]
+            renew();
+    }
     void renew() noexcept;
     bool erase(poller& what);
     void blank(poller& what) noexcept;

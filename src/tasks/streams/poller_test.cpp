@@ -17,19 +17,26 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A queue that units and tests fill by counting; says whether it has more, if `says` is true.
+/// A queue that units and tests fill by counting; says whether it has work, if `says` is true.
 struct counted_source final : poller {
     std::size_t poll() noexcept override {
         ++polls;
         return std::exchange(waiting, 0);
     }
-    bool may_have_more() const noexcept override { return !says || waiting != 0; }
+    bool has_work() noexcept override { return !says || waiting != 0; }
     int wait_handle() const noexcept override { return -1; }
     bool prepare_to_sleep() noexcept override { return waiting == 0; }
 
     std::size_t waiting = 0;
     int polls = 0;
     bool says = true;
+};
+
+struct counting final : timer {
+    counting(execution_stream& where, int& in)
+        : timer(where, [](timer& self) noexcept { ++static_cast<counting&>(self).count; }),
+          count(in) {}
+    int& count;
 };
 
 struct driven_poller : testing::Test {
@@ -45,15 +52,35 @@ struct driven_poller : testing::Test {
     counted_source source;
 };
 
-TEST_F(driven_poller, that_has_no_more_is_polled_once_in_a_run) {
+TEST_F(driven_poller, is_polled_once_when_it_has_work_and_not_at_all_when_nothing_has) {
     EXPECT_EQ(stream.run_ready(), 0U);
-    EXPECT_EQ(source.polls, 1);
+    EXPECT_EQ(source.polls, 0);
     source.waiting = 3;
     EXPECT_EQ(stream.run_ready(), 3U);
-    EXPECT_EQ(source.polls, 2);
+    EXPECT_EQ(source.polls, 1);
     post(stream, [] {});
     EXPECT_EQ(stream.run_ready(), 1U);
-    EXPECT_EQ(source.polls, 3);
+    EXPECT_EQ(source.polls, 2);
+}
+
+TEST_F(driven_poller, that_comes_while_nothing_is_ready_is_asked_from_the_next_run_on) {
+    counted_source other;
+    other.waiting = 2;
+    stream.add_poller(other);
+    EXPECT_EQ(stream.run_ready(), 2U);
+    stream.remove_poller(other);
+    other.waiting = 1;
+    EXPECT_EQ(stream.run_ready(), 0U);
+}
+
+TEST_F(driven_poller, without_work_does_not_keep_a_timer_from_firing) {
+    int fired = 0;
+    counting alarm(stream, fired);
+    alarm.arm(time.now() + 1ms);
+    EXPECT_EQ(stream.run_ready(), 0U);
+    time.advance(1ms);
+    EXPECT_EQ(stream.run_ready(), 1U);
+    EXPECT_EQ(fired, 1);
 }
 
 TEST_F(driven_poller, that_does_not_say_is_polled_until_it_finds_nothing) {
@@ -81,12 +108,7 @@ TEST_F(driven_poller, is_no_reason_to_end_a_run_while_units_are_ready) {
 
 TEST_F(driven_poller, is_no_reason_to_end_a_run_before_a_timer_that_is_due) {
     int fired = 0;
-    struct counting final : timer {
-        counting(execution_stream& where, int& in)
-            : timer(where, [](timer& self) noexcept { ++static_cast<counting&>(self).count; }),
-              count(in) {}
-        int& count;
-    } alarm(stream, fired);
+    counting alarm(stream, fired);
     post(stream, [&] { alarm.arm(time.now()); });
     stream.run_ready();
     EXPECT_EQ(fired, 1);

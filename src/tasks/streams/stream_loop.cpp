@@ -26,18 +26,24 @@ stream_loop::stream_loop(dispatcher& runs, scheduler_stack& schedulers, const st
     sleeper_->watch(wake_up_call_->handle());
 }
 
-std::size_t stream_loop::fire_timers() noexcept {
+inline bool stream_loop::is_timer_due() noexcept {
     const time_point earliest = timers_->earliest();
-    if (earliest == time_point::max()) return 0;
-    if (options_.clock == nullptr) {
-        // About half a microsecond between clock readings is soon enough, and a reading costs as
-        // much as running a unit.
-        const std::uint64_t ticks = cycles();
-        if (ticks - timers_checked_ < 1024) return 0;
-        timers_checked_ = ticks;
-    }
-    const time_point at = now();
-    return at < earliest ? 0 : timers_->fire(at);
+    return earliest != time_point::max() && has_come(earliest);
+}
+
+[[gnu::noinline]] bool stream_loop::has_come(time_point earliest) noexcept {
+    if (options_.clock != nullptr) return now() >= earliest;
+    // About half a microsecond between clock readings is soon enough, and a reading costs as much
+    // as running a unit.
+    const std::uint64_t ticks = cycles();
+    if (ticks - timers_checked_ < 1024) return false;
+    if (now() >= earliest) return true;
+    timers_checked_ = ticks;
+    return false;
+}
+
+std::size_t stream_loop::fire_timers() noexcept {
+    return is_timer_due() ? timers_->fire(now()) : 0;
 }
 
 // Returns how much happened. Inlined: a driven stream may do one for each unit.
@@ -90,31 +96,43 @@ void stream_loop::run_those_above(std::size_t depth) noexcept {
     }
 }
 
-bool stream_loop::has_run_dry() noexcept {
+[[gnu::noinline]] bool stream_loop::has_ready_units() noexcept {
+    const auto pools = schedulers_.top().pools();
+    return !std::all_of(pools.begin(), pools.end(), [](const pool* each) { return each->empty(); });
+}
+
+[[gnu::always_inline]] inline bool stream_loop::has_run_dry() noexcept {
     if (schedulers_.is_stacked() || schedulers_.looping() != nullptr || batch_was_full_) {
         return false;
     }
-    if (!runs_.work().is_known_empty()) {
-        if (runs_.work().has_stashed()) return false;
-        for (const pool* each : schedulers_.top().pools()) {
-            if (!each->empty()) return false;
-        }
+    if (!runs_.work().is_known_empty() && (runs_.work().has_stashed() || has_ready_units())) {
+        return false;
     }
-    const time_point earliest = timers_->earliest();
-    if (earliest != time_point::max() && earliest <= now()) return false;
-    return !pollers_.may_have_more();
+    return !schedulers_.asked() && !is_timer_due() && !pollers_.has_work();
 }
 
 std::size_t stream_loop::run_ready(std::size_t most) noexcept {
-    if (handle_given_.load(std::memory_order_relaxed)) get_up();
-    const turn mine(*this);
+    const poller_set::in_use polled(pollers_);
+    if (handle_given_.load(std::memory_order_relaxed)) {
+        get_up();
+        const dispatcher::on_thread here(runs_);
+        const std::size_t happened = run_rounds(most);
+        lie_down();
+        return happened;
+    }
+    // A caller who polls mostly finds nothing, and taking the stream costs more than looking.
+    if (has_run_dry()) return 0;
+    const dispatcher::on_thread here(runs_);
+    return run_rounds(most);
+}
+
+[[gnu::noinline]] std::size_t stream_loop::run_rounds(std::size_t most) noexcept {
     std::size_t happened = 0;
     while (happened < most) {
         const std::size_t now_happened = round(std::min(runs_.work().batch(), most - happened));
         happened += now_happened;
         if (now_happened == 0 || has_run_dry()) break;
     }
-    if (handle_given_.load(std::memory_order_relaxed)) lie_down();
     return happened;
 }
 
@@ -141,13 +159,7 @@ bool stream_loop::may_sleep(const pool* only) noexcept {
     if (wake_pending_.exchange(false, std::memory_order_seq_cst)) return false;
     if (schedulers_.asked_before_sleep()) return false;
     if (options_.primary && !runs_.work().own_pool().empty()) return false;
-    if (only != nullptr) {
-        if (!only->empty()) return false;
-    } else {
-        for (const pool* each : schedulers_.top().pools()) {
-            if (!each->empty()) return false;
-        }
-    }
+    if (only != nullptr ? !only->empty() : has_ready_units()) return false;
     return pollers_.prepare_to_sleep();
 }
 

@@ -75,9 +75,14 @@ private:
         time_point until = time_point::max();
     };
     std::size_t round(std::size_t most) noexcept;
+    std::size_t run_rounds(std::size_t most) noexcept;
     std::size_t fire_timers() noexcept;
-    /// Another round would find nothing, but for what comes from outside.
+    bool is_timer_due() noexcept;
+    bool has_come(time_point earliest) noexcept;
+    /// A round would find nothing now.
     bool has_run_dry() noexcept;
+    /// In the pools of the scheduler on top.
+    bool has_ready_units() noexcept;
     void idle(wanted what) noexcept;
     bool may_sleep(const pool* only) noexcept;
     void sleep(wanted what) noexcept;
@@ -116,16 +121,11 @@ private:
 
 class stream_loop::turn {
 public:
-    explicit turn(stream_loop& self) noexcept : here_(self.runs_), pollers_(self.pollers_) {
-        pollers_.set_running(true);
-    }
-    ~turn() { pollers_.set_running(false); }
-    turn(const turn&) = delete;
-    turn& operator=(const turn&) = delete;
+    explicit turn(stream_loop& self) noexcept : polled_(self.pollers_), here_(self.runs_) {}
 
 private:
+    poller_set::in_use polled_;
     dispatcher::on_thread here_;
-    poller_set& pollers_;
 };
 
 }  // namespace amalgam::detail

@@ -83,9 +83,17 @@ ult_core* running_ult() noexcept {
 // Not inlined: see dispatcher::current().
 [[gnu::noinline]] void*& task_local() noexcept {
     asm volatile("");
-    dispatcher* const here = dispatcher::current();
+    dispatcher* const here = dispatcher::current_in_line();
     if (here == nullptr || here->running() == nullptr) return pointer_of_thread;
     return here->running()->local;
+}
+
+[[gnu::noinline]] task_place task_here() noexcept {
+    asm volatile("");
+    dispatcher* const here = dispatcher::current_in_line();
+    if (here == nullptr) return {nullptr, nullptr, &pointer_of_thread};
+    ult_core* const self = here->running();
+    return {here->owner, self, self == nullptr ? &pointer_of_thread : &self->local};
 }
 
 // Not inlined: see dispatcher::current().

@@ -33,6 +33,7 @@ namespace amalgam::detail {
 class engine_core;
 class caller;
 struct pending_call;
+struct task_place;
 
 /// A procedure as named by callers. One per name, signature and engine, at a fixed address.
 struct remote_procedure {
@@ -84,6 +85,7 @@ public:
 protected:
     /// Hands the call to the engine; over() runs exactly once, here or on the engine's stream.
     void submit() noexcept;
+    void submit(const task_place& here) noexcept;
     /// The same, but first parks while too many messages to the peer are queued. Ends as
     /// `overloaded` where the caller cannot wait.
     void submit_in_turn() noexcept;
@@ -109,7 +111,7 @@ private:
     friend class caller;
     friend struct pending_call;
 
-    bool submit_plain() noexcept;
+    bool submit_plain(const task_place& here) noexcept;
     void submit_any() noexcept;
 
     const call_target* target_;  // Until submit() returns.
@@ -128,8 +130,9 @@ protected:
     void wait();
 
 private:
-    void over() noexcept final { who_.unpark(); }
-    waiter who_;
+    void wait_by(waiter& who, const task_place& here);
+    void over() noexcept final { who_->unpark(); }
+    waiter* who_ = nullptr;
 };
 
 template <typename R>

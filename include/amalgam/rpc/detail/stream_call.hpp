@@ -55,8 +55,8 @@ protected:
 
 private:
     friend class caller;
-    struct credit_errand : work_unit {
-        credit_errand(run_function what, stream_call& mine) noexcept
+    struct credit_task : work_unit {
+        credit_task(run_function what, stream_call& mine) noexcept
             : work_unit(what), whose(mine) {}
         stream_call& whose;
     };
@@ -93,7 +93,7 @@ private:
     bool ended_ = false;
     bool canceled_ = false;
     waiter* reader_ = nullptr;
-    credit_errand credit_;
+    credit_task credit_;
     values_reference sent_along_;
 };
 

@@ -52,8 +52,8 @@ public:
 
 private:
     friend class exposure_table;
-    struct errand : work_unit {
-        errand(run_function what, exposure& mine) noexcept : work_unit(what), whose(mine) {}
+    struct posted_task : work_unit {
+        posted_task(run_function what, exposure& mine) noexcept : work_unit(what), whose(mine) {}
         exposure& whose;
     };
     static void run_close(work_unit& self) noexcept;
@@ -62,7 +62,7 @@ private:
     std::vector<mutable_bytes> segments_;
     std::vector<remote_key> keys_;  // Indexed by port.
     remote_key own_key_;
-    errand close_;
+    posted_task close_;
     void (*then_)(exposure&) noexcept = nullptr;
     void* then_context_ = nullptr;
 

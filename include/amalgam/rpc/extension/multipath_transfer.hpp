@@ -77,8 +77,8 @@ private:
         std::size_t segment = 0;
         std::size_t within = 0;
     };
-    struct errand : work_unit {
-        errand(run_function what, multipath_transfer& mine) noexcept
+    struct posted_task : work_unit {
+        posted_task(run_function what, multipath_transfer& mine) noexcept
             : work_unit(what), whose(mine) {}
         multipath_transfer& whose;
     };
@@ -113,8 +113,8 @@ private:
     std::vector<const_bytes> from_;
     bool is_put_ = false;
     std::uint64_t total_ = 0;
-    errand begin_;
-    errand cancel_;
+    posted_task begin_;
+    posted_task cancel_;
 
     // The stream's:
     bool begun_ = false;

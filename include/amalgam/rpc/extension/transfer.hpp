@@ -96,8 +96,9 @@ private:
     friend class transfer_table;
     friend struct transfer_piece;
     enum class state : std::uint8_t { fresh, running, ended };
-    struct errand : work_unit {
-        errand(run_function what, transfer_record& mine) noexcept : work_unit(what), whose(mine) {}
+    struct posted_task : work_unit {
+        posted_task(run_function what, transfer_record& mine) noexcept
+            : work_unit(what), whose(mine) {}
         transfer_record& whose;
     };
     static void run_submit(work_unit& self) noexcept;
@@ -131,8 +132,8 @@ private:
     transfer_record* next_of_peer_ = nullptr;
     transfer_record* previous_waiting_ = nullptr;
     transfer_record* next_waiting_ = nullptr;
-    errand submit_;
-    errand cancel_;
+    posted_task submit_;
+    posted_task cancel_;
     std::optional<transfer_timer> timer_;
 };
 

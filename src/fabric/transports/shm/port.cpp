@@ -26,8 +26,6 @@ constexpr std::size_t hot_links = 8;
 // If there are more, links idle for this many turns are polled in rotation.
 constexpr std::uint64_t turns_until_quiet = 512;
 constexpr std::size_t quiet_links_at_once = 4;
-// Interval between kernel queries for connections and disconnections: about 20 us.
-constexpr std::uint64_t cycles_between_events = std::uint64_t{1} << 16;
 // A watch in which fewer frames moved is short; after a long one, fences are no longer wanted. They
 // cost each frame about 5 ns; sleep_barrier() costs 0.6 us, or 30 us if it must interrupt a
 // processor of a virtual machine.
@@ -235,8 +233,26 @@ std::size_t shm_port::move_frames(std::size_t budget) noexcept {
     watched_ += moved;
     if (wants_fences_ && watched_ >= long_watch) [[unlikely]]
         go_without_fences();
-    if (turn_ % 16 == 0 && cycles() - events_seen_ > cycles_between_events) look_at_events();
+    if (turn_ % turns_between_looks == 0 && events_are_due()) look_at_events();
     return moved;
+}
+
+bool shm_port::has_work() noexcept {
+    if (has_due() || armed_ || (has_more_ && finds_more())) [[unlikely]]
+        return true;
+    for (shm_link* link : hot_)
+        if (link->receiver().ready()) return true;
+    if (++looks_ % turns_between_looks != 0 || !events_are_due()) [[likely]]
+        return false;
+    turn_ |= turns_between_looks - 1;  // The next turn looks.
+    return true;
+}
+
+[[gnu::noinline]] bool shm_port::finds_more() noexcept {
+    if (!pushing_.empty() || !draining_.empty() || is_expecting()) return true;
+    for (std::size_t i = 0; i < quiet_links_at_once; ++i)
+        if (next_quiet() != nullptr) return true;
+    return false;
 }
 
 std::size_t shm_port::move_more(std::size_t budget) noexcept {
@@ -268,13 +284,19 @@ std::size_t shm_port::poll_links(std::size_t budget) noexcept {
 std::size_t shm_port::poll_quiet(std::size_t budget) noexcept {
     std::size_t moved = 0;
     for (std::size_t i = 0; i < quiet_links_at_once && !quiet_.empty() && moved < budget; ++i) {
-        if (++next_quiet_ >= quiet_.size()) next_quiet_ = 0;
-        shm_link& link = *quiet_[next_quiet_];
-        if (!link.receiver().ready()) continue;
-        heat(link);
-        moved += link.receiver().take(budget - moved);
+        if (shm_link* const link = next_quiet()) moved += link->receiver().take(budget - moved);
     }
     return moved;
+}
+
+/// Looks at the next one; if it has something, it is quiet no more. Null: nothing.
+shm_link* shm_port::next_quiet() noexcept {
+    if (quiet_.empty()) return nullptr;
+    if (++next_quiet_ >= quiet_.size()) next_quiet_ = 0;
+    shm_link& link = *quiet_[next_quiet_];
+    if (!link.receiver().ready()) return nullptr;
+    heat(link);
+    return &link;
 }
 
 void shm_port::heat(shm_link& link) noexcept {

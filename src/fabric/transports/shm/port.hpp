@@ -52,9 +52,7 @@ public:
     /// As framed_port's, with a short way for what fits a line of the ring.
     posted post_send(peer_id, std::uint64_t tag, gather, completion&) noexcept override;
     int wait_handle() const noexcept override { return events_.get(); }
-    bool may_have_more() const noexcept override {
-        return has_due() || !pushing_.empty() || !draining_.empty();
-    }
+    bool has_work() noexcept override;
     result<shared_block> allocate(std::size_t bytes) noexcept override;
 
     // ---- for links
@@ -125,6 +123,9 @@ private:
     std::size_t poll_links(std::size_t budget) noexcept;
     std::size_t move_more(std::size_t budget) noexcept;
     std::size_t poll_quiet(std::size_t budget) noexcept;
+    shm_link* next_quiet() noexcept;
+    bool finds_more() noexcept;
+    bool events_are_due() const noexcept { return cycles() - events_seen_ > cycles_between_events; }
     std::size_t push_links(std::size_t budget) noexcept;
     void drain_links() noexcept;
     void cool_links() noexcept;
@@ -163,7 +164,11 @@ private:
     bool armed_ = false;
     bool has_more_ = false;  // False: only the hot links need polling in each turn.
     bool room_came_ = false;
-    std::uint64_t turn_ = 0;          // Calls of move_frames().
+    // How often the kernel is asked for connections and disconnections: about every 20 us.
+    static constexpr std::uint64_t cycles_between_events = std::uint64_t{1} << 16;
+    static constexpr std::uint64_t turns_between_looks = 16;  // At the time.
+    std::uint64_t turn_ = 0;                                  // Calls of move_frames().
+    unsigned looks_ = 0;              // Calls of has_work() that found nothing.
     std::uint64_t events_seen_ = 0;   // cycles() at the last query of the kernel.
     std::vector<shm_link*> hot_;      // Polled in every turn.
     std::vector<shm_link*> quiet_;    // A few of them are polled per turn.

@@ -75,6 +75,56 @@ TEST(shm_port, explains_what_was_chosen_and_why) {
     EXPECT_TRUE(says(named.end().explain(), named.end().address().substr(6)));
 }
 
+/// Until it has none, as right after a connection came up.
+void run_dry(shm_test_port& port, port_work& work) {
+    while (work.has_work())
+        port.progress();
+}
+
+TEST(shm_port, has_work_once_a_message_or_a_loss_is_there_and_none_when_it_was_taken) {
+    shm_test_port here("shm://");
+    auto there = std::make_optional<shm_test_port>("shm://");
+    auto& work = dynamic_cast<port_work&>(here.end());
+    const std::vector<std::byte> bytes(20);
+    there->send(there->reach(here), 1, bytes);
+    move_until({&here, &*there}, [&] { return !here.tags.empty(); });
+    run_dry(here, work);
+    const std::size_t taken = here.tags.size();
+    for (int i = 0; i < 100; ++i) {
+        there->send(there->reach(here), 2, bytes);
+        EXPECT_TRUE(work.has_work());
+        here.progress();
+        EXPECT_EQ(here.tags.size(), taken + static_cast<std::size_t>(i) + 1);
+    }
+    there.reset();
+    while (here.losses.empty())
+        run_dry(here, work);
+}
+
+// With more links than are looked at in every turn, those that brought nothing for long take turns.
+TEST(shm_port, has_work_when_one_of_many_links_brings_something_after_long_silence) {
+    shm_test_port here("shm://");
+    auto& work = dynamic_cast<port_work&>(here.end());
+    std::vector<std::unique_ptr<shm_test_port>> callers;
+    std::vector<peer_id> ids;
+    const std::vector<std::byte> bytes(20);
+    for (int i = 0; i < 20; ++i) {
+        shm_test_port& one = *callers.emplace_back(std::make_unique<shm_test_port>("shm://"));
+        ids.push_back(one.reach(here));
+        one.send(ids.back(), 1, bytes);
+        move_until({&here, &one}, [&] { return here.tags.size() == callers.size(); });
+    }
+    for (int i = 0; i < 5000; ++i)
+        here.progress();
+    for (std::size_t i = 0; i < callers.size(); ++i) {
+        callers[i]->send(ids[i], 2, bytes);
+        while (!work.has_work())
+            continue;
+        run_dry(here, work);
+        EXPECT_EQ(here.tags.size(), callers.size() + i + 1);
+    }
+}
+
 TEST(shm_port, peer_that_claims_to_have_read_what_was_never_written_is_dropped) {
     shm_test_port here("shm://");
     shm_raw_peer peer(here.end().address());

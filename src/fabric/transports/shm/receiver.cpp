@@ -35,25 +35,42 @@ std::size_t shm_receiver::take(std::size_t budget) noexcept {
     // Pieces are not counted as frames, but must not starve the other links.
     const std::byte* record = ring_.record();
     for (; budget > 0 && record != nullptr; --budget) {
-        const frame_header header = ring_.header_of(record);
-        if (arrives_.into == nullptr && is_frame_of_port(header.kind) &&
-            header.bytes <= limits::shm_whole_bytes) [[likely]] {
-            const const_bytes payload = ring_.payload_of(record, header.bytes);
-            const delivery what =
-                header.kind == frame_kind::unexpected
-                    ? link_.port().deliver_message(*link_.record, header.tag, payload)
-                    : link_.port().deliver(link_, header, payload);
+        const std::uint64_t bytes = ring_.short_message_bytes(record);
+        if (bytes <= shm_short_bytes && arrives_.into == nullptr) [[likely]] {
+            const std::uint64_t tag = ring_.tag_of(record);
+            const delivery what = link_.port().deliver_message(
+                *link_.record, tag, {record + sizeof(shm_record_header), bytes});
             if (what != delivery::taken) [[unlikely]]
-                return taken + follow(what, header);
+                return taken + follow(what, header_of(frame_kind::unexpected, tag, bytes));
             ++taken;
-            consume(header.bytes);
+            if (ring_.consume_line()) [[unlikely]]
+                link_.wake_writer();
         } else {
-            taken += take_other(header);
-            if (paused_) break;
+            const taken_frame one = take_any(record);
+            taken += one.count;
+            if (one.is_last) break;
         }
         record = ring_.record();
     }
     return taken;
+}
+
+[[gnu::noinline]] shm_receiver::taken_frame shm_receiver::take_any(
+    const std::byte* record) noexcept {
+    const frame_header header = ring_.header_of(record);
+    if (arrives_.into != nullptr || !is_frame_of_port(header.kind) ||
+        header.bytes > limits::shm_whole_bytes) {
+        const std::size_t count = take_other(header);
+        return {count, paused_};
+    }
+    const const_bytes payload = ring_.payload_of(record, header.bytes);
+    const delivery what = header.kind == frame_kind::unexpected
+                              ? link_.port().deliver_message(*link_.record, header.tag, payload)
+                              : link_.port().deliver(link_, header, payload);
+    if (what != delivery::taken) [[unlikely]]
+        return {follow(what, header), true};
+    consume(header.bytes);
+    return {1, false};
 }
 
 std::size_t shm_receiver::take_other(const frame_header& header) noexcept {

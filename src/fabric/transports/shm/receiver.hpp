@@ -56,6 +56,11 @@ private:
 
     placement* none() noexcept { return copy_ == nullptr ? nullptr : &copy_->nowhere; }
     const_bytes payload(std::size_t bytes) noexcept;
+    struct taken_frame {
+        std::size_t count = 0;  ///< 0 for a piece.
+        bool is_last = false;   ///< Nothing more is to be taken now.
+    };
+    taken_frame take_any(const std::byte* record) noexcept;
     std::size_t take_other(const frame_header&) noexcept;
     std::size_t take_copy(const frame_header&) noexcept;
     std::size_t follow(delivery what) noexcept;

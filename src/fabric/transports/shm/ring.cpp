@@ -27,7 +27,7 @@ bool shm_ring_writer::look_again(std::size_t lines) noexcept {
 void shm_ring_writer::start_over() noexcept {
     frame_header over;
     over.kind = shm_start_over_kind;
-    publish(over, 0);
+    publish(place_.line(tail_), over, 0);
     tail_ = place_.next_lap(tail_);
 }
 
@@ -40,7 +40,7 @@ bool shm_ring_writer::write_some(const frame_header& frame, gather payload, segm
         std::memcpy(to, piece.data(), piece.size());
         to += piece.size();
     });
-    publish(frame, lines);
+    publish(place_.line(tail_), frame, lines);
     return true;
 }
 

@@ -78,14 +78,15 @@ public:
         const std::size_t lines = shm_record_lines(bytes);
         if (!has_room(lines)) return false;
         copy_out(payload, payload_place(bytes));
-        publish(frame, lines);
+        publish(place_.line(tail_), frame, lines);
         return true;
     }
     /// As write(), for a contiguous payload that fits the line of its header.
     bool write_short(const frame_header& frame, const_bytes payload) noexcept {
         if (!has_room(1)) return false;
-        copy_short(place_.line(tail_) + sizeof(shm_record_header), payload);
-        publish(frame, 1);
+        std::byte* const at = place_.line(tail_);
+        copy_short(at + sizeof(shm_record_header), payload);
+        publish(at, frame, 1);
         return true;
     }
     /// Appends a record with the next `bytes` bytes of `payload` from `from`, and advances `from`.
@@ -149,18 +150,19 @@ private:
     bool look_again(std::size_t lines) noexcept;
     void start_over() noexcept;
 
-    void publish(const frame_header& frame, std::size_t lines) noexcept {
-        std::byte* const at = place_.line(tail_);
+    /// `at`: the line of tail_.
+    void publish(std::byte* at, const frame_header& frame, std::size_t lines) noexcept {
+        const std::uint64_t position = tail_;  // Read once: what is stored might be this object.
         // By words, as header_of() has just written it: see copy_short().
         std::byte* const to = at + offsetof(shm_record_header, frame);
         std::memcpy(to, &frame, 8);
         std::memcpy(to + 8, &frame.tag, 8);
         place_.written().before_store();
         if (fenced_)
-            place_.sequence(at).exchange(tail_, std::memory_order_seq_cst);
+            place_.sequence(at).exchange(position, std::memory_order_seq_cst);
         else
-            place_.sequence(at).store(tail_, std::memory_order_release);
-        tail_ += lines;
+            place_.sequence(at).store(position, std::memory_order_release);
+        tail_ = position + lines;
         free_ -= lines;
     }
 
@@ -206,6 +208,19 @@ public:
         std::atomic_signal_fence(std::memory_order_seq_cst);
         return copy;
     }
+    /// Of a message whose record is one line: its payload's size. Else more than shm_short_bytes.
+    /// Keeps the compiler from reading it again, too.
+    static std::uint64_t short_message_bytes(const std::byte* record) noexcept {
+        std::uint64_t word = 0;
+        std::memcpy(&word, record + offsetof(shm_record_header, frame), sizeof word);
+        std::atomic_signal_fence(std::memory_order_seq_cst);
+        return word - (static_cast<std::uint64_t>(frame_kind::unexpected) << 32);
+    }
+    static std::uint64_t tag_of(const std::byte* record) noexcept {
+        std::uint64_t tag = 0;
+        std::memcpy(&tag, record + offsetof(shm_record_header, frame.tag), sizeof tag);
+        return tag;
+    }
     /// The payload in place, until consume(). Precondition: a record of `bytes` fits the ring.
     const_bytes payload(std::size_t bytes) const noexcept {
         return payload_of(place_.line(head_), bytes);
@@ -217,6 +232,8 @@ public:
     /// Finishes a record of `bytes`. True: another quarter of the ring is free, so a writer that
     /// sleeps for lack of room must be woken.
     bool consume(std::size_t bytes) noexcept { return go_to(head_ + shm_record_lines(bytes)); }
+    /// The same for a record of one line.
+    bool consume_line() noexcept { return go_to(head_ + 1); }
     /// As consume(), for the record by which the writer returns to line 0.
     bool start_over() noexcept { return go_to(place_.next_lap(head_)); }
 
