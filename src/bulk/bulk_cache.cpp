@@ -136,8 +136,8 @@ private:
         port_memory memory = memory_.allocate(smallest << of);
         block->bytes = memory.bytes;
         block->size_class = of;
-        block->source = source_of(
-            show(engine_, scatter(&memory.bytes, 1), options_.rights, std::move(memory.holder)));
+        block->source = source_of(show(engine_, scatter(&memory.bytes, 1), options_.rights,
+                                       std::move(memory.holder), options_.shareable));
         return block;
     }
 

@@ -22,11 +22,13 @@ struct held_bytes {
 
 /// Exposed memory of this process. The destructor closes the exposure first, without waiting.
 struct shown_memory : private held_bytes, core_reference, exposure {
-    shown_memory(engine_core& core, scatter segments, access rights, std::shared_ptr<void> held);
+    shown_memory(engine_core& core, scatter segments, access rights, std::shared_ptr<void> held,
+                 bool may_be_passed_on);
 
     engine_core& core;
     bool owned;                  ///< Owns its bytes, so receivers of the descriptor keep it alive,
                                  ///< too.
+    bool binds_keys = false;     ///< Some of its keys are for the receiver only.
     std::vector<bulk_way> ways;  ///< One per port.
 };
 

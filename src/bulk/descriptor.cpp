@@ -34,6 +34,32 @@ void copy_range(const std::vector<mutable_bytes>& list, std::uint64_t offset, mu
     }
 }
 
+/// Makes the keys of ways to our own memory those of `between->there`, who cannot pass them on.
+std::vector<bulk_way> bound_ways(std::vector<bulk_way> ways, engine_core& core,
+                                 const origin* between) {
+    const peer holder = between != nullptr && between->here == &core ? between->there : peer();
+    if (holder.is_self()) return ways;
+    for (std::size_t i = 0; i < ways.size(); ++i)
+        if (binds_keys(core, i)) ways[i].key = key_for(core, holder, i, ways[i].key);
+    return ways;
+}
+
+/// The same for memory whose descriptor has come back: its keys may be those of who had it.
+std::vector<bulk_way> bound_again(const bulk_source& source, const origin* between) {
+    const std::vector<remote_key> keys = keys_at_home(*source.core, source.home);
+    std::vector<bulk_way> ways = source.ways;
+    if (keys.size() != ways.size()) return ways;
+    for (std::size_t i = 0; i < ways.size(); ++i)
+        ways[i].key = keys[i];
+    return bound_ways(std::move(ways), *source.core, between);
+}
+
+bool binds_any_keys(engine_core& core) noexcept {
+    for (std::size_t i = 0; i < port_count(core); ++i)
+        if (binds_keys(core, i)) return true;
+    return false;
+}
+
 }  // namespace
 
 result<bulk_route> route_of(const bulk_source& source) {
@@ -137,12 +163,19 @@ bulk_image bulk::to_send(const detail::origin* between) const {
         return image;
     }
     const bool served = source_->what == bulk_source::kind::served;
-    const bool at_home = own || (served && source_->core != nullptr &&
+    const bool at_home = own || (source_->core != nullptr &&
                                  source_->home.incarnation == detail::home_of(*source_->core));
     image.kind = served ? bulk_kind::served : bulk_kind::elsewhere;
     image.offset = offset_;
     image.home = source_->home;
     image.ways = source_->all_ways();
+    if (own && source_->memory->binds_keys) [[unlikely]] {
+        image.bound_ways = detail::bound_ways(source_->memory->ways, *source_->core, between);
+        image.ways = image.bound_ways;
+    } else if (at_home && !own && !served && detail::binds_any_keys(*source_->core)) {
+        image.bound_ways = detail::bound_again(*source_, between);
+        image.ways = image.bound_ways;
+    }
     if (at_home && between != nullptr && between->here == source_->core && between->there &&
         !between->there.is_self()) {
         image.direct = static_cast<std::uint16_t>(between->there.port());

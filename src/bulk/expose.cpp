@@ -11,18 +11,21 @@ namespace amalgam {
 namespace detail {
 
 shown_memory::shown_memory(engine_core& where, scatter segments, access rights,
-                           std::shared_ptr<void> held)
+                           std::shared_ptr<void> held, bool may_be_passed_on)
     : held_bytes{std::move(held)},
       core_reference(where),
       exposure(where, segments, rights),
       core(where),
       owned(holder != nullptr) {
-    for (std::size_t i = 0; i < port_count(where); ++i)
+    shareable = may_be_passed_on;
+    for (std::size_t i = 0; i < port_count(where); ++i) {
         ways.push_back({key(i), port_address(where, i)});
+        binds_keys |= !shareable && detail::binds_keys(where, i);
+    }
 }
 
 std::shared_ptr<shown_memory> show(engine_core& core, scatter segments, access rights,
-                                   std::shared_ptr<void> holder) {
+                                   std::shared_ptr<void> holder, bool shareable) {
     if (!is_right(rights)) {
         throw error(
             errc::invalid,
@@ -32,7 +35,8 @@ std::shared_ptr<shown_memory> show(engine_core& core, scatter segments, access r
         gone->exposure::close(
             [](exposure& closed) noexcept { delete static_cast<shown_memory*>(&closed); });
     };
-    return {new shown_memory(core, segments, rights, std::move(holder)), close_then_free};
+    return {new shown_memory(core, segments, rights, std::move(holder), shareable),
+            close_then_free};
 }
 
 void check_shared(const void* memory, access of_const) {
@@ -73,21 +77,22 @@ void exposed::close() noexcept {
     if (memory_ != nullptr) std::exchange(memory_, nullptr)->exposure::close();
 }
 
-exposed expose(engine& where, const segments& bytes, access rights) {
-    return exposed(detail::show(where.core(), bytes.list(), rights, nullptr));
+exposed expose(engine& where, const segments& bytes, access rights, const expose_options& how) {
+    return exposed(detail::show(where.core(), bytes.list(), rights, nullptr, how.shareable));
 }
 
-exposed expose(engine& where, const const_segments& bytes) {
+exposed expose(engine& where, const const_segments& bytes, const expose_options& how) {
     std::vector<mutable_bytes> list;
     for (const const_bytes& each : bytes.list())  // The rights prevent writes.
         list.emplace_back(const_cast<std::byte*>(each.data()), each.size());
-    return exposed(detail::show(where.core(), list, access::read, nullptr));
+    return exposed(detail::show(where.core(), list, access::read, nullptr, how.shareable));
 }
 
-bulk expose_owned(engine& where, buffer&& bytes, access rights) {
+bulk expose_owned(engine& where, buffer&& bytes, access rights, const expose_options& how) {
     auto held = std::make_shared<buffer>(std::move(bytes));
     const mutable_bytes all = held->bytes();
-    return detail::whole_of(detail::show(where.core(), scatter(&all, 1), rights, std::move(held)));
+    return detail::whole_of(
+        detail::show(where.core(), scatter(&all, 1), rights, std::move(held), how.shareable));
 }
 
 }  // namespace amalgam

@@ -89,7 +89,9 @@ void serve(copies& all, const bulk& from, const bulk& to) {
 /// Whether the copy may work in another way.
 bool is_worth_another_way(errc why) noexcept {
     return why == errc::not_found || why == errc::overloaded || why == errc::unreachable ||
-           why == errc::unsupported;
+           why == errc::unsupported ||
+           // Over tcp+tls, what was sent to us works for us only.
+           why == errc::denied;
 }
 
 }  // namespace

@@ -62,12 +62,14 @@ struct pipeline_options {
 ///
 /// The bytes form one logical range over all segments. Only the descriptor travels, not the bytes,
 /// except for short read-only ones, which are sent inside it. It may be passed on to a third
-/// process if the engine that exposed the memory listens.
+/// process if the engine that exposed the memory listens. Over tcp+tls it works only for the peer
+/// that the owner sent it to, unless the memory is shareable: see expose_options.
 /// Owner:   a plain value. The exposing side controls the memory's lifetime: see exposed and
 ///          expose_owned(). The engine that received or made it must outlive its use.
 /// Threads: like a plain value; operations from any ULT or thread, several at once.
-/// Failure: invalid (past the end, or empty descriptor), denied (wrong rights, or the memory is no
-///          longer exposed, including after a restart of its owner), timed_out, canceled,
+/// Failure: invalid (past the end, or empty descriptor), denied (wrong rights, the memory is no
+///          longer exposed, including after a restart of its owner, or it was sent to somebody
+///          else), timed_out, canceled,
 ///          unreachable, disconnected, closed, no_memory.
 ///          Part of the bytes may have moved by then. After the end none moves, so both memories
 ///          may be reused, and an earlier push cannot tear a later one. Exception: when a push ends

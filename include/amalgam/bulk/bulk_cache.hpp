@@ -73,6 +73,7 @@ struct bulk_cache_options {
     /// Total memory of its buffers, in use and idle.
     std::size_t max_bytes = std::size_t{256} << 20;
     access rights = access::read_write;  ///< Of its buffers' descriptors.
+    bool shareable = false;              ///< The same: see expose_options.
 };
 
 /// Statistics of a cache.

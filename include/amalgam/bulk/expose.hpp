@@ -16,11 +16,19 @@ class bulk_buffer;
 namespace detail {
 struct shown_memory;
 std::shared_ptr<shown_memory> show(engine_core& core, scatter segments, access rights,
-                                   std::shared_ptr<void> holder);
+                                   std::shared_ptr<void> holder, bool shareable);
 amalgam::bulk whole_of(std::shared_ptr<shown_memory> memory);
 /// Throws error{invalid} for null, and for write access to const memory.
 void check_shared(const void* memory, access of_const);
 }  // namespace detail
+
+/// Options of exposed memory.
+struct expose_options {
+    /// Whether who was sent the descriptor may pass it on, to whomever it wants to. Of interest
+    /// only where peers prove who they are (tcp+tls): there a descriptor works for the peer that it
+    /// was sent to, and others get `denied`. Elsewhere it works for whoever has it.
+    bool shareable = false;
+};
 
 /// Memory that peers may read or write while this object lives. Converts to the bulk to send.
 ///
@@ -58,9 +66,9 @@ private:
 /// Lets peers access these bytes with the given rights.
 /// Failure: throws error{no_memory} at a limit of a port, error{closed} after the engine has ended,
 ///          error{invalid} for invalid rights and for more bytes than memory can hold.
-exposed expose(engine& where, const segments& bytes, access rights);
+exposed expose(engine& where, const segments& bytes, access rights, const expose_options& how = {});
 /// Gives peers read access to these bytes.
-exposed expose(engine& where, const const_segments& bytes);
+exposed expose(engine& where, const const_segments& bytes, const expose_options& how = {});
 
 /// The same, but the descriptor owns the memory: a contiguous container is moved in, and freed when
 /// the last copy of the descriptor is gone, here and on peers. So it may be sent in a one-way call,
@@ -68,25 +76,29 @@ exposed expose(engine& where, const const_segments& bytes);
 template <typename Owner>
 requires(detail::one_segment<Owner&> && !std::is_lvalue_reference_v<Owner> &&
          std::is_nothrow_destructible_v<Owner>) bulk
-    expose_owned(engine& where, Owner&& bytes, access rights = access::read) {
+    expose_owned(engine& where, Owner&& bytes, access rights = access::read,
+                 const expose_options& how = {}) {
     auto held = std::make_shared<std::remove_cvref_t<Owner>>(std::move(bytes));
     const mutable_bytes all = as_writable_bytes_of(*held);
-    return detail::whole_of(detail::show(where.core(), scatter(&all, 1), rights, std::move(held)));
+    return detail::whole_of(
+        detail::show(where.core(), scatter(&all, 1), rights, std::move(held), how.shareable));
 }
 /// The same for a shared container: it is kept until both its other holders and the last copy of
 /// the descriptor release it. A const one can only be read.
 /// Failure: throws error{invalid} for null, and for write access to a const container.
 template <typename Owner>
 requires(detail::one_segment<Owner&>) bulk
-    expose_owned(engine& where, std::shared_ptr<Owner> bytes, access rights = access::read) {
+    expose_owned(engine& where, std::shared_ptr<Owner> bytes, access rights = access::read,
+                 const expose_options& how = {}) {
     detail::check_shared(bytes.get(), detail::one_mutable_segment<Owner&> ? access::read : rights);
     const const_bytes all = as_bytes_of(*bytes);
     const mutable_bytes writable(const_cast<std::byte*>(all.data()), all.size());
-    return detail::whole_of(
-        detail::show(where.core(), scatter(&writable, 1), rights,
-                     std::const_pointer_cast<std::remove_const_t<Owner>>(std::move(bytes))));
+    return detail::whole_of(detail::show(
+        where.core(), scatter(&writable, 1), rights,
+        std::const_pointer_cast<std::remove_const_t<Owner>>(std::move(bytes)), how.shareable));
 }
-bulk expose_owned(engine& where, buffer&& bytes, access rights = access::read);
+bulk expose_owned(engine& where, buffer&& bytes, access rights = access::read,
+                  const expose_options& how = {});
 /// A cache buffer is already registered, with the rights of its cache; it returns there in the end.
 /// Failure: throws error{invalid} if the cache belongs to another engine.
 bulk expose_owned(engine& where, bulk_buffer&& bytes);

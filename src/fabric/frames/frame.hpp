@@ -89,6 +89,9 @@ public:
 
     /// Who is at the other end, once the connection is up: see port::who().
     virtual identity who() const { return {}; }
+    /// The certificate's key that it proved; null where nobody proves any. Remote keys may be bound
+    /// to it: see bound_key.hpp. Lives as long as the link.
+    virtual const key_fingerprint* proven_key() const noexcept { return nullptr; }
 
     peer_id peer;                   ///< Set by framed_port.
     peer_record* record = nullptr;  ///< Set and used by framed_port.

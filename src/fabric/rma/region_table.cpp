@@ -5,6 +5,10 @@
 #include <new>
 
 #include <amalgam/core/random.hpp>
+#include <amalgam/fabric/extension/bound_key.hpp>
+
+#include "fabric/frames/frame.hpp"
+#include "fabric/peers/peer_table.hpp"
 
 namespace amalgam::detail {
 
@@ -67,6 +71,19 @@ region_entry* region_table::check(const remote_key& key, std::uint64_t offset, s
     if (entry == nullptr || !entry->key(incarnation_).grants(key, offset, bytes, asked))
         return nullptr;
     return entry;
+}
+
+region_entry* region_table::check_bound(const peer_record& by, const remote_key& key,
+                                        std::uint64_t offset, std::uint64_t bytes,
+                                        access asked) noexcept {
+    const key_fingerprint* const proven = by.up() ? by.link->proven_key() : nullptr;
+    region_entry* const entry = proven != nullptr ? find(key.region) : nullptr;
+    if (entry == nullptr) return nullptr;
+    const remote_key issued = entry->key(incarnation_);
+    return bound_to(issued, *proven).grants(key, offset, bytes, asked) ||
+                   bound_to(issued, by.id).grants(key, offset, bytes, asked)
+               ? entry
+               : nullptr;
 }
 
 }  // namespace amalgam::detail

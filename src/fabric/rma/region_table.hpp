@@ -14,6 +14,8 @@
 
 namespace amalgam::detail {
 
+struct peer_record;
+
 /// One registered region. Its segments never change while it is open.
 struct region_entry {
     std::uint64_t secret = 0;
@@ -34,7 +36,7 @@ struct region_entry {
 /// The regions of one port, and the check before every access to them.
 ///
 /// A key opens a region only if every part is as issued: secret, slot and generation, incarnation,
-/// length and rights.
+/// length and rights. Keys bound to one peer differ in the secret.
 ///
 /// Threads: the port's thread.
 class region_table {
@@ -50,10 +52,19 @@ public:
     /// Valid until the next open() or close().
     region_entry* check(const remote_key& key, std::uint64_t offset, std::uint64_t bytes,
                         access asked) noexcept;
+    /// The same for a key that is bound to `by` (bound_key.hpp), or is for everybody.
+    region_entry* check(const peer_record& by, const remote_key& key, std::uint64_t offset,
+                        std::uint64_t bytes, access asked) noexcept {
+        region_entry* const entry = check(key, offset, bytes, asked);
+        return entry != nullptr ? entry : check_bound(by, key, offset, bytes, asked);
+    }
     /// The open region of that id, or nullptr.
     region_entry* find(std::uint64_t id) noexcept;
 
 private:
+    region_entry* check_bound(const peer_record& by, const remote_key& key, std::uint64_t offset,
+                              std::uint64_t bytes, access asked) noexcept;
+
     std::uint64_t incarnation_;
     slot_ids ids_;
     std::vector<region_entry> slots_;

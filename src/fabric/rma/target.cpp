@@ -50,7 +50,7 @@ delivery rma_target::on_put(peer_record& peer, const frame_header& header,
     if (request.bytes != data.size()) return delivery::malformed;
     status what{errc::denied};
     region_entry* target =
-        regions_.check(request.key, request.offset, request.bytes, access::write);
+        regions_.check(peer, request.key, request.offset, request.bytes, access::write);
     if (target != nullptr) {
         segment_cursor at = target->at(request.offset);
         what = memory_.copy_in(target->segments, at, data) ? status{} : no_access;
@@ -66,7 +66,7 @@ delivery rma_target::on_put_notify(peer_record& peer, const frame_header& header
     if (!is_sound(header.kind, put)) return delivery::malformed;
     status what{errc::denied};
     region_entry* target =
-        regions_.check(put.range.key, put.range.offset, put.range.bytes, access::write);
+        regions_.check(peer, put.range.key, put.range.offset, put.range.bytes, access::write);
     if (target != nullptr) {
         segment_cursor at = target->at(put.offset());
         what =
@@ -107,7 +107,8 @@ delivery rma_target::on_atomic(peer_record& peer, const frame_header& header,
     }
 
     rma_answer reply{.tag = header.tag, .what = {errc::denied}};
-    region_entry* target = regions_.check(key, offset, atomic_operation::bytes, access::read_write);
+    region_entry* target =
+        regions_.check(peer, key, offset, atomic_operation::bytes, access::read_write);
     if (target != nullptr) {
         std::byte* const number = number_at(target->segments, target->at(offset));
         if (number == nullptr) {
@@ -131,7 +132,7 @@ delivery rma_target::on_get(peer_record& peer, const frame_header& header,
     rma_answer reply{.tag = header.tag, .what = {errc::denied}};
     if (request.bytes > limits::rma_piece_bytes) {
         reply.what = {errc::too_large};
-    } else if (regions_.check(request.key, request.offset, request.bytes, access::read) !=
+    } else if (regions_.check(peer, request.key, request.offset, request.bytes, access::read) !=
                nullptr) {
         reply.region = request.key.region;
         reply.offset = request.offset;
@@ -152,7 +153,7 @@ bool rma_target::begin_put(peer_record& peer, const frame_header& header,
     placement.told = {};
     if (header.kind == frame_kind::put_notify) placement.told = notice_of(peer, put, prefix);
     region_entry* target =
-        regions_.check(put.range.key, put.range.offset, put.range.bytes, access::write);
+        regions_.check(peer, put.range.key, put.range.offset, put.range.bytes, access::write);
     if (target == nullptr) {
         placement.region = 0;
         placement.drop();

@@ -28,6 +28,16 @@ std::size_t port_count(const engine_core& core) noexcept {
 const std::string& port_address(const engine_core& core, std::size_t port) noexcept {
     return core.port_addresses()[port];
 }
+bool binds_keys(engine_core& core, std::size_t port) noexcept {
+    return core.exposures().binds_keys(port);
+}
+remote_key key_for(engine_core& core, const peer& holder, std::size_t port,
+                   const remote_key& key) noexcept {
+    return core.exposures().key_for(holder, port, key);
+}
+std::vector<remote_key> keys_at_home(engine_core& core, const remote_key& home) noexcept {
+    return core.exposures().keys_at_home(home);
+}
 bool is_lost(const engine_core& core, const peer& who) noexcept {
     return core.is_lost(who);
 }

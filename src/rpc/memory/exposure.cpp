@@ -1,10 +1,12 @@
 #include <atomic>
+#include <exception>
 #include <limits>
 #include <thread>
 #include <utility>
 
 #include <amalgam/core/detail/returned_child.hpp>
 #include <amalgam/core/random.hpp>
+#include <amalgam/fabric/extension/bound_key.hpp>
 #include <amalgam/rpc/extension/exposure.hpp>
 
 #include "rpc/memory/exposure_table.hpp"
@@ -90,6 +92,43 @@ exposure_table::exposure_table(engine_context& context,
                                const std::vector<std::unique_ptr<port>>& ports) noexcept
     : context_(context), ports_(ports), incarnation_(random_nonzero_u64()) {}
 
+remote_key exposure_table::bound_at_port(const peer& holder, std::size_t port,
+                                         const remote_key& key) const {
+    const identity who = port < ports_.size() ? ports_[port]->who(holder.id()) : identity{};
+    return who.kind == identity_kind::certificate ? bound_to(key, who.key)
+                                                  : bound_to(key, holder.id());
+}
+
+remote_key exposure_table::key_for(const peer& holder, std::size_t port,
+                                   const remote_key& key) const noexcept {
+    try {
+        if (port == holder.port()) {
+            remote_key bound;
+            context_.on_stream([&] { bound = bound_at_port(holder, port, key); });
+            return bound;
+        }
+        const identity who = holder.who();
+        if (who.kind == identity_kind::certificate) return bound_to(key, who.key);
+    } catch (const std::exception&) {
+        // Here nobody can ask the stream; what is known without it is the connection.
+        if (port == holder.port()) return bound_to(key, holder.id());
+    }
+    return bound_to_nobody(key);
+}
+
+std::vector<remote_key> exposure_table::keys_at_home(const remote_key& home) const noexcept {
+    std::vector<remote_key> keys;
+    try {
+        context_.on_stream([&] {
+            const exposure* const mine = find(home, 0, 0, home.rights);
+            if (mine != nullptr && !mine->shareable) keys = mine->keys_;
+        });
+    } catch (const std::exception&) {
+        keys.clear();
+    }
+    return keys;
+}
+
 void exposure_table::open(exposure& mine, const peer* only) {
     if (ports_.empty()) throw error(errc::closed, context_.why_closed());
     std::vector<region> regions;
@@ -105,6 +144,7 @@ void exposure_table::open(exposure& mine, const peer* only) {
         }
         regions.push_back(std::move(*one));
         keys[i] = regions.back().key();
+        if (only != nullptr && binds_keys(i)) keys[i] = bound_at_port(*only, i, keys[i]);
     }
     const std::uint64_t secret = random_u64();
     by_secret_.emplace(secret, &mine);

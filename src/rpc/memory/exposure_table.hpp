@@ -32,11 +32,20 @@ public:
     /// The exposure of one of our keys, if it grants `asked` on that range; else null.
     const exposure* find(const remote_key& key, std::uint64_t offset, std::uint64_t bytes,
                          access asked) const noexcept;
+    /// See inside.hpp. Any thread.
+    bool binds_keys(std::size_t port) const noexcept {
+        return port < ports_.size() && ports_[port]->can().transport.ends_with("+tls");
+    }
+    remote_key key_for(const peer& holder, std::size_t port, const remote_key& key) const noexcept;
+    std::vector<remote_key> keys_at_home(const remote_key& home) const noexcept;
     /// Part of each of our keys, and of no key of another engine or port; never 0.
     std::uint64_t incarnation() const noexcept { return incarnation_; }
     engine_context& context() noexcept { return context_; }
 
 private:
+    /// Precondition: it is a peer of that port. The engine's stream.
+    remote_key bound_at_port(const peer& holder, std::size_t port, const remote_key& key) const;
+
     engine_context& context_;
     const std::vector<std::unique_ptr<port>>& ports_;
     std::uint64_t incarnation_;

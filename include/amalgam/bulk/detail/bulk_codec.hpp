@@ -47,6 +47,7 @@ struct bulk_image {
     std::uint64_t loan = 0;  ///< Loan by which the receiver keeps the memory alive; 0: none.
     std::uint16_t direct = no_way;
     std::span<const bulk_way> ways;
+    std::vector<bulk_way> bound_ways;  ///< What they are in, if their keys are for one peer.
     std::vector<std::byte> content;
 };
 

@@ -42,6 +42,9 @@ public:
     /// the exposure does not cover.
     const remote_key& key(std::size_t port) const noexcept;
 
+    /// Whether who is given a key may give it to others. Set before a key is given to anybody.
+    bool shareable = false;
+
     /// False once closed, or once its engine has ended. Any thread.
     bool is_open() const noexcept { return open_.load(std::memory_order_acquire); }
     /// Like the destructor: on return no peer accesses the bytes. Idempotent.

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/clock.hpp>
@@ -16,7 +17,8 @@
 
 namespace amalgam {
 class engine;
-}
+struct remote_key;
+}  // namespace amalgam
 
 /// Access to an engine's internals for layers above. Any thread.
 namespace amalgam::detail {
@@ -31,6 +33,17 @@ std::uint64_t home_of(const engine_core& core) noexcept;
 /// Its ports, in order; the address is empty for a port that does not listen.
 std::size_t port_count(const engine_core& core) noexcept;
 const std::string& port_address(const engine_core& core, std::size_t port) noexcept;
+/// Whether peers of that port prove who they are, so that remote keys are bound to them.
+bool binds_keys(engine_core& core, std::size_t port) noexcept;
+/// A remote key of this engine's port `port`, one that binds_keys(), as it is given to `holder`,
+/// who cannot give it to others: it works for whom `holder` has proved to be; if it is still
+/// connecting by that port, for that connection; and for nobody if it is known by another way only.
+/// Cost: asks the engine's stream.
+remote_key key_for(engine_core& core, const peer& holder, std::size_t port,
+                   const remote_key& key) noexcept;
+/// The keys of all ports for the exposure with this key of peer::self_port, for everybody. Empty if
+/// it has ended, if it is shareable, or where the engine's stream cannot be asked.
+std::vector<remote_key> keys_at_home(engine_core& core, const remote_key& home) noexcept;
 /// Whether no path leads to that peer any more. A hint: it may miss a peer lost long ago.
 bool is_lost(const engine_core& core, const peer& who) noexcept;
 /// engine::lookup() that throws only if out of memory.

@@ -110,6 +110,10 @@ identity connection::who() const {
     return tls_ != nullptr ? tls_->peer() : identity{};
 }
 
+const key_fingerprint* connection::proven_key() const noexcept {
+    return tls_ != nullptr ? &tls_->peer().key : nullptr;
+}
+
 std::size_t connection::read(std::size_t budget) noexcept {
     std::size_t left = budget;
     ++fruitless_;

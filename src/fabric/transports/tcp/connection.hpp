@@ -44,6 +44,7 @@ public:
     void detach(completion& on_sent) noexcept override;
     void shut() noexcept override;
     identity who() const override;
+    const key_fingerprint* proven_key() const noexcept override;
 
     // ---- event_source, timed
     void ready(std::uint32_t events) noexcept override;
