@@ -33,6 +33,13 @@ bool all(std::string_view text, Fits fits) noexcept {
     return std::all_of(text.begin(), text.end(), fits);
 }
 
+/// A protocol without the "+tls" at its end.
+std::string_view without_tls(std::string_view protocol) noexcept {
+    constexpr std::string_view tls = "+tls";
+    if (protocol.ends_with(tls)) protocol.remove_suffix(tls.size());
+    return protocol;
+}
+
 bool all_of(std::string_view text, std::string_view extra) noexcept {
     return all(text, [=](char c) { return is_alnum(c) || extra.find(c) != extra.npos; });
 }
@@ -177,7 +184,8 @@ private:
         }
         if (!form_->has_protocol || optional) return true;
         if (text.empty()) return missing("protocol", form_->shape);
-        if (!all_of(text, "_-,;.")) {
+        const std::string_view plain = without_tls(text);
+        if (plain.empty() || !all_of(plain, "_-,;.")) {
             return wrong("protocol", text, "a name (letters, digits, \"_-,;.\")");
         }
         const auto& known = form_->protocols;
@@ -410,8 +418,9 @@ std::string to_string(const uri& u) {
 }
 
 std::string transport_of(const uri& there) {
-    return there.scheme == "tcp" && !there.protocol.empty() ? there.scheme + '+' + there.protocol
-                                                            : there.scheme;
+    const bool tls = there.protocol == "tls" ? there.scheme == "tcp"
+                                             : without_tls(there.protocol) != there.protocol;
+    return there.scheme + (tls ? "+tls" : "");
 }
 
 bool is_loopback_host(std::string_view host) noexcept {
@@ -426,15 +435,21 @@ uri without_option(uri where, std::string_view key) {
 
 std::string client_uri(const uri& there) {
     std::string out = there.scheme + (there.protocol.empty() ? "" : "+" + there.protocol) + "://";
+    char separator = '?';
     const auto keep = [&](std::string_view key) {
-        if (const auto value = there.option(key))
-            out.append("?").append(key).append("=").append(*value);
+        const auto value = there.option(key);
+        if (!value) return;
+        out.append(1, separator).append(key).append("=").append(*value);
+        separator = '&';
     };
     if (there.scheme == "ucx") {
         if (is_loopback_host(there.host)) out += "lo/";
         keep("insecure");
     }
-    if (there.protocol == "tls") keep("credentials");
+    if (transport_of(there).ends_with("+tls")) {
+        keep("credentials");
+        if (there.scheme != "tcp") keep("trusted_wire");
+    }
     if (const auto user = there.option("uid"); user && there.scheme == "shm")
         out.append("?users=").append(*user);  // Whom it must be let connect with.
     return out;

@@ -79,6 +79,19 @@ TEST(uri, reads_tcp_with_and_without_tls) {
     EXPECT_EQ(client_uri(uri::parse("tcp+tls://node7:7000")), "tcp+tls://");
 }
 
+TEST(uri, a_protocol_that_ends_in_tls_is_one_of_an_encrypted_transport) {
+    const uri u = uri::parse("ofi+tcp+tls://node7:7000?one_sided=no&credentials=lab");
+    EXPECT_EQ(u.scheme, "ofi");
+    EXPECT_EQ(u.protocol, "tcp+tls");
+    EXPECT_EQ(to_string(u), "ofi+tcp+tls://node7:7000?one_sided=no&credentials=lab");
+    EXPECT_EQ(transport_of(u), "ofi+tls");
+    EXPECT_EQ(transport_of(uri::parse("ofi+tls://node7:7000")), "ofi");
+    EXPECT_EQ(client_uri(u), "ofi+tcp+tls://?credentials=lab");
+    EXPECT_EQ(client_uri(uri::parse("ucx+tcp+tls://127.0.0.1:7?credentials=lab&trusted_wire=yes")),
+              "ucx+tcp+tls://lo/?credentials=lab&trusted_wire=yes");
+    EXPECT_EQ(transport_of(uri::parse("ucx+tcp+tls://")), "ucx+tls");
+}
+
 TEST(uri, reads_ucx_and_ofi_with_device_and_domain) {
     uri u = uri::parse("ucx+rc://mlx5_0:1/10.0.0.1:7000");
     EXPECT_EQ(u.scheme, "ucx");
@@ -186,6 +199,9 @@ constexpr refused every_part[] = {
     {"tcp://h:1/", "path \"/\""},
     {"ucx://h:1", "the protocol is missing"},
     {"ucx+://h:1", "the protocol is missing"},
+    {"ucx++tls://h:1", "protocol \"+tls\""},
+    {"ucx+tls+tcp://h:1", "protocol \"tls+tcp\""},
+    {"mpi+static+tls", "protocol \"static+tls\""},
     {"ucx+tc p://h:1", "protocol \"tc p\""},
     {"ucx+tcp:///h:1", "the device is missing"},
     {"ofi+tcp:///h:1", "the domain is missing"},

@@ -70,7 +70,7 @@ public:
     static constexpr const char* scheme = "ofi+datagram";  // As parsed from URIs.
 
     datagram_carrier(std::unique_ptr<port> tcp, bool caller_first)
-        : introduced_carrier(std::move(tcp), scheme), caller_first_(caller_first) {
+        : introduced_carrier({std::move(tcp), scheme}), caller_first_(caller_first) {
         sleep_also_on(socket_.fd());
     }
     ~datagram_carrier() override { end_introductions(); }

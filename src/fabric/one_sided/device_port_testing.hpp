@@ -85,7 +85,7 @@ public:
     static constexpr std::size_t packet_bytes = 2048;
 
     device_carrier(std::unique_ptr<port> tcp, memory_device::settings& with)
-        : introduced_carrier(std::move(tcp), scheme), device_(with) {
+        : introduced_carrier({std::move(tcp), scheme}), device_(with) {
         int bell = -1;
         number_ = packet_hub::instance().open(bell);
         sleep_also_on(bell);

@@ -33,6 +33,10 @@ void packet_connection::begin(packet_link& by) noexcept {
     home_.has_work(*this);
 }
 
+identity packet_connection::who() const {
+    return by_ == nullptr ? identity{} : home_.proved_by(*by_);
+}
+
 // ---- sending
 
 posted packet_connection::send(const frame_header& header, gather payload,

@@ -36,6 +36,7 @@ public:
     bool forget(completion& on_sent) noexcept override { return queue_.forget(on_sent); }
     void detach(completion& on_sent) noexcept override;
     void shut() noexcept override;
+    identity who() const override;
 
     // ---- for the port
     /// Call before anything is sent.

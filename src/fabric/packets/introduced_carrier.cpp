@@ -1,6 +1,7 @@
 #include "fabric/packets/introduced_carrier.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -12,6 +13,8 @@
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/random.hpp>
+
+#include "fabric/packets/introduction.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -26,7 +29,7 @@ constexpr std::chrono::milliseconds last_packets{1000};
 
 constexpr long longest_nap_ms = 64;
 
-// introduction = own_id:u64 scheme_bytes:u16 scheme name
+// introduction = own_id:u64 scheme_bytes:u16 scheme [ciphers:u8] name
 constexpr std::size_t greeting_head = 10;
 
 }  // namespace
@@ -37,8 +40,11 @@ void introduced_link::close() noexcept {
     home_->drop(*this, {errc::closed});
 }
 
-introduced_carrier::introduced_carrier(std::unique_ptr<port> tcp, std::string scheme)
-    : tcp_(std::move(tcp)), scheme_(std::move(scheme)), both_(::epoll_create1(EPOLL_CLOEXEC)) {
+introduced_carrier::introduced_carrier(introducer by)
+    : tcp_(std::move(by.tcp)),
+      scheme_(std::move(by.scheme)),
+      trust_(by.trust),
+      both_(::epoll_create1(EPOLL_CLOEXEC)) {
     if (!both_)
         throw error(
             status{errc::no_memory, errno},
@@ -103,12 +109,16 @@ std::string introduced_carrier::address() const {
 }
 
 std::string introduced_carrier::explain() const {
-    return fmt::format(
-        "{}; what it carries is not encrypted; connections are set up over tcp, which {}",
-        explain_paths(), tcp_->explain());
+    return fmt::format("{}; {}; connections are set up over tcp, which {}", explain_paths(),
+                       proves() ? "packets are encrypted, with keys from that set-up"
+                                : "what it carries is not encrypted",
+                       tcp_->explain());
 }
 
 std::string introduced_carrier::to_tcp(std::string_view address) const {
+    if (proves())
+        return to_string(
+            introduction_uri(without_option(uri::parse(address), trusted_wire_option)));
     const std::size_t rest = address.find("://");
     return "tcp" + std::string(address.substr(rest));
 }
@@ -128,7 +138,12 @@ result<std::string> introduced_carrier::canonical(std::string_view address) cons
     if (parsed->host.empty()) return wrong("the host is missing");
     if (parsed->port.value_or(0) == 0) return wrong("the port number is missing");
     // Its listener says that, for both.
-    *parsed = without_option(std::move(*parsed), "insecure");
+    if (proves()) {
+        *parsed = without_option(std::move(*parsed), credentials_option);
+        *parsed = without_option(std::move(*parsed), trusted_wire_option);
+    } else {
+        *parsed = without_option(std::move(*parsed), "insecure");
+    }
     if (!parsed->options.empty()) return wrong("an address to connect to must not have options");
     return to_string(*parsed);
 }
@@ -139,7 +154,9 @@ result<packet_link*> introduced_carrier::connect(std::string_view address) {
     // While a tcp peer lives, the tcp port returns it for every lookup of its address, even if we
     // are leaving it. That connection must end first.
     result<peer_id> peer = tcp_->lookup(to_tcp(address));
-    if (!peer) return peer.why();
+    if (!peer)
+        return proves() ? retold(uri::parse(address), peer.why(), scheme_ + "://127.0.0.1:7000")
+                        : peer.why();
     if (of(*peer) != nullptr)
         return {errc::internal, "the previous connection to this address is still closing"};
     introduced_link& made = add(*peer);
@@ -175,12 +192,16 @@ introduced_link& introduced_carrier::add(peer_id who) {
 void introduced_carrier::greet(introduced_link& link) {
     const const_bytes name = own_name();
     auto& out = link.said_;
-    out.bytes.resize(greeting_head + scheme_.size() + name.size());
+    const std::size_t own = proves() ? 1 : 0;
+    out.bytes.resize(greeting_head + scheme_.size() + own + name.size());
     store_le(out.bytes.data(), link.own_id_);
     store_le(out.bytes.data() + 8, static_cast<std::uint16_t>(scheme_.size()));
     std::memcpy(out.bytes.data() + greeting_head, scheme_.data(), scheme_.size());
+    if (own != 0)
+        out.bytes[greeting_head + scheme_.size()] = static_cast<std::byte>(trust_.ciphers);
     if (!name.empty())
-        std::memcpy(out.bytes.data() + greeting_head + scheme_.size(), name.data(), name.size());
+        std::memcpy(out.bytes.data() + greeting_head + scheme_.size() + own, name.data(),
+                    name.size());
     out.piece = out.bytes;
     // The first message on its connection: there is room.
     const posted how = tcp_->post_send(link.peer_, introduction_tag, {&out.piece, 1}, out);
@@ -241,13 +262,36 @@ void introduced_carrier::take_greeting(introduced_link& link, const_bytes bytes)
         return refuse({errc::mismatch});
     }
     link.their_id_ = load_le<std::uint64_t>(bytes.data());
-    const const_bytes name = rest.subspan(scheme_bytes);
+    const_bytes name = rest.subspan(scheme_bytes);
+    if (proves()) {
+        if (name.empty()) return refuse({errc::disconnected, EPROTO});
+        const status shared = share_secrets(link, static_cast<std::uint8_t>(name[0]));
+        if (!shared.ok()) return refuse(shared);
+        name = name.subspan(1);
+    }
     if (!link.was_accepted_ || !caller_goes_first()) return open(link, name);
     try {
         link.name_.assign(name.begin(), name.end());
     } catch (const std::bad_alloc&) {
         refuse({errc::no_memory});
     }
+}
+
+status introduced_carrier::share_secrets(introduced_link& link, std::uint8_t their_ciphers) noexcept
+    try {
+    const auto export_key = [&](const_bytes context, link_secrets::key& into) {
+        return trust_.export_key(*tcp_, link.peer_, link_key_label, context, into);
+    };
+    link.secrets_ = detail::share_secrets(link.own_id_, link.their_id_, their_ciphers, export_key);
+    if (link.secrets_ == nullptr) return {errc::disconnected, EPROTO};
+    link.secrets_->who = tcp_->who(link.peer_);
+    return {};
+} catch (const std::bad_alloc&) {
+    return {errc::no_memory, ENOMEM};
+}
+
+std::unique_ptr<link_secrets> introduced_carrier::take_secrets(packet_link& link) noexcept {
+    return std::move(static_cast<introduced_link&>(link).secrets_);
 }
 
 void introduced_carrier::open(introduced_link& link, const_bytes name) noexcept {

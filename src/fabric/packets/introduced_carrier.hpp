@@ -13,9 +13,18 @@
 #include <amalgam/fabric/packets.hpp>
 #include <amalgam/fabric/port.hpp>
 
+#include "fabric/packets/introducing_carrier.hpp"
+
 namespace amalgam::detail {
 
 class introduced_carrier;
+
+/// Over what the ends of a carrier are introduced.
+struct introducer {
+    std::unique_ptr<port> tcp;
+    std::string scheme;          ///< The text before "://", such as "ucx+tcp".
+    introduction_trust trust{};  ///< If `tcp` speaks TLS; the scheme ends in "+tls" then.
+};
 
 /// A connection of an introduced_carrier.
 class introduced_link : public packet_link {
@@ -66,6 +75,7 @@ private:
     clock::time_point leaves_at_;  ///< When leaving: the deadline.
     outgoing said_;
     std::vector<std::byte> name_;  ///< The other end's name, until its first packet arrives.
+    std::unique_ptr<link_secrets> secrets_;  ///< Over tls, until they are taken.
 };
 
 /// A carrier over a library that moves packets between named ends but does not exchange the names
@@ -74,8 +84,11 @@ private:
 /// exchange names. When that connection is lost, so is the peer, within the same time and for the
 /// same reasons as with tcp.
 ///
+/// If that port speaks TLS, the ends have proved who they are, and share secrets by which a
+/// sealed_carrier protects their packets.
+///
 /// Threads: the port's thread.
-class introduced_carrier : public packet_carrier, private message_sink {
+class introduced_carrier : public introducing_carrier, private message_sink {
 public:
     void start(packet_events& events) noexcept final;
     std::string address() const final;
@@ -86,12 +99,12 @@ public:
     std::size_t progress(std::size_t budget) noexcept final;
     int wait_handle() const noexcept final { return both_.get(); }
     bool arm() noexcept final;
+    std::unique_ptr<link_secrets> take_secrets(packet_link&) noexcept final;
 
 protected:
-    /// `scheme` is the text before "://", such as "ucx+tcp"; only ends with the same scheme
-    /// connect.
+    /// Only ends with the same scheme connect.
     /// Failure: throws error{no_memory}.
-    introduced_carrier(std::unique_ptr<port> tcp, std::string scheme);
+    explicit introduced_carrier(introducer by);
     /// Call first in the destructor.
     void end_introductions() noexcept;
     /// Call in the constructor.
@@ -147,6 +160,8 @@ private:
     introduced_link& add(peer_id who);
     void greet(introduced_link&);
     void take_greeting(introduced_link&, const_bytes bytes) noexcept;
+    status share_secrets(introduced_link&, std::uint8_t their_ciphers) noexcept;
+    bool proves() const noexcept { return trust_.export_key != nullptr; }
     void open(introduced_link&, const_bytes name) noexcept;
     introduced_link* of(peer_id who) noexcept;
     void say_farewell(introduced_link&) noexcept;
@@ -160,6 +175,7 @@ private:
 
     std::unique_ptr<port> tcp_;
     std::string scheme_;
+    const introduction_trust trust_;
     packet_events* events_ = nullptr;
     unique_fd both_;  ///< An epoll set: the descriptors of the tcp port and of the library.
     int busy_ = -1;   ///< See sleep_on_busy().

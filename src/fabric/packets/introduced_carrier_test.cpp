@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <utility>
+
 #include "fabric/packets/scripted_carrier.hpp"
 
 namespace amalgam::detail {
@@ -80,6 +83,88 @@ TEST_F(introduced_carrier_test, farewells_to_several_that_nobody_takes_do_not_ho
     }
     here_.reset();
     EXPECT_EQ(released_, 3);
+}
+
+// ---- over TLS
+
+/// Label, context and length in place of a key.
+bool told_key(port&, peer_id, std::string_view label, const_bytes context, mutable_bytes into) {
+    EXPECT_EQ(label, "EXPORTER-amalgam-packets");
+    EXPECT_EQ(into.size(), sizeof(link_secrets::key));
+    std::fill(into.begin(), into.end(), std::byte{});
+    std::copy(context.begin(), context.end(), into.begin());
+    return true;
+}
+
+bool no_key(port&, peer_id, std::string_view, const_bytes, mutable_bytes) {
+    return false;
+}
+
+class proved_carrier_test : public introduced_carrier_test {
+protected:
+    void open(introduction_trust trust = {&told_key, 3}) {
+        here_.reset();
+        inner_ = new scripted_port;
+        here_ = std::make_unique<scripted_carrier>(std::unique_ptr<port>(inner_), released_, trust);
+        here_->start(events_);
+    }
+    static std::vector<std::byte> introduction_with(std::uint8_t ciphers) {
+        std::vector<std::byte> bytes = introduction("test+tcp+tls");
+        bytes.push_back(static_cast<std::byte>(ciphers));
+        return bytes;
+    }
+    static std::pair<std::uint64_t, std::uint64_t> ids_in(const link_secrets::key& key) {
+        return {load_le<std::uint64_t>(key.data()), load_le<std::uint64_t>(key.data() + 8)};
+    }
+};
+
+TEST_F(proved_carrier_test, each_direction_has_a_key_that_both_ends_can_derive) {
+    open();
+    scripted_link& from = inner_->peer();
+    say(from, introduction_tag, introduction_with(2));
+    ASSERT_EQ(events_.links.size(), 1u);
+    introduced_link& link = *events_.links[0];
+    const auto secrets = here_->take_secrets(link);
+    ASSERT_NE(secrets, nullptr);
+    EXPECT_EQ(ids_in(secrets->sending), std::pair(std::uint64_t{77}, link.own_id()));
+    EXPECT_EQ(ids_in(secrets->receiving), std::pair(link.own_id(), std::uint64_t{77}));
+    EXPECT_EQ(secrets->their_ciphers, 2);
+    EXPECT_EQ(here_->take_secrets(link), nullptr) << "once";
+    // What we say ends with our ciphers, as our name is empty.
+    ASSERT_EQ(from.out.size(), 1u);
+    EXPECT_EQ(from.out[0].payload.back(), std::byte{3});
+    EXPECT_EQ(from.out[0].payload.size(), 10 + std::string("test+tcp+tls").size() + 1);
+}
+
+TEST_F(proved_carrier_test, a_peer_that_takes_our_id_for_its_own_gets_no_key) {
+    open();
+    ASSERT_TRUE(here_->connect("test+tcp+tls://127.0.0.1:7000"));
+    scripted_link& to = *inner_->links.back();
+    ASSERT_EQ(to.out.size(), 1u);
+    auto same = introduction_with(3);
+    std::copy_n(to.out[0].payload.begin(), 8, same.begin());
+    say(to, introduction_tag, same);
+    EXPECT_EQ(events_.downs, std::vector<errc>{errc::disconnected});
+    EXPECT_EQ(events_.rooms, 0);
+}
+
+TEST_F(proved_carrier_test, an_introduction_without_ciphers_is_refused) {
+    open();
+    say(inner_->peer(), introduction_tag, introduction("test+tcp+tls"));
+    EXPECT_EQ(events_.downs, std::vector<errc>{errc::disconnected});
+}
+
+TEST_F(proved_carrier_test, nobody_is_let_in_of_whom_there_is_no_key) {
+    open({&no_key, 3});
+    say(inner_->peer(), introduction_tag, introduction_with(3));
+    EXPECT_EQ(events_.downs, std::vector<errc>{errc::disconnected});
+    EXPECT_EQ(events_.rooms, 0);
+}
+
+TEST_F(proved_carrier_test, one_that_does_not_encrypt_is_of_another_kind) {
+    open();
+    come("test+tcp");
+    EXPECT_EQ(events_.downs, std::vector<errc>{errc::mismatch});
 }
 
 }  // namespace

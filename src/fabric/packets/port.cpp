@@ -42,9 +42,10 @@ void remove_from(std::vector<T*>& all, T& one) noexcept {
 }  // namespace
 
 packet_port::packet_port(std::unique_ptr<packet_carrier> carrier, const packet_port_traits& traits,
-                         const port_options& options)
+                         const port_options& options, const link_identities* identities)
     : framed_port(options, abilities(traits, carrier->one_sided() != nullptr)),
       process_(::getpid()),
+      identities_(identities),
       packets_(traits.packet_bytes),
       carrier_(std::move(carrier)) {
     carrier_->start(*this);

@@ -13,6 +13,7 @@
 
 #include "fabric/one_sided/one_sided.hpp"
 #include "fabric/packets/connection.hpp"
+#include "fabric/packets/introducing_carrier.hpp"
 #include "fabric/packets/pool.hpp"
 #include "fabric/port/framed_port.hpp"
 
@@ -23,8 +24,9 @@ namespace amalgam::detail {
 /// Threads: the port's thread.
 class packet_port final : public framed_port, private packet_events, private one_sided_port {
 public:
+    /// `identities`, if any, is of the carrier.
     packet_port(std::unique_ptr<packet_carrier> carrier, const packet_port_traits& traits,
-                const port_options& options);
+                const port_options& options, const link_identities* identities = nullptr);
     ~packet_port() override;
 
     std::string address() const override { return carrier_->address(); }
@@ -52,6 +54,9 @@ public:
     std::size_t budget() const noexcept { return budget_; }
     void used_budget(std::size_t count) noexcept { budget_ -= std::min(count, budget_); }
     void link_lost(packet_connection& who, status why) noexcept;
+    identity proved_by(const packet_link& link) const {
+        return identities_ == nullptr ? identity{} : identities_->who(link);
+    }
     /// A link that returned full has room again.
     void has_room(packet_connection& who) noexcept;
 
@@ -113,6 +118,7 @@ private:
     void work_off() noexcept;
 
     const pid_t process_;
+    const link_identities* const identities_;
     packet_pool packets_;
     std::vector<std::unique_ptr<packet_connection>> connections_;
     std::vector<packet_connection*> with_work_;

@@ -27,8 +27,10 @@ public:
         }
     };
 
-    scripted_carrier(std::unique_ptr<port> inner, int& released)
-        : introduced_carrier(std::move(inner), "test+tcp"), released_(released) {}
+    scripted_carrier(std::unique_ptr<port> inner, int& released, introduction_trust trust = {})
+        : introduced_carrier(
+              {std::move(inner), trust.export_key == nullptr ? "test+tcp" : "test+tcp+tls", trust}),
+          released_(released) {}
     ~scripted_carrier() { end_introductions(); }
 
     using introduced_carrier::arrived;

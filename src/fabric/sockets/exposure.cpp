@@ -30,9 +30,13 @@ std::string explain_exposure(const binding& chosen) {
 
 failure refuse_exposed(const uri& where, std::string_view what) {
     uri with_keys = where;
-    with_keys.scheme = "tcp";
-    with_keys.protocol = "tls";
-    with_keys.device.clear();
+    if (where.scheme == "ofi") {
+        with_keys.protocol += "+tls";
+    } else {
+        with_keys.scheme = "tcp";
+        with_keys.protocol = "tls";
+        with_keys.device.clear();
+    }
     with_keys.options = {{"credentials", "NAME"}};
     uri insecure = without_option(where, insecure_option);
     insecure.options.push_back({std::string(insecure_option), "yes"});

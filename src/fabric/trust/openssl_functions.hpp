@@ -37,7 +37,7 @@
     X(SSL_CTX_set_security_level) X(SSL_CTX_set_session_id_context) X(SSL_CTX_set_verify) \
     X(SSL_CTX_up_ref) X(SSL_CTX_use_PrivateKey) X(SSL_CTX_use_certificate) X(SSL_SESSION_free) \
     X(SSL_SESSION_is_resumable) X(SSL_client_hello_get0_ext) X(SSL_ctrl) X(SSL_do_handshake) \
-    X(SSL_free) X(SSL_free_buffers) X(SSL_get0_alpn_selected) X(SSL_get0_param) \
+    X(SSL_export_keying_material) X(SSL_free) X(SSL_free_buffers) X(SSL_get0_alpn_selected) X(SSL_get0_param) \
     X(SSL_get0_peer_certificate) X(SSL_get1_session) X(SSL_get_SSL_CTX) \
     X(SSL_get_ex_data_X509_STORE_CTX_idx) X(SSL_get_shutdown) X(SSL_get_verify_result) \
     X(SSL_has_pending) X(SSL_in_init) X(SSL_is_server) X(SSL_key_update) X(SSL_new) \

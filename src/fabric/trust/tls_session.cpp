@@ -259,6 +259,18 @@ void tls_session::resume(SSL_SESSION& earlier) noexcept {
     if (SSL_set_session(ssl_.get(), &earlier) != 1) ERR_clear_error();
 }
 
+bool tls_session::export_key(std::string_view label, const_bytes context,
+                             mutable_bytes into) const noexcept {
+    if (!is_complete_) return false;
+    const auto bytes_at = [](auto* at) { return reinterpret_cast<const unsigned char*>(at); };
+    if (SSL_export_keying_material(ssl_.get(), reinterpret_cast<unsigned char*>(into.data()),
+                                   into.size(), label.data(), label.size(),
+                                   bytes_at(context.data()), context.size(), 1) == 1)
+        return true;
+    ERR_clear_error();
+    return false;
+}
+
 tls_ticket tls_session::ticket() const noexcept {
     tls_ticket last(SSL_get1_session(ssl_.get()));
     if (last && SSL_SESSION_is_resumable(last.get()) != 1) last.reset();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sys/types.h>
@@ -78,6 +79,9 @@ public:
     }
     /// For tests.
     SSL* native() noexcept { return ssl_.get(); }
+    /// Key material that only the two ends have (RFC 8446, 7.5). False: the handshake is not
+    /// complete.
+    bool export_key(std::string_view label, const_bytes context, mutable_bytes into) const noexcept;
     /// What a later connection can resume. Null: the peer has sent nothing of the kind.
     tls_ticket ticket() const noexcept;
 

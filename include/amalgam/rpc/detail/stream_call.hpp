@@ -56,8 +56,7 @@ protected:
 private:
     friend class caller;
     struct credit_task : work_unit {
-        credit_task(run_function what, stream_call& mine) noexcept
-            : work_unit(what), whose(mine) {}
+        credit_task(run_function what, stream_call& mine) noexcept : work_unit(what), whose(mine) {}
         stream_call& whose;
     };
 

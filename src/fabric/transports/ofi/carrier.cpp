@@ -20,8 +20,8 @@ void remove_from(std::vector<T*>& all, T& one) noexcept {
 
 }  // namespace
 
-ofi_carrier::ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_choice choice)
-    : introduced_carrier(std::move(tcp), std::move(scheme)), choice_(std::move(choice)) {
+ofi_carrier::ofi_carrier(introducer by, ofi_choice choice)
+    : introduced_carrier(std::move(by)), choice_(std::move(choice)) {
     fid_fabric* fabric = nullptr;
     require_ofi(fi_fabric(info().fabric_attr, &fabric, nullptr), "open the fabric");
     fabric_.reset(fabric);

@@ -71,7 +71,7 @@ public:
 
 protected:
     /// Failure: throws error with libfabric's message.
-    ofi_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_choice choice);
+    ofi_carrier(introducer by, ofi_choice choice);
     /// Call once the receiving endpoint exists. Failure: as above.
     void begin_to_receive(fid_ep* by, std::size_t packets);
     /// Call first in the destructor: gives sent packets a moment to leave.

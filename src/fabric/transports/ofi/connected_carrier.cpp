@@ -46,10 +46,9 @@ ofi_info between(const fi_info& model, const socket_address& near, const socket_
 
 }  // namespace
 
-ofi_connected_carrier::ofi_connected_carrier(std::unique_ptr<port> tcp, std::string scheme,
-                                             ofi_choice choice, const place& at,
+ofi_connected_carrier::ofi_connected_carrier(introducer by, ofi_choice choice, const place& at,
                                              std::chrono::milliseconds silence_limit)
-    : ofi_carrier(std::move(tcp), std::move(scheme), std::move(choice)),
+    : ofi_carrier(std::move(by), std::move(choice)),
       source_(at.source),
       silence_limit_(silence_limit),
       alarm_(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) {

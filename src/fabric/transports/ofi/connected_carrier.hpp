@@ -36,8 +36,8 @@ public:
     };
 
     /// Failure: throws error with libfabric's message.
-    ofi_connected_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_choice choice,
-                          const place& at, std::chrono::milliseconds silence_limit);
+    ofi_connected_carrier(introducer by, ofi_choice choice, const place& at,
+                          std::chrono::milliseconds silence_limit);
     ~ofi_connected_carrier() override;
 
 private:

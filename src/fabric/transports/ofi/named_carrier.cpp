@@ -12,9 +12,8 @@ constexpr std::size_t max_name_bytes = 512;
 
 }  // namespace
 
-ofi_named_carrier::ofi_named_carrier(std::unique_ptr<port> tcp, std::string scheme,
-                                     ofi_choice choice)
-    : ofi_carrier(std::move(tcp), std::move(scheme), std::move(choice)) {
+ofi_named_carrier::ofi_named_carrier(introducer by, ofi_choice choice)
+    : ofi_carrier(std::move(by), std::move(choice)) {
     fi_av_attr wanted{};
     wanted.type = info().domain_attr->av_type;
     fid_av* names = nullptr;

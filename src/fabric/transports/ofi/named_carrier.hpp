@@ -22,7 +22,7 @@ private:
 class ofi_named_carrier final : public ofi_carrier {
 public:
     /// Failure: throws error with libfabric's message.
-    ofi_named_carrier(std::unique_ptr<port> tcp, std::string scheme, ofi_choice choice);
+    ofi_named_carrier(introducer by, ofi_choice choice);
     ~ofi_named_carrier() override;
 
 private:

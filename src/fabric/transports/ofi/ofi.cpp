@@ -10,6 +10,7 @@
 
 #include "fabric/limits.hpp"
 #include "fabric/packets/introduction.hpp"
+#include "fabric/sealing/carrier.hpp"
 #include "fabric/sockets/binding.hpp"
 #include "fabric/sockets/exposure.hpp"
 #include "fabric/sockets/interfaces.hpp"
@@ -22,6 +23,7 @@ namespace amalgam::detail {
 namespace {
 
 constexpr const char* example = "ofi+tcp://127.0.0.1:0";
+constexpr const char* sealed_example = "ofi+tcp+tls://127.0.0.1:0?credentials=FOLDER";
 
 failure wrong(const uri& where, status why, std::string_view what) {
     return wrong_uri(where, why, what, example);
@@ -30,7 +32,9 @@ failure wrong(const uri& where, status why, std::string_view what) {
 /// A domain that is an interface also says where to listen, if nothing else does.
 uri place_of(const uri& where, const std::vector<interface_address>& machine) {
     uri tcp = introduction_uri(where);
-    tcp.options.clear();  // Ours.
+    std::erase_if(tcp.options, [](const uri_option& each) {  // Ours.
+        return each.key != credentials_option;
+    });
     if (tcp.host.empty() && tcp.port && preferred_address(machine, where.device))
         tcp.host = where.device;
     return tcp;
@@ -87,61 +91,70 @@ public:
     }
 
 private:
-    static result<std::unique_ptr<port>> try_open(const uri& where,
+    static result<std::unique_ptr<port>> try_open(const uri& asked,
                                                   const port_options& options) try {
+        uri where = asked;
+        const auto trust = take_trust(where);
+        if (!trust) return wrong(asked, trust.why().what, trust.why().sentence);
         if (where.protocol.empty())
-            return wrong(where, {errc::invalid},
+            return wrong(asked, {errc::invalid},
                          fmt::format("the protocol is missing; libfabric has: {}",
                                      fmt::join(ofi_on_this_machine().providers, ", ")));
         if (const auto flaw = flaw_of(where.protocol); !flaw.empty())
             return wrong(
-                where, {errc::unsupported},
+                asked, {errc::unsupported},
                 fmt::format("libfabric's \"{}\" is not supported, as it {}", where.protocol, flaw));
-        result<ofi_transfers_wish> transfers = transfers_wish(where);
-        if (!transfers) return wrong(where, transfers.why().what, transfers.why().sentence);
+        result<ofi_transfers_wish> transfers =
+            transfers_wish(where, trust->tls && !trust->trusted_wire);
+        if (!transfers)
+            return wrong_uri(asked, transfers.why().what, transfers.why().sentence,
+                             trust->tls ? sealed_example : example);
         const auto machine = interface_addresses();
-        const uri tcp = place_of(where, machine);
+        const uri tcp = place_of(asked, machine);
         const auto insecure = means_insecure(where, options);
         if (!insecure) return retold(where, insecure.why(), example);
-        result<binding> bound = choose_binding(tcp, machine);
-        if (!bound) return retold(where, bound.why(), example);
-        if (is_exposed(*bound) && !*insecure) return refuse_exposed(where);
+        result<binding> bound = choose_binding(without_option(tcp, credentials_option), machine);
+        if (!bound) return retold(asked, bound.why(), trust->tls ? sealed_example : example);
+        if (is_exposed(*bound) && !*insecure && !trust->tls) return refuse_exposed(where);
 
         ofi_wish wish{where.protocol, where.device, bound->source, std::move(*transfers)};
         result<ofi_choice> found = find_ofi(wish);
-        if (!found) return wrong(where, found.why().what, found.why().sentence);
+        if (!found) return wrong(asked, found.why().what, found.why().sentence);
         const fi_info& info = *found->info;
         if (info.ep_attr->max_msg_size < limits::packet_bytes)
             return wrong(
-                where, {errc::unsupported},
+                asked, {errc::unsupported},
                 fmt::format(
                     "libfabric's \"{}\" carries messages of up to {} bytes, but {} are needed",
                     where.protocol, info.ep_attr->max_msg_size, limits::packet_bytes));
         port_options checked = options;
         checked.insecure = *insecure;  // A name may stand for another address by now.
         auto introducer = make_tcp_transport()->open(tcp, checked);
-        if (!introducer) return retold(where, introducer.why(), example);
+        if (!introducer)
+            return retold(asked, introducer.why(), trust->tls ? sealed_example : example);
 
         if (found->transfers.on_host) prepare_copies(*found, options);
         packet_port_traits traits;
-        traits.transport = "ofi";
+        traits.transport = trust->tls ? "ofi+tls" : "ofi";
         traits.packet_bytes = limits::packet_bytes;
         traits.listens = introducer.value()->can().listens;
         traits.between_hosts = true;
         traits.rma = found->transfers.by_device ? rma_mode::one_sided : rma_mode::emulated;
-        return make_packet_port(
-            make_carrier(where, options, *bound, wish, std::move(*found), std::move(*introducer)),
-            traits, options);
+        auto carrier = make_carrier(asked, options, *bound, wish, std::move(*found),
+                                    std::move(*introducer), trust->tls);
+        return trust->tls ? make_sealed_port(std::move(carrier), traits, options)
+                          : make_packet_port(std::move(carrier), traits, options);
     } catch (const error& why) {
-        return wrong(where, why.code(), why.what());
+        return wrong(asked, why.code(), why.what());
     }
 
-    static std::unique_ptr<packet_carrier> make_carrier(const uri& where,
-                                                        const port_options& options,
-                                                        const binding& bound, const ofi_wish& wish,
-                                                        ofi_choice found,
-                                                        std::unique_ptr<port> tcp) {
-        std::string scheme = "ofi+" + where.protocol;
+    static std::unique_ptr<introducing_carrier> make_carrier(const uri& where,
+                                                             const port_options& options,
+                                                             const binding& bound,
+                                                             const ofi_wish& wish, ofi_choice found,
+                                                             std::unique_ptr<port> tcp, bool tls) {
+        introducer by{std::move(tcp), "ofi+" + where.protocol, {}};
+        if (tls) by.trust = {&export_tls_key, ciphers_here()};
         found.chosen = fmt::format("libfabric carries messages with its provider \"{}\"",
                                    found.info->fabric_attr->prov_name);
         socket_address source = wish.source;
@@ -149,11 +162,10 @@ private:
         if (!wish.domain.empty() || source)
             found.chosen += fmt::format(" in domain {}", found.info->domain_attr->name);
         if (!wish.connected())
-            return std::make_unique<ofi_named_carrier>(std::move(tcp), std::move(scheme),
-                                                       std::move(found));
+            return std::make_unique<ofi_named_carrier>(std::move(by), std::move(found));
         if (source) found.chosen += " from " + source.host();
         return std::make_unique<ofi_connected_carrier>(
-            std::move(tcp), std::move(scheme), std::move(found),
+            std::move(by), std::move(found),
             ofi_connected_carrier::place{bound.listen.value_or(socket_address()),
                                          source ? source.with_port(0) : socket_address()},
             options.silence_limit);

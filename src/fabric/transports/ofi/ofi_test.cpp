@@ -70,7 +70,7 @@ TEST(ofi_transport, domain_that_lacks_the_address_is_refused) {
 TEST(ofi_transport, a_port_that_other_hosts_can_reach_opens_only_if_that_is_meant) {
     EXPECT_TRUE(contains(refusal("ofi+tcp://0.0.0.0:0"),
                          "\"ofi+tcp://0.0.0.0:0\": other hosts can reach this port, and nobody is "
-                         "asked who he is; use keys (tcp+tls://0.0.0.0:0?credentials=NAME, "))
+                         "asked who he is; use keys (ofi+tcp+tls://0.0.0.0:0?credentials=NAME, "))
         << refusal("ofi+tcp://0.0.0.0:0");
     EXPECT_EQ(refusal("ofi+tcp://0.0.0.0:0?insecure=yes"), "opened");
     EXPECT_EQ(refusal("ofi+tcp://lo:0?one_sided=no"), "opened");

@@ -85,10 +85,11 @@ bool checks_keys_in_device(std::string_view provider) noexcept {
     return !needs_of(provider).empty();
 }
 
-result<ofi_transfers_wish> transfers_wish(const uri& where) {
+result<ofi_transfers_wish> transfers_wish(const uri& where, bool sealed) {
     ofi_transfers_wish wish;
     for (const uri_option& each : where.options)
-        if (each.key != "one_sided" && each.key != "mr_mode" && each.key != "insecure")
+        if (each.key != "one_sided" && each.key != "mr_mode" && each.key != "insecure" &&
+            each.key != "credentials")
             return failure{{errc::invalid},
                            fmt::format("unknown option \"{}\": ofi has one_sided", each.key)};
     if (const auto modes = where.option("mr_mode"))
@@ -97,6 +98,16 @@ result<ofi_transfers_wish> transfers_wish(const uri& where) {
     const auto asked = where.option("one_sided");
     if (!asked) {
         choose_by_provider(wish, where.protocol);
+        if (sealed && wish.one_sided) {
+            wish.one_sided = wish.by_device = false;
+            wish.why_packets =
+                "as the device would not encrypt them; trusted_wire=yes says that it need not";
+        }
+    } else if (*asked == "any" && sealed) {
+        return failure{
+            {errc::invalid},
+            "one_sided=any would send puts and gets unencrypted, expected trusted_wire=yes "
+            "beside it if nobody else can read and write the wire, or no such option"};
     } else if (*asked == "any") {
         choose_by_provider(wish, where.protocol);
         wish.one_sided = wish.by_anybody = !never_answers(where.protocol);

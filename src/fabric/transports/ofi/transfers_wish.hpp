@@ -29,7 +29,8 @@ struct ofi_transfers_wish {
 bool checks_keys_in_device(std::string_view provider) noexcept;
 
 /// Reads `?one_sided=any|host|no` and `mr_mode`, and the settings of libfabric in the environment.
-/// Failure: `invalid` with what was wrong, without a full sentence.
-result<ofi_transfers_wish> transfers_wish(const uri& where);
+/// `sealed`: packets are encrypted, and the wire is not trusted, so nothing passes it in another
+/// way. Failure: `invalid` with what was wrong, without a full sentence.
+result<ofi_transfers_wish> transfers_wish(const uri& where, bool sealed = false);
 
 }  // namespace amalgam::detail

@@ -56,5 +56,18 @@ TEST_F(ofi_transfers_wish_test, uri_may_ask_for_packets_or_for_the_kernel_whatev
     EXPECT_TRUE(kernel.on_host && !kernel.one_sided && !kernel.by_device);
 }
 
+TEST_F(ofi_transfers_wish_test, nothing_passes_a_device_beside_sealed_packets) {
+    ::setenv("FI_MR_CACHE_MAX_COUNT", "0", 1);
+    const uri verbs = uri::parse("ofi+verbs://10.0.0.1:0");
+    EXPECT_TRUE(transfers_wish(verbs, false)->one_sided);
+    const auto sealed = transfers_wish(verbs, true);
+    EXPECT_FALSE(sealed->one_sided || sealed->by_device);
+    EXPECT_EQ(sealed->why_packets,
+              "as the device would not encrypt them; trusted_wire=yes says that it need not");
+    EXPECT_EQ(transfers_wish(uri::parse("ofi+tcp://h:0?one_sided=any"), true).code(),
+              errc::invalid);
+    EXPECT_TRUE(transfers_wish(uri::parse("ofi+tcp://h:0?one_sided=host"), true)->on_host);
+}
+
 }  // namespace
 }  // namespace amalgam::detail

@@ -72,6 +72,12 @@ public:
     /// Ends the connection; its operations fail with `why`.
     void down(status why) noexcept;
 
+    /// See export_tls_key().
+    bool export_key(std::string_view label, const_bytes context,
+                    mutable_bytes into) const noexcept {
+        return tls_ != nullptr && tls_->export_key(label, context, into);
+    }
+
     const std::string& address() const noexcept { return address_; }
     bool is_up() const noexcept { return phase_ == phase::up; }
     /// There may be something to read, and reading is allowed.

@@ -81,6 +81,12 @@ std::string tcp_port::explain() const {
                              refused_.value(), tls_->trust().explain());
 }
 
+bool tcp_port::export_key(peer_id peer, std::string_view label, const_bytes context,
+                          mutable_bytes into) const noexcept {
+    const auto* const link = static_cast<const connection*>(link_to(peer));
+    return link != nullptr && link->export_key(label, context, into);
+}
+
 // ---- peers
 
 result<std::string> tcp_port::canonical(std::string_view address) const noexcept try {

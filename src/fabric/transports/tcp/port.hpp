@@ -53,6 +53,9 @@ public:
     std::string address() const override;
     std::string explain() const override;
     int wait_handle() const noexcept override { return events_.fd(); }
+    /// See export_tls_key().
+    bool export_key(peer_id peer, std::string_view label, const_bytes context,
+                    mutable_bytes into) const noexcept;
 
     // ---- for its connections and its reception
     using framed_port::begin_placement;

@@ -99,9 +99,10 @@ private:
 /// For tests: listens on loopback, without a port.
 class raw_listener {
 public:
-    explicit raw_listener(int backlog = 16)
+    explicit raw_listener(int backlog = 16, const std::string& host = "127.0.0.1",
+                          std::uint16_t port = 0)
         : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-        const auto any = socket_address::numeric("127.0.0.1", 0);
+        const auto any = socket_address::numeric(host, port);
         if (::bind(socket_.get(), any->data(), any->bytes()) != 0 ||
             ::listen(socket_.get(), backlog) != 0)
             throw std::runtime_error("cannot listen on the loopback address");

@@ -102,4 +102,9 @@ std::unique_ptr<transport> make_tcp_transport() {
     return std::make_unique<tcp_transport>();
 }
 
+bool export_tls_key(port& tcp, peer_id peer, std::string_view label, const_bytes context,
+                    mutable_bytes into) {
+    return static_cast<tcp_port&>(tcp).export_key(peer, label, context, into);
+}
+
 }  // namespace amalgam::detail

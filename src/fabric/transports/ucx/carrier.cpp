@@ -133,10 +133,8 @@ void ucx_carrier::give_up() noexcept {
 
 // ---- endpoints
 
-ucx_carrier::ucx_carrier(std::unique_ptr<port> tcp, std::unique_ptr<ucx_worker> worker, setup with)
-    : introduced_carrier(std::move(tcp), with.scheme),
-      worker_(std::move(worker)),
-      with_(std::move(with)) {
+ucx_carrier::ucx_carrier(introducer by, std::unique_ptr<ucx_worker> worker, setup with)
+    : introduced_carrier(std::move(by)), worker_(std::move(worker)), with_(std::move(with)) {
     ucp_am_handler_param_t handler{};
     handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                          UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;

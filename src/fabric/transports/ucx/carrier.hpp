@@ -48,7 +48,6 @@ private:
 class ucx_carrier final : public introduced_carrier {
 public:
     struct setup {
-        std::string scheme;
         std::string chosen;                     ///< One sentence about the choice.
         bool between_hosts = true;              ///< Else only ends on this host can be reached.
         bool shares_memory = false;             ///< All peers write into one queue of ours.
@@ -56,7 +55,7 @@ public:
         std::string why_packets{};              ///< One sentence, if transfers go in packets.
     };
 
-    ucx_carrier(std::unique_ptr<port> tcp, std::unique_ptr<ucx_worker> worker, setup with);
+    ucx_carrier(introducer by, std::unique_ptr<ucx_worker> worker, setup with);
     ~ucx_carrier() override;
 
     one_sided_carrier* one_sided() noexcept override { return with_.copies.get(); }

@@ -10,6 +10,7 @@
 
 #include "fabric/limits.hpp"
 #include "fabric/packets/introduction.hpp"
+#include "fabric/sealing/carrier.hpp"
 #include "fabric/sockets/binding.hpp"
 #include "fabric/sockets/exposure.hpp"
 #include "fabric/sockets/interfaces.hpp"
@@ -22,6 +23,7 @@ namespace amalgam::detail {
 namespace {
 
 constexpr const char* example = "ucx+tcp://127.0.0.1:0";
+constexpr const char* sealed_example = "ucx+tcp+tls://127.0.0.1:0?credentials=FOLDER";
 
 failure wrong(const uri& where, status why, std::string_view what) {
     return wrong_uri(where, why, what, example);
@@ -71,6 +73,19 @@ void choose_transfers(ucx_carrier::setup& with, const std::string& protocol,
                                        made.why().sentence);
 }
 
+/// Keys do not help against that: who speaks UCX's protocol at its sockets needs none.
+failure refuse_sockets(const uri& where) {
+    uri meant = without_option(where, trusted_wire_option);
+    meant.options.push_back({std::string(trusted_wire_option), "yes"});
+    return {
+        {errc::denied},
+        fmt::format("uri \"{}\": other hosts can reach the sockets that UCX opens by itself, and "
+                    "whoever speaks its protocol there can write to the memory of this process, "
+                    "with or without keys; use tcp+tls:// or ofi+tcp+tls://, or say that the "
+                    "network has only trusted hosts; example: {}",
+                    to_string(where), to_string(meant))};
+}
+
 class ucx_transport final : public transport {
 public:
     std::string_view name() const noexcept override { return "ucx"; }
@@ -92,46 +107,53 @@ public:
         return info;
     }
 
-    result<std::unique_ptr<port>> open(const uri& where, const port_options& options) const override
+    result<std::unique_ptr<port>> open(const uri& asked, const port_options& options) const override
         try {
+        uri where = asked;
+        const auto trust = take_trust(where);
+        if (!trust) return wrong(asked, trust.why().what, trust.why().sentence);
         // UCX fails an assertion of its own, and with it the process, if it gets some of the
         // descriptors of a context and not the rest.
         if (!has_spare_descriptors())
-            return wrong(where, {errc::no_memory, EMFILE},
+            return wrong(asked, {errc::no_memory, EMFILE},
                          fmt::format("UCX needs {} file descriptors, and ends the process if it "
                                      "finds too few; raise the limit (ulimit -n)",
                                      library_descriptors));
         const auto all = ucx_resources();
         if (where.protocol.empty())
-            return wrong(where, {errc::invalid},
+            return wrong(asked, {errc::invalid},
                          "the protocol is missing; UCX has: all, shm, " + transports_of(all));
         if (!serves(all, where.protocol))
             return wrong(
-                where, {errc::unsupported},
+                asked, {errc::unsupported},
                 fmt::format("UCX finds no device for \"{}\" on this host; available: all, shm, {}",
                             where.protocol, transports_of(all)));
         if (!where.device.empty() && !has_device(all, where.device))
-            return wrong(where, {errc::unreachable},
+            return wrong(asked, {errc::unreachable},
                          fmt::format("UCX has no device \"{}\" here; available: {}", where.device,
                                      devices_of(all)));
         const auto insecure = means_insecure(where, options);
         if (!insecure) return retold(where, insecure.why(), example);
         const auto machine = interface_addresses();
-        const uri place = introduction_uri(without_option(where, insecure_option));
-        const auto bound = choose_binding(place, machine);
-        if (!bound) return retold(where, bound.why(), example);
+        const char* const shown = trust->tls ? sealed_example : example;
+        const uri place = introduction_uri(
+            without_option(without_option(asked, insecure_option), trusted_wire_option));
+        const auto bound = choose_binding(without_option(place, credentials_option), machine);
+        if (!bound) return retold(asked, bound.why(), shown);
         std::string device = where.device;
         if (device.empty() && bound->listen) device = interface_of(*bound->listen, machine);
         const bool between_hosts = !stays_on_host(where.protocol);
-        if (!*insecure) {
+        const bool opens_sockets = between_hosts && !is_loopback(device, machine);
+        if (trust->tls) {
+            if (opens_sockets && !trust->trusted_wire) return refuse_sockets(asked);
+        } else if (!*insecure) {
             if (is_exposed(*bound)) return refuse_exposed(where);
-            if (between_hosts && !is_loopback(device, machine))
-                return refuse_exposed(where, "the sockets that UCX opens by itself");
+            if (opens_sockets) return refuse_exposed(where, "the sockets that UCX opens by itself");
         }
         port_options checked = options;
         checked.insecure = *insecure;  // A name may stand for another address by now.
         auto introducer = make_tcp_transport()->open(place, checked);
-        if (!introducer) return retold(where, introducer.why(), example);
+        if (!introducer) return retold(asked, introducer.why(), shown);
 
         const bool listens = introducer.value()->can().listens;
         const bool ipv6 = where.host.find(':') != std::string::npos;
@@ -141,14 +163,14 @@ public:
             chosen += device.empty() ? ", over any device that reaches the peer"
                                      : fmt::format(", over the network through {} only", device);
         packet_port_traits traits;
-        traits.transport = "ucx";
+        traits.transport = trust->tls ? "ucx+tls" : "ucx";
         traits.packet_bytes = limits::packet_bytes;
         traits.listens = listens;
         traits.between_hosts = between_hosts;
         // A killed process may leave a half-written cell in the shared-memory queue that all others
         // use.
         traits.isolates_killed = !uses_shared_memory(where.protocol);
-        ucx_carrier::setup with{"ucx+" + where.protocol, std::move(chosen), between_hosts,
+        ucx_carrier::setup with{std::move(chosen), between_hosts,
                                 uses_shared_memory(where.protocol)};
         choose_transfers(with, where.protocol, options);
         if (with.copies != nullptr) {
@@ -156,11 +178,16 @@ public:
             traits.rma = between_hosts ? rma_mode::emulated : rma_mode::cross_memory;
             if (!between_hosts) traits.eager_bytes = limits::cross_memory_bytes;
         }
-        auto carrier = std::make_unique<ucx_carrier>(std::move(*introducer), std::move(worker),
-                                                     std::move(with));
-        return make_packet_port(std::move(carrier), traits, options);
+        struct introducer by {
+            std::move(*introducer), "ucx+" + asked.protocol, {}
+        };
+        if (trust->tls) by.trust = {&export_tls_key, ciphers_here()};
+        auto carrier =
+            std::make_unique<ucx_carrier>(std::move(by), std::move(worker), std::move(with));
+        return trust->tls ? make_sealed_port(std::move(carrier), traits, options)
+                          : make_packet_port(std::move(carrier), traits, options);
     } catch (const error& why) {
-        return wrong(where, why.code(), why.what());
+        return wrong(asked, why.code(), why.what());
     }
 };
 
