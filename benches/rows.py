@@ -103,8 +103,8 @@ def tls(*words):
     return ["bench_tls", *words], {}
 
 
-def perf_tls(test, size, depth=1):
-    words, environment = perf(test, "tcp+tls://127.0.0.1:0?credentials=bench", size, depth)
+def perf_tls(test, size, depth=1, over="tcp+tls"):
+    words, environment = perf(test, over + "://127.0.0.1:0?credentials=bench", size, depth)
     return ["bench_tls", *words[1:]], environment
 
 
@@ -260,6 +260,13 @@ ROWS = [
          ours=perf_tls("get-bandwidth", 1 << 20, 4), peers={},
          limit=("AES-128-GCM on one core", tls("cipher", SECONDS)),
          goal=lambda row: 0.8 * row["limit"] if row["limit"] else None),
+    dict(metric="message round trip, ofi+tcp+tls, 8 B", unit="us", better="lower", read=us,
+         ours=perf_tls("message-latency", 8, over="ofi+tcp+tls"), peers={},
+         limit=("ofi+tcp, 8 B", perf("message-latency", "ofi+tcp://127.0.0.1:0", 8)),
+         goal=lambda row: 1.25 * row["limit"] if row["limit"] else None),
+    dict(metric="get 1 MiB, ofi+tcp+tls, 4 in flight", unit="GiB/s", better="higher", read=gib,
+         ours=perf_tls("get-bandwidth", 1 << 20, 4, over="ofi+tcp+tls"), peers={},
+         limit=("ofi+tcp", perf("get-bandwidth", "ofi+tcp://127.0.0.1:0", 1 << 20, 4)), goal=None),
     dict(metric="from lookup to first message, tcp+tls, resumed", unit="ms", better="lower",
          read=value, ours=tls("resumed", SECONDS), peers={}, limit=None, goal=lambda row: 0.5),
     dict(metric="typed RPC round trip, ULT handler, shm", unit="us", better="lower", read=us,

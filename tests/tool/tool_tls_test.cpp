@@ -58,6 +58,23 @@ TEST_F(tool_tls, ping_and_call_prove_themselves_by_the_uri_or_by_an_option) {
     EXPECT_EQ(amalgam_tool("call " + with_option() + " sum '[1, 2]'").output, "3\n");
 }
 
+TEST_F(tool_tls, packets_of_other_libraries_are_reached_in_the_same_way) {
+    const auto all = transport_registry::installed();
+    for (const std::string library : {"ofi", "ucx"}) {
+        if (all.find(library) == nullptr) continue;
+        const std::string where = library + "+tcp+tls://127.0.0.1:0?credentials=";
+        engine sealed(where + folder.with("node"));
+        const auto pinged = amalgam_tool("ping " + sealed.address() + " --credentials " + user +
+                                         " --count 2 --interval 0");
+        EXPECT_EQ(pinged.code, 0) << pinged.output;
+        const auto told = amalgam_tool("info --explain '" + where + user + "'");
+        EXPECT_EQ(told.code, 0) << told.output;
+        for (const char* part : {"encrypted: yes, packets, under keys of TLS 1.3",
+                                 "each packet is sealed by", "proves itself as user"})
+            EXPECT_TRUE(has(told.output, part)) << told.output;
+    }
+}
+
 TEST_F(tool_tls, without_credentials_the_sentence_is_about_the_uri_that_was_given) {
     const std::string address = server->address();
     for (const std::string command :

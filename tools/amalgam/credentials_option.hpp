@@ -9,10 +9,11 @@
 
 namespace amalgam::tool {
 
-/// Adds --credentials: what this end proves itself by to engines at tcp+tls://.
+/// Adds --credentials: what this end proves itself by to engines at tcp+tls:// and its kind.
 inline void add_credentials(CLI::App& command, std::string& folder) {
     command.add_option("--credentials", folder,
-                       "For tcp+tls://: the name or folder of a key that `amalgam key` made; or "
+                       "For tcp+tls://, ofi+tcp+tls:// and so on: the name or folder of a key that "
+                       "`amalgam key` made; or "
                        "?credentials= in the URI");
 }
 
@@ -21,8 +22,7 @@ inline void add_credentials(CLI::App& command, std::string& folder) {
 inline std::string with_credentials(const std::string& argument, const std::string& address,
                                     const std::string& folder) {
     const uri parsed = uri::parse(address);
-    const bool needs = parsed.scheme == "tcp" && parsed.protocol == "tls";
-    if (!needs) return address;
+    if (!transport_of(parsed).ends_with("+tls")) return address;
     if (const auto own = parsed.option("credentials")) {
         if (folder.empty() || folder == *own) return address;
         throw CLI::ValidationError(

@@ -77,7 +77,14 @@ const char* sentence_of(rma_mode how) {
 
 /// Who may connect, the port's own explanation says.
 bool encrypts(const capabilities& can) {
-    return can.transport == "tcp+tls";
+    return can.transport.ends_with("+tls");
+}
+
+const char* encryption_of(const capabilities& can) {
+    return can.transport == "tcp+tls" ? "yes, by TLS 1.3, between peers that prove who they are"
+           : encrypts(can) ? "yes, packets, under keys of TLS 1.3, between peers that prove "
+                             "who they are"
+                           : "no";
 }
 
 /// Really opens the port, and reports what a program would get.
@@ -106,8 +113,7 @@ void explain(const transport_registry& registry, const std::string& where, bool 
     fmt::print("  address:   {}\n",
                can.listens ? opened->address()
                            : "none: it can connect to peers, but peers cannot look it up");
-    fmt::print("  encrypted: {}\n",
-               encrypts(can) ? "yes, by TLS 1.3, between peers that prove who they are" : "no");
+    fmt::print("  encrypted: {}\n", encryption_of(can));
     fmt::print("  put, get:  {}\n", sentence_of(can.rma));
     fmt::print("  atomics:   {}\n", atomics_of(can));
     fmt::print("  messages:  copied up to {} bytes, at most {} bytes\n", can.inline_bytes,
