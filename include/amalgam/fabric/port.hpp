@@ -65,7 +65,10 @@ struct port_usage {
 /// Who carried out puts and gets, since the port was opened. shm:// does not count those that the
 /// kernel or the initiator copies, which are nearly all.
 struct transfer_counts {
-    std::uint64_t direct = 0;        ///< Of this port: without the target's processor, uncopied.
+    /// Of this port, by the library, the device or the kernel instead of in frames. A device needs
+    /// neither the target's processor nor a copy; a library whose target is software (can().rma is
+    /// `emulated`) may need both.
+    std::uint64_t direct = 0;
     std::uint64_t direct_bytes = 0;  ///< What they moved.
     std::uint64_t served = 0;  ///< Of peers: frames of theirs that this port's progress() answered.
 };

@@ -9,7 +9,7 @@
 
 namespace amalgam::detail {
 
-/// What a library needs at most to open a port: UCX takes about 16, libfabric's sockets 20.
+/// What a library needs at most to open a port: UCX takes about 16, libfabric's sockets some more.
 inline constexpr std::size_t library_descriptors = 24;
 
 /// Whether this process can still open so many. For libraries that do not say that they could not.
