@@ -101,9 +101,9 @@ result<identity> identity_of(X509& certificate) {
     return who;
 }
 
-identity identity_of_key(EVP_PKEY& key) {
+identity identity_of_key(X509& certificate) {
     identity who{.kind = identity_kind::certificate};
-    who.key = fingerprint_of(key);
+    who.key = fingerprint_of(certificate);
     who.name = amalgam::to_text(who.key);
     return who;
 }

@@ -19,7 +19,7 @@ using wall_time = std::chrono::system_clock::time_point;
 result<identity> identity_of(X509& certificate);
 /// Who a peer is that is trusted for its key, by nobody's word but its own. Its certificate may say
 /// anything: so the fingerprint is its name, and it has no groups.
-identity identity_of_key(EVP_PKEY& key);
+identity identity_of_key(X509& certificate);
 
 key_fingerprint fingerprint_of(EVP_PKEY& key);
 /// Of the key as the certificate has it: nothing is encoded again, which takes OpenSSL 3.0 as long

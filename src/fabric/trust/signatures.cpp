@@ -113,7 +113,7 @@ result<verified_signer> verified_signer::of(const loaded_credentials& by, const_
     const auto trusted =
         by.trusted_keys().empty() ? is_of_authority(by, shown) : is_trusted_key(by, shown, *key);
     if (!trusted) return trusted.why();
-    auto who = by.trusted_keys().empty() ? identity_of(shown) : identity_of_key(*key);
+    auto who = by.trusted_keys().empty() ? identity_of(shown) : identity_of_key(shown);
     if (!who) return who.why();
     made.who_ = std::move(*who);
     made.expires_ = time_of(X509_get0_notAfter(&shown));

@@ -76,9 +76,7 @@ result<identity> identity_by(const SSL* ssl, X509& shown) {
     const auto* const by = static_cast<const shared_credentials*>(
         SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), kept_index()));
     if (by == nullptr || (*by)->trusted_keys().empty()) return identity_of(shown);
-    EVP_PKEY* const key = X509_get0_pubkey(&shown);
-    if (key == nullptr) return {errc::denied, "the peer's certificate has no usable key"};
-    return identity_of_key(*key);
+    return identity_of_key(shown);
 }
 
 }  // namespace amalgam::detail
