@@ -1,6 +1,7 @@
 // To whom descriptors are given, and who may use them: over tcp+tls whom they were sent to.
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,28 @@ TEST_F(bound, what_was_sent_to_one_peer_is_denied_to_the_next) {
     EXPECT_EQ(memory, std::vector<int>(100'000, 7));
     owner.send(bob, shown);
     EXPECT_EQ(pull(bob.held), errc::ok) << "he has one of his own now";
+}
+
+TEST_F(bound, is_so_over_libraries_that_packets_are_sealed_for) {
+    for (const char* uri : {"ofi+tcp+tls://127.0.0.1:0", "ucx+tcp+tls://127.0.0.1:0"}) {
+        std::optional<user> first, second, third;
+        try {
+            first.emplace(uri, with(owner_key));
+            second.emplace(uri, with(alice_key));
+            third.emplace(uri, with(bob_key));
+        } catch (const error& why) {
+            EXPECT_NE(why.code(), errc::invalid) << why.what();
+            continue;  // The library is not installed.
+        }
+        const exposed shown = expose(first->on, memory, access::read_write);
+        for (int call = 0; call < 2; ++call) {
+            first->send(*second, shown);
+            second->send(*third, second->held);
+            EXPECT_EQ(pull(third->held), errc::denied) << uri;
+            EXPECT_EQ(pull(second->held), errc::ok) << uri;
+            EXPECT_EQ(push(second->held), errc::ok) << uri;
+        }
+    }
 }
 
 TEST_F(bound, who_has_the_same_key_is_the_same_peer) {

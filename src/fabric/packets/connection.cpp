@@ -37,6 +37,18 @@ identity packet_connection::who() const {
     return by_ == nullptr ? identity{} : home_.proved_by(*by_);
 }
 
+const key_fingerprint* packet_connection::proven_key() const noexcept {
+    if (proven_ != nullptr) return proven_.get();
+    try {
+        const identity now = who();
+        if (now.kind == identity_kind::certificate)
+            proven_ = std::make_unique<const key_fingerprint>(now.key);
+    } catch (const std::bad_alloc&) {
+        // Then it has proved nothing so far.
+    }
+    return proven_.get();
+}
+
 // ---- sending
 
 posted packet_connection::send(const frame_header& header, gather payload,

@@ -3,9 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 
 #include <amalgam/core/buffer.hpp>
+#include <amalgam/fabric/identity.hpp>
 #include <amalgam/fabric/packets.hpp>
 
 #include "fabric/frames/frame.hpp"
@@ -37,6 +39,7 @@ public:
     void detach(completion& on_sent) noexcept override;
     void shut() noexcept override;
     identity who() const override;
+    const key_fingerprint* proven_key() const noexcept override;
 
     // ---- for the port
     /// Call before anything is sent.
@@ -58,6 +61,9 @@ public:
     one_sided_peer* one_sided = nullptr;  ///< The port's; null until it is needed.
 
 private:
+    /// Asked for once, as it stays the same.
+    mutable std::unique_ptr<const key_fingerprint> proven_;
+
     delivery on_frame(const frame_header&, const_bytes payload) noexcept override;
     placement* on_large(const frame_header&, const_bytes prefix) noexcept override;
     delivery on_large_end() noexcept override;

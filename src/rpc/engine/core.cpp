@@ -132,6 +132,7 @@ void engine_core::open_ports(endpoints where) {
         }
         port_addresses_.push_back(each->can().listens ? each->address() : std::string());
         if (each->can().listens) addresses_.push_back(port_addresses_.back());
+        binds_keys_.push_back(proves_identities(*each));
         uris_.push_back(each->can().listens ? each->address()
                                             : fmt::format("{}://", each->can().transport));
         if (i >= given) uris_.back() += trust_in(where.uris[i - given]);

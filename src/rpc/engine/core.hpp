@@ -67,6 +67,10 @@ public:
     const std::vector<std::string>& addresses() const noexcept { return addresses_; }
     /// Of all ports; empty for one that does not listen.
     const std::vector<std::string>& port_addresses() const noexcept { return port_addresses_; }
+    /// Whether peers of that port prove who they are. Also after the end, on any thread.
+    bool binds_keys(std::size_t port) const noexcept {
+        return port < binds_keys_.size() && binds_keys_[port];
+    }
     const peer& self() const noexcept { return self_; }
     std::uint64_t home() const noexcept { return exposures_.incarnation(); }
     result<peer> lookup(std::string_view address);
@@ -216,6 +220,7 @@ private:
     std::atomic<std::uint32_t> references_{1};
     counter_set counters_;
     std::vector<std::unique_ptr<port>> ports_;
+    std::vector<bool> binds_keys_;
     std::vector<std::string> uris_;       // Of all ports, in a form that can be opened again.
     std::vector<std::string> addresses_;  // Of the listening ports.
     std::vector<std::string> port_addresses_;

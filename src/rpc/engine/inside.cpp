@@ -29,7 +29,7 @@ const std::string& port_address(const engine_core& core, std::size_t port) noexc
     return core.port_addresses()[port];
 }
 bool binds_keys(engine_core& core, std::size_t port) noexcept {
-    return core.exposures().binds_keys(port);
+    return core.binds_keys(port);
 }
 remote_key key_for(engine_core& core, const peer& holder, std::size_t port,
                    const remote_key& key) noexcept {

@@ -101,6 +101,7 @@ remote_key exposure_table::bound_at_port(const peer& holder, std::size_t port,
 
 remote_key exposure_table::key_for(const peer& holder, std::size_t port,
                                    const remote_key& key) const noexcept {
+    const cancel_later it_must_not_throw;
     try {
         if (port == holder.port()) {
             remote_key bound;
@@ -118,6 +119,7 @@ remote_key exposure_table::key_for(const peer& holder, std::size_t port,
 
 std::vector<remote_key> exposure_table::keys_at_home(const remote_key& home) const noexcept {
     std::vector<remote_key> keys;
+    const cancel_later it_must_not_throw;
     try {
         context_.on_stream([&] {
             const exposure* const mine = find(home, 0, 0, home.rights);
@@ -144,7 +146,8 @@ void exposure_table::open(exposure& mine, const peer* only) {
         }
         regions.push_back(std::move(*one));
         keys[i] = regions.back().key();
-        if (only != nullptr && binds_keys(i)) keys[i] = bound_at_port(*only, i, keys[i]);
+        if (only != nullptr && proves_identities(*ports_[i]))
+            keys[i] = bound_at_port(*only, i, keys[i]);
     }
     const std::uint64_t secret = random_u64();
     by_secret_.emplace(secret, &mine);

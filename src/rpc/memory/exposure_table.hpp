@@ -33,9 +33,6 @@ public:
     const exposure* find(const remote_key& key, std::uint64_t offset, std::uint64_t bytes,
                          access asked) const noexcept;
     /// See inside.hpp. Any thread.
-    bool binds_keys(std::size_t port) const noexcept {
-        return port < ports_.size() && ports_[port]->can().transport.ends_with("+tls");
-    }
     remote_key key_for(const peer& holder, std::size_t port, const remote_key& key) const noexcept;
     std::vector<remote_key> keys_at_home(const remote_key& home) const noexcept;
     /// Part of each of our keys, and of no key of another engine or port; never 0.
@@ -53,5 +50,10 @@ private:
 };
 
 exposure_table& exposures_of(engine_core& core) noexcept;
+
+/// Whether each peer of the port has proved who it is: such a port binds remote keys to them.
+inline bool proves_identities(const port& which) noexcept {
+    return which.can().transport.ends_with("+tls");
+}
 
 }  // namespace amalgam::detail

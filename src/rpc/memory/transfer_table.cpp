@@ -43,8 +43,8 @@ std::string_view advice(status what) noexcept {
         case errc::disconnected:
             return "the peer and its memory are gone";
         case errc::denied:
-            return "the peer does not expose this memory, or no longer does; request a new "
-                   "descriptor";
+            return "the peer does not expose this memory, or no longer does, or, over tcp+tls, "
+                   "sent it to somebody else and did not say shareable; request a new descriptor";
         case errc::no_memory:
             return "out of memory";
         default:
