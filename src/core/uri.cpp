@@ -189,7 +189,7 @@ private:
             return wrong("protocol", text, "a name (letters, digits, \"_-,;.\")");
         }
         const auto& known = form_->protocols;
-        if (!known[0].empty() && std::find(known.begin(), known.end(), text) == known.end()) {
+        if (!known[0].empty() && std::find(known.begin(), known.end(), plain) == known.end()) {
             return wrong("protocol", text, fmt::format("{} or {}", known[0], known[1]));
         }
         out_.protocol = text;
@@ -243,7 +243,7 @@ private:
 
     /// RANK[:[PORT]], of mpi+static.
     bool parse_rank(std::string_view text) {
-        if (out_.protocol != "static") return surplus("address", text);
+        if (without_tls(out_.protocol) != "static") return surplus("address", text);
         const std::size_t colon = std::min(text.find(':'), text.size());
         const std::string_view digits = text.substr(0, colon);
         std::int32_t rank = -1;

@@ -90,6 +90,13 @@ TEST(uri, a_protocol_that_ends_in_tls_is_one_of_an_encrypted_transport) {
     EXPECT_EQ(client_uri(uri::parse("ucx+tcp+tls://127.0.0.1:7?credentials=lab&trusted_wire=yes")),
               "ucx+tcp+tls://lo/?credentials=lab&trusted_wire=yes");
     EXPECT_EQ(transport_of(uri::parse("ucx+tcp+tls://")), "ucx+tls");
+    const uri rank = uri::parse("mpi+static+tls://1:2?credentials=lab");
+    EXPECT_EQ(rank.protocol, "static+tls");
+    EXPECT_EQ(rank.host, "1");
+    EXPECT_EQ(transport_of(rank), "mpi+tls");
+    EXPECT_EQ(client_uri(rank), "mpi+static+tls://?credentials=lab");
+    EXPECT_EQ(to_string(uri::parse("mpi+static+tls?credentials=lab")),
+              "mpi+static+tls?credentials=lab");
 }
 
 TEST(uri, reads_ucx_and_ofi_with_device_and_domain) {
@@ -201,7 +208,7 @@ constexpr refused every_part[] = {
     {"ucx+://h:1", "the protocol is missing"},
     {"ucx++tls://h:1", "protocol \"+tls\""},
     {"ucx+tls+tcp://h:1", "protocol \"tls+tcp\""},
-    {"mpi+static+tls", "protocol \"static+tls\""},
+    {"mpi+other+tls", "protocol \"other+tls\""},
     {"ucx+tc p://h:1", "protocol \"tc p\""},
     {"ucx+tcp:///h:1", "the device is missing"},
     {"ofi+tcp:///h:1", "the domain is missing"},

@@ -5,9 +5,12 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/fabric/credentials.hpp>
 #include <amalgam/fabric/plugin.hpp>
 
 #include "fabric/packets/introduction.hpp"
+#include "fabric/sealing/carrier.hpp"
+#include "fabric/sealing/packet_introducer.hpp"
 #include "fabric/transports/mpi/carrier.hpp"
 #include "fabric/transports/mpi/library.hpp"
 
@@ -16,6 +19,23 @@ namespace {
 
 failure wrong(const uri& where, status why, std::string_view what) {
     return wrong_uri(where, why, what, "mpi+static");
+}
+
+/// What the ports of a rank prove themselves with.
+result<std::shared_ptr<const credentials>> trust_of(const uri& where, const port_options& options) {
+    constexpr const char* example = "mpi+static+tls://?credentials=FOLDER";
+    const auto folder = where.option(credentials_option);
+    if (folder) {
+        auto read = credentials::try_from_folder(std::string(*folder));
+        if (!read) return wrong_uri(where, read.why().what, read.sentence(), example);
+        return read;
+    }
+    if (options.trust == nullptr)
+        return wrong_uri(where, {errc::invalid},
+                         "mpi+static+tls needs credentials, expected the option credentials with a "
+                         "folder that `amalgam key` has made, or port_options::trust",
+                         example);
+    return options.trust;
 }
 
 class mpi_transport final : public transport {
@@ -33,8 +53,15 @@ public:
         return info;
     }
 
-    result<std::unique_ptr<port>> open(const uri& where, const port_options& options) const override
+    result<std::unique_ptr<port>> open(const uri& asked, const port_options& options) const override
         try {
+        uri where = asked;
+        const auto said = take_trust(where);
+        if (!said) return wrong(asked, said.why().what, said.why().sentence);
+        result<std::shared_ptr<const credentials>> trust = std::shared_ptr<const credentials>();
+        if (said->tls) trust = trust_of(asked, options);
+        if (!trust) return trust.why();
+        where = without_option(std::move(where), credentials_option);
         if (where.protocol != "static")
             return wrong(where, {errc::unsupported},
                          "processes started separately are not supported, as Open MPI cannot "
@@ -72,9 +99,14 @@ public:
         traits.listens = true;
         traits.between_processes = mpi.size() > 1;
         traits.between_hosts = mpi.size() > 1;
-        return make_packet_port(std::move(carrier), traits, options);
+        if (*trust == nullptr) return make_packet_port(std::move(carrier), traits, options);
+        traits.transport = "mpi+tls";
+        return make_sealed_port(
+            std::make_unique<packet_introducer>(std::move(carrier), traits.packet_bytes, *trust,
+                                                options.silence_limit, ciphers_here()),
+            traits, options);
     } catch (const error& why) {
-        return wrong(where, why.code(), why.what());
+        return wrong(asked, why.code(), why.what());
     }
 };
 

@@ -1,0 +1,232 @@
+#include "fabric/sealing/packet_introducer.hpp"
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "fabric/sealing/wire_testing.hpp"
+#include "fabric/trust/tls_testing.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// One end of a wire whose ends are introduced by the first packets.
+class introduced_end {
+public:
+    explicit introduced_end(std::shared_ptr<const credentials> trust, std::uint8_t ciphers = 2,
+                            std::chrono::milliseconds limit = 1h, std::size_t packet_bytes = 4096)
+        : wire_(new wired_carrier),
+          here(std::make_unique<packet_introducer>(std::unique_ptr<packet_carrier>(wire_),
+                                                   packet_bytes, std::move(trust), limit,
+                                                   ciphers)) {
+        here->start(events);
+    }
+    void connect() {
+        link = here->connect("wire+path+tls://there").value();
+        below = wire_->links.back().get();
+    }
+    void accept() {
+        below = &accepted_;
+        is_accepted = wire_->events->accepted(accepted_, "wire+path://caller");
+        if (is_accepted) link = events.links.back();
+    }
+    void room() { wire_->events->room(*below); }
+    void receive(const packet_bytes_of& bytes) { wire_->events->received(*below, bytes); }
+    wired_carrier& wire() noexcept { return *wire_; }
+
+    noted_upcalls events;
+    packet_link* link = nullptr;
+    wired_carrier::link* below = nullptr;
+    bool is_accepted = false;
+
+private:
+    wired_carrier::link accepted_;
+    wired_carrier* wire_;
+
+public:
+    std::unique_ptr<packet_introducer> here;
+};
+
+class packet_introducer_test : public testing::Test {
+protected:
+    /// Carries packets both ways until there are none; `changes` each before it arrives.
+    static void carry(introduced_end& caller, introduced_end& called,
+                      const std::function<void(packet_bytes_of&)>& changes = {}) {
+        const auto pass = [&](introduced_end& from, introduced_end& to) {
+            if (from.below->left.empty()) return false;
+            packet_bytes_of next = std::move(from.below->left.front());
+            from.below->left.pop_front();
+            if (changes) changes(next);
+            to.receive(next);
+            return true;
+        };
+        while (pass(caller, called) || pass(called, caller)) {
+        }
+    }
+    static void meet(introduced_end& caller, introduced_end& called,
+                     const std::function<void(packet_bytes_of&)>& changes = {}) {
+        caller.connect();
+        called.accept();
+        ASSERT_TRUE(called.is_accepted);
+        caller.room();
+        carry(caller, called, changes);
+    }
+    static void expect_refused(introduced_end& end, errc why) {
+        EXPECT_EQ(end.events.downs, std::vector<errc>{why});
+        EXPECT_EQ(end.events.rooms, 0);
+        EXPECT_EQ(end.below->closes, 1);
+        EXPECT_NE(end.here->explain().find(" 1 handshakes refused"), std::string::npos)
+            << end.here->explain();
+        EXPECT_EQ(end.here->take_secrets(*end.link), nullptr);
+    }
+
+    test_lab lab_;
+};
+
+TEST_F(packet_introducer_test, ends_that_trust_each_other_share_keys_and_know_who_is_there) {
+    introduced_end caller(lab_.trust, 3), called(lab_.trust, 2);
+    meet(caller, called);
+    EXPECT_EQ(caller.events.rooms, 1);
+    EXPECT_EQ(called.events.rooms, 1);
+    const auto here = caller.here->take_secrets(*caller.link);
+    const auto there = called.here->take_secrets(*called.link);
+    ASSERT_TRUE(here != nullptr && there != nullptr);
+    EXPECT_EQ(here->sending, there->receiving);
+    EXPECT_EQ(here->receiving, there->sending);
+    EXPECT_NE(here->sending, here->receiving);
+    EXPECT_EQ(here->who.name, "node");
+    EXPECT_EQ(there->who.name, "node");
+    EXPECT_EQ(here->their_ciphers, 2);
+    EXPECT_EQ(there->their_ciphers, 3);
+    // What follows is the port's.
+    caller.receive(bytes_of("first"));
+    EXPECT_EQ(caller.events.packets, std::vector<packet_bytes_of>{bytes_of("first")});
+}
+
+TEST_F(packet_introducer_test, each_connection_has_keys_of_its_own) {
+    introduced_end caller(lab_.trust), called(lab_.trust), again(lab_.trust), other(lab_.trust);
+    meet(caller, called);
+    meet(again, other);
+    EXPECT_NE(caller.here->take_secrets(*caller.link)->sending,
+              again.here->take_secrets(*again.link)->sending);
+}
+
+TEST_F(packet_introducer_test, addresses_are_those_below_with_tls) {
+    introduced_end caller(lab_.trust), called(lab_.trust);
+    EXPECT_EQ(caller.here->canonical("wire+path+tls://there?credentials=me").value(),
+              "wire+path+tls://there");
+    EXPECT_EQ(caller.here->canonical("wire+path://there").code(), errc::invalid);
+    meet(caller, called);
+    EXPECT_EQ(called.events.addresses, std::vector<std::string>{"wire+path+tls://caller"});
+}
+
+TEST_F(packet_introducer_test, nothing_of_the_ports_is_sent_before_and_nothing_taken) {
+    introduced_end caller(lab_.trust);
+    caller.connect();
+    packet one;
+    std::byte byte{};
+    one.data = &byte;
+    one.bytes = 1;
+    EXPECT_EQ(caller.link->send(one), posted::full);
+    caller.room();
+    EXPECT_EQ(caller.link->send(one), posted::full);
+    EXPECT_EQ(caller.events.rooms, 0);
+}
+
+TEST_F(packet_introducer_test, one_of_another_authority_is_denied_and_learns_why) {
+    const test_lab others;
+    introduced_end caller(others.trust), called(lab_.trust);
+    meet(caller, called);
+    expect_refused(caller, errc::denied);
+    EXPECT_EQ(called.events.downs, std::vector<errc>{errc::denied});
+    EXPECT_EQ(called.events.rooms, 0);
+}
+
+TEST_F(packet_introducer_test, a_change_of_any_packet_ends_it) {
+    int packets = 0;
+    {
+        introduced_end caller(lab_.trust), called(lab_.trust);
+        meet(caller, called, [&](packet_bytes_of&) { ++packets; });
+    }
+    ASSERT_GT(packets, 2);
+    for (int changed = 0; changed < packets; ++changed) {
+        introduced_end caller(lab_.trust), called(lab_.trust);
+        int number = 0;
+        meet(caller, called, [&](packet_bytes_of& bytes) {
+            if (number++ == changed) bytes[bytes.size() / 2] ^= std::byte{1};
+        });
+        EXPECT_FALSE(caller.events.rooms > 0 && called.events.rooms > 0) << changed;
+        EXPECT_FALSE(caller.events.downs.empty() && called.events.downs.empty()) << changed;
+    }
+}
+
+TEST_F(packet_introducer_test, garbage_in_place_of_a_handshake_is_refused) {
+    for (const std::size_t size : {1u, 100u, 5000u}) {
+        introduced_end called(lab_.trust);
+        called.accept();
+        called.receive(packet_bytes_of(size, std::byte{0x80}));
+        if (size > 1) expect_refused(called, errc::unreachable);
+    }
+}
+
+TEST_F(packet_introducer_test, a_handshake_that_never_ends_is_bounded) {
+    introduced_end called(lab_.trust);
+    called.accept();
+    // A record of TLS that goes on and on.
+    packet_bytes_of part(4000, std::byte{});
+    part[0] = std::byte{22};
+    part[1] = part[2] = std::byte{3};
+    part[3] = std::byte{1};
+    for (int i = 0; i < 100 && called.events.downs.empty(); ++i)
+        called.receive(part);
+    expect_refused(called, errc::unreachable);
+}
+
+TEST_F(packet_introducer_test, a_peer_that_says_nothing_is_unreachable_when_the_limit_is_over) {
+    introduced_end caller(lab_.trust, 2, 0ms), patient(lab_.trust);
+    for (introduced_end* each : {&caller, &patient}) {
+        each->connect();
+        each->room();
+        each->here->progress(1);
+    }
+    expect_refused(caller, errc::unreachable);
+    EXPECT_TRUE(patient.events.downs.empty());
+}
+
+TEST_F(packet_introducer_test, a_handshake_that_finds_no_room_goes_on_when_there_is_some) {
+    // Packets so short that there are many.
+    introduced_end caller(lab_.trust, 2, 1h, 64), called(lab_.trust, 2, 1h, 64);
+    caller.connect();
+    called.accept();
+    std::size_t rounds = 0;
+    while (caller.events.rooms == 0 || called.events.rooms == 0) {
+        ASSERT_LT(++rounds, 1000u);
+        for (introduced_end* each : {&caller, &called}) {
+            each->below->answer = rounds % 3 == 0 ? posted::pending : posted::full;
+            if (each == &caller || rounds > 1) each->room();
+            for (packet* lent : std::exchange(each->below->held, {}))
+                each->wire().events->returned(*lent);
+        }
+        carry(caller, called);
+    }
+    EXPECT_TRUE(caller.events.downs.empty() && called.events.downs.empty());
+}
+
+TEST_F(packet_introducer_test, one_that_closes_meanwhile_gets_no_more) {
+    introduced_end caller(lab_.trust);
+    caller.connect();
+    caller.room();
+    caller.link->close();
+    EXPECT_EQ(caller.below->closes, 1);
+    caller.receive(bytes_of("too late"));
+    EXPECT_TRUE(caller.events.downs.empty());
+    caller.here->release(*caller.link);
+    EXPECT_EQ(caller.wire().released, 1);
+}
+
+}  // namespace
+}  // namespace amalgam::detail
