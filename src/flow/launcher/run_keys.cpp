@@ -41,11 +41,6 @@ bool any_endpoint(const flow_config& config, Predicate is) {
     return false;
 }
 
-bool has_own_credentials(const std::string& endpoint) {
-    const auto where = parse_uri(endpoint);
-    return where && has_own_credentials(*where);
-}
-
 }  // namespace
 
 bool makes_keys(const flow_config& config) {
@@ -62,8 +57,10 @@ flow_config with_keys(flow_config config) {
 }
 
 std::string calling_port(const std::string& own, const std::string& endpoint) {
-    const bool both = has_own_credentials(own) && has_own_credentials(endpoint);
-    return client_uri(uri::parse(both ? own : endpoint));
+    const uri here = uri::parse(own), there = uri::parse(endpoint);
+    const bool is_alike = here.scheme == there.scheme && here.protocol == there.protocol;
+    const bool both = has_own_credentials(here) && has_own_credentials(there);
+    return client_uri(is_alike && both ? here : there);
 }
 
 std::string called_address(const std::vector<std::string>& ports, const std::string& endpoint,
@@ -84,10 +81,8 @@ std::string called_address(const std::vector<std::string>& ports, const std::str
 
 flow_config without_keys(flow_config config) {
     return changed(std::move(config), [](uri& where) {
-        if (transport_of(where) == "tcp+tls") {
-            if (has_own_credentials(where)) return;
-            where.protocol.clear();
-        }
+        if (has_own_credentials(where)) return;
+        if (transport_of(where) == "tcp+tls") where.protocol.clear();
         where.options.push_back({"insecure", "yes"});
     });
 }

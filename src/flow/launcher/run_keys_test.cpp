@@ -52,6 +52,11 @@ TEST(run_keys, and_credentials_of_the_user_are_each_shown_only_where_they_are_as
     // A key of another host is not here.
     EXPECT_EQ(calling_port("tcp+tls://eth0:0?credentials=node7", lab),
               "tcp+tls://?credentials=node7");
+    // Nor is it one of another transport.
+    EXPECT_EQ(calling_port("ofi+tcp+tls://eth0:0?credentials=node7", lab),
+              "tcp+tls://?credentials=lab");
+    EXPECT_EQ(calling_port(lab, "ofi+tcp+tls://eth0:0?credentials=node7"),
+              "ofi+tcp+tls://?credentials=node7");
 
     const std::string address = "tcp+tls://10.0.0.5:7000";
     EXPECT_EQ(called_address({run}, run, address), address);
@@ -73,8 +78,9 @@ TEST(run_keys, can_be_left_out_where_that_is_said) {
     EXPECT_EQ(opened("tcp+tls://eth0:0"), "tcp://eth0:0?insecure=yes");
     EXPECT_EQ(opened("ofi+tcp://eth0:0?one_sided=no"),
               "ofi+tcp://eth0:0?one_sided=no&insecure=yes");
-    for (const char* same : {"shm://", "tcp://127.0.0.1:0", "tcp://eth0:0?insecure=no",
-                             "tcp+tls://eth0:0?credentials=lab"})
+    for (const char* same :
+         {"shm://", "tcp://127.0.0.1:0", "tcp://eth0:0?insecure=no",
+          "tcp+tls://eth0:0?credentials=lab", "ofi+tcp+tls://eth0:0?credentials=lab"})
         EXPECT_EQ(opened(same), same);
 }
 
