@@ -60,7 +60,7 @@ perf::measurement transfers(const peer_question& asked, MPI_Win window) {
     std::vector<MPI_Request> open(asked.depth, MPI_REQUEST_NULL);
     std::size_t next = 0;
     MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, window);
-    auto m = perf::measure_round_trips(asked.seconds, [&] {
+    auto m = perf::measure_round_trips(asked.seconds, asked.depth, [&] {
         MPI_Wait(&open[next], MPI_STATUS_IGNORE);
         if (asked.puts())
             MPI_Rput(here[next].data(), size, MPI_CHAR, 1, 0, size, MPI_CHAR, window, &open[next]);

@@ -209,7 +209,7 @@ perf::measurement transfers(const peer_question& asked, endpoint& me, perf::chan
         regions.push_back(me.map(one, 1 + regions.size()));
     std::vector<operation> open(asked.depth);
     std::size_t next = 0;
-    auto m = perf::measure_round_trips(asked.seconds, [&] {
+    auto m = perf::measure_round_trips(asked.seconds, asked.depth, [&] {
         me.finish(open[next]);
         me.transfer(open[next], asked.puts(), here[next], regions[next], there, key);
         next = (next + 1) % asked.depth;

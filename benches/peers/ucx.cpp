@@ -206,7 +206,7 @@ perf::measurement transfers(const peer_question& asked, worker& me, perf::channe
     }
     std::vector<void*> open(asked.depth, nullptr);
     std::size_t next = 0;
-    auto m = perf::measure_round_trips(asked.seconds, [&] {
+    auto m = perf::measure_round_trips(asked.seconds, asked.depth, [&] {
         me.finish(open[next]);
         const ucp_request_param_t how{};
         open[next] = asked.puts()

@@ -71,11 +71,12 @@ measurement bulk_bandwidth(const request& asked, bool pooled, const start_one& s
     m.ops_per_s = client.run([&] {
         std::vector<future<void>> flying(asked.depth);
         std::size_t next = 0;
-        const double rate = measure_rate(asked.seconds * 0.2, asked.seconds * 0.8, [&] {
-            if (flying[next].valid()) flying[next].get();
-            flying[next] = start(there, local[next]);
-            next = (next + 1) % asked.depth;
-        });
+        const double rate =
+            measure_rate(asked.seconds * 0.2, asked.seconds * 0.8, asked.depth, [&] {
+                if (flying[next].valid()) flying[next].get();
+                flying[next] = start(there, local[next]);
+                next = (next + 1) % asked.depth;
+            });
         for (future<void>& each : flying)
             if (each.valid()) each.get();
         return rate;

@@ -240,7 +240,7 @@ measurement bandwidth(const request& asked, std::string_view name, memory_kind k
 
     std::size_t next = 0;
     measurement m;
-    m.ops_per_s = measure_rate(asked.seconds * 0.2, asked.seconds * 0.8, [&] {
+    m.ops_per_s = measure_rate(asked.seconds * 0.2, asked.seconds * 0.8, asked.depth, [&] {
         transfer& one = *transfers[next];
         finish(one);
         post_one(*at, one.op, [&](completion& c) { return post(*at, target, one, key, c); });

@@ -47,9 +47,11 @@ inline double quantile(std::vector<double>& all, double part) {
 /// Runs `once` repeatedly: to warm up, and then for about `seconds`. Returns how many a second.
 ///
 /// Whole blocks of operations are timed, because reading the clock takes as long as a short round
-/// trip. The median block counts, so that interruptions by the machine do not matter.
+/// trip. The median block counts, so that interruptions by the machine do not matter. With `depth`
+/// operations in flight, of which `once` posts one and ends an earlier one, a block is no shorter:
+/// it would say how long posting takes.
 template <typename Operation>
-double measure_rate(double warm_seconds, double seconds, Operation&& once) {
+double measure_rate(double warm_seconds, double seconds, std::size_t depth, Operation&& once) {
     constexpr int longest_block = 200;
     int warm = 0;
     const auto warm_start = clock_type::now();
@@ -59,7 +61,7 @@ double measure_rate(double warm_seconds, double seconds, Operation&& once) {
     } while (seconds_since(warm_start) < warm_seconds);
 
     // There are many blocks also where an operation takes long.
-    const int block = std::clamp(warm / 2, 1, longest_block);
+    const int block = std::max(static_cast<int>(depth), std::clamp(warm / 2, 1, longest_block));
     std::vector<double> blocks;
     const auto start = clock_type::now();
     do {
@@ -74,9 +76,9 @@ double measure_rate(double warm_seconds, double seconds, Operation&& once) {
 /// Runs `once` repeatedly for about `seconds` and measures its time: ops_per_s as measure_rate(),
 /// then single operations, for p50 and p99.
 template <typename Operation>
-measurement measure_round_trips(double seconds, Operation&& once) {
+measurement measure_round_trips(double seconds, std::size_t depth, Operation&& once) {
     measurement m;
-    m.ops_per_s = measure_rate(seconds * 0.1, seconds * 0.6, once);
+    m.ops_per_s = measure_rate(seconds * 0.1, seconds * 0.6, depth, once);
 
     std::vector<double> singles;
     const auto single_start = clock_type::now();
@@ -89,6 +91,11 @@ measurement measure_round_trips(double seconds, Operation&& once) {
     m.p50_us = quantile(singles, 0.5) * 1e6;
     m.p99_us = quantile(singles, 0.99) * 1e6;
     return m;
+}
+
+template <typename Operation>
+measurement measure_round_trips(double seconds, Operation&& once) {
+    return measure_round_trips(seconds, 1, once);
 }
 
 }  // namespace amalgam::perf
