@@ -22,9 +22,10 @@ struct uri_option {
 ///
 ///     loop://NAME                            in-process
 ///     shm://[NAME]                           same host; alias na+sm://[NAME]
-///     tcp://[HOST|IP|INTERFACE][:[PORT]]     [IPv6] and [IPv6%ZONE] in brackets; tcp+tls://
-///     encrypted ucx+PROTO://[DEVICE/][HOST][:[PORT]]   likewise ofi+PROTO://[DOMAIN/]…
+///     tcp://[HOST|IP|INTERFACE][:[PORT]]     [IPv6] and [IPv6%ZONE] in brackets
+///     ucx+PROTO://[DEVICE/][HOST][:[PORT]]   likewise ofi+PROTO://[DOMAIN/]...
 ///     mpi+static[://RANK[:PORT]]             the ports of a rank differ in PORT; or mpi+dynamic
+///     ...+tls://...                          tcp, ucx, ofi and mpi+static encrypted: tcp+tls
 ///     OTHER[+PROTO]://ANYTHING               out-of-tree transports
 ///
 /// Each may end in `?key=value&key=value`. Without a host, as in `tcp://`, an endpoint can call but

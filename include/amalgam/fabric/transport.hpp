@@ -38,11 +38,11 @@ struct port_options {
     /// this we stop reading from every peer that has messages waiting. If the excess passes the
     /// length of the longest message, the peer that holds most is disconnected with `overloaded`.
     std::size_t max_queued_bytes_total = std::size_t{256} << 20;
-    /// tcp+tls: what this port proves itself with, and whom it trusts. Null: what the URI's option
-    /// `credentials` names. Ports that do not encrypt do not use it.
+    /// Ports that encrypt (tcp+tls, ucx+tcp+tls, ...): what this port proves itself with, and whom
+    /// it trusts. The URI's option `credentials` comes before it. Others do not use it.
     std::shared_ptr<const credentials> trust{};
     /// Whether an endpoint that other hosts can reach may be one that asks nobody who he is: any
-    /// but tcp+tls. Else it is refused. The URI's option `insecure` says it of that one:
+    /// without TLS. Else it is refused. The URI's option `insecure` says it of that one:
     /// tcp://eth0:7000?insecure=yes. What stays on this host needs neither.
     bool insecure = false;
 
