@@ -123,7 +123,8 @@ std::vector<std::string> pmix_exchange::all_say(const std::string& own, std::siz
         pmix_->check(pmix_->get(&other, key, nullptr, 0, &heard), errc::disconnected, doing);
         const std::unique_ptr<pmix_value, void (*)(void*)> released(heard, &std::free);
         if (heard->type != pmix_text) pmix_->check(-1, errc::disconnected, doing);
-        all.emplace_back(heard->text);
+        // PMIx makes an empty text null.
+        all.emplace_back(heard->text == nullptr ? "" : heard->text);
         std::free(heard->text);
     }
     return all;

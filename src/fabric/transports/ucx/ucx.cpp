@@ -51,9 +51,13 @@ std::string interface_of(const socket_address& at, const std::vector<interface_a
 
 /// Whether UCX's own sockets, one on each interface in use, are out of other hosts' reach.
 bool is_loopback(const std::string& device, const std::vector<interface_address>& machine) {
-    return std::any_of(machine.begin(), machine.end(), [&](const interface_address& one) {
-        return one.interface == device && one.address.is_loopback();
-    });
+    bool is_known = false;
+    for (const interface_address& one : machine) {
+        if (one.interface != device) continue;
+        is_known = true;
+        if (!one.address.is_loopback()) return false;  // Loopback devices may have others, too.
+    }
+    return is_known;
 }
 
 /// Puts and gets: decision 0017 says why UCX's own are not used.
