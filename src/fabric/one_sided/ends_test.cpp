@@ -73,7 +73,7 @@ TEST_F(one_sided_test, device_that_never_lets_go_of_a_lost_peer_ends_transfers_a
     EXPECT_TRUE(op.ended_with(errc::disconnected));
     EXPECT_TRUE(other.ended_with(errc::disconnected));
     EXPECT_EQ(device_a_.registered, 2u) << "until the device lets go";
-    EXPECT_TRUE(a_->end->prepare_to_sleep());
+    a_until([&] { return a_->end->prepare_to_sleep(); });
     device_a_.stalled = false;
     a_until([&] { return device_a_.registered == 0; });
     EXPECT_EQ(op.runs, 1);

@@ -2,6 +2,8 @@
 #include <bit>
 #include <cstring>
 
+#include <sys/auxv.h>
+
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/fabric/extension/bound_key.hpp>
@@ -13,8 +15,20 @@ namespace {
 /// Of all that a secret may be made for, so that none is taken for another.
 enum class holder_kind : std::uint64_t { nobody, connection, certificate };
 
+/// A random key of the process. A transport's plug-in has a copy of this code and checks what the
+/// program's made, so it comes from what the kernel gave the process, not from either's own
+/// numbers; and by a hash, as the C library uses the same bytes.
+std::array<std::uint64_t, 2> key_of_process() noexcept {
+    const auto* const given = reinterpret_cast<const std::byte*>(::getauxval(AT_RANDOM));
+    if (given == nullptr) return {random_u64(), random_u64()};
+    const auto low = load_le<std::uint64_t>(given), high = load_le<std::uint64_t>(given + 8);
+    constexpr std::array<std::byte, 2> labels{std::byte{1}, std::byte{2}};
+    return {sip_hash(low, high, const_bytes(labels).first(1)),
+            sip_hash(low, high, const_bytes(labels).last(1))};
+}
+
 remote_key bound(const remote_key& key, holder_kind kind, const_bytes holder) noexcept {
-    static const std::array<std::uint64_t, 2> own{random_u64(), random_u64()};
+    static const std::array<std::uint64_t, 2> own = key_of_process();
     std::array<std::byte, 3 * sizeof(std::uint64_t) + sizeof(key_fingerprint)> text{};
     store_le(text.data(), key.secret);
     store_le(text.data() + 8, key.region);

@@ -105,7 +105,7 @@ bool packet_key::open(const_bytes sealed, std::byte* to) noexcept {
 packet_keys_ptr make_packet_keys(packet_cipher cipher, const link_secrets& secrets) noexcept {
     // It puts what it gives to the end of a page: at a multiple of 16, as the size is one.
     static_assert(sizeof(packet_keys) % alignof(packet_keys) == 0);
-    void* const memory = sodium_malloc(sizeof(packet_keys));
+    void* const memory = sodium_init() < 0 ? nullptr : sodium_malloc(sizeof(packet_keys));
     if (memory == nullptr) return nullptr;
     return packet_keys_ptr(new (memory) packet_keys(cipher, secrets));
 }
