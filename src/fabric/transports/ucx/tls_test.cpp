@@ -17,11 +17,9 @@ namespace {
 
 const conformance::transport_traits over_tls{.registry = [] { return trusted_registry("ucx"); },
                                              .send_garbage = &send_wrong_sealed_introduction};
-const bool tcp_described = conformance::describe_transport("ucx+tcp+tls", over_tls);
-const bool shm_described = conformance::describe_transport("ucx+shm+tls", over_tls);
+const bool described = conformance::describe_transport("ucx+tcp+tls", over_tls);
 
-INSTANTIATE_TEST_SUITE_P(ucx_tls, transport_suite,
-                         testing::Values("ucx+tcp+tls://127.0.0.1:0", "ucx+shm+tls://127.0.0.1:0"));
+INSTANTIATE_TEST_SUITE_P(ucx_tls, transport_suite, testing::Values("ucx+tcp+tls://127.0.0.1:0"));
 
 constexpr const char* local = "ucx+tcp+tls://127.0.0.1:0";
 
