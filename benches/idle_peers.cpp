@@ -57,7 +57,7 @@ std::array<std::byte, 48> first_words() {
     std::array<std::byte, 48> out{};
     store(&out[0], 16, 4);
     out[4] = std::byte{16};
-    store(&out[6], 1, 2);
+    store(&out[6], 2, 2);  // The version of the protocol.
     std::memcpy(&out[8], "Amalgm\n1", 8);
     store(&out[16], 1, 8);
     out[32 + 4] = std::byte{1};
