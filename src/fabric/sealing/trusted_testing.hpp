@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,22 @@ inline test_lab& shared_lab() {
 struct shared_lab_environment : testing::Environment {
     void SetUp() override { (void)shared_lab(); }
 };
+
+inline bool contains(const std::string& text, std::string_view part) {
+    return text.find(part) != std::string::npos;
+}
+
+inline port_options trusting(std::shared_ptr<const credentials> trust = shared_lab().trust) {
+    port_options options;
+    options.trust = std::move(trust);
+    return options;
+}
+
+/// Why a port is not opened; "opened" if it is.
+inline std::string refusal(const std::string& where, const port_options& with = trusting()) {
+    auto opened = transport_registry::installed().open(where, with);
+    return opened ? "opened" : opened.sentence();
+}
 
 /// The plug-in `name`, whose ports have the shared lab's credentials.
 class trusted_plugin final : public transport {

@@ -19,14 +19,9 @@ const bool described = conformance::describe_transport(
 
 INSTANTIATE_TEST_SUITE_P(mpi_tls, transport_suite, testing::Values("mpi+static+tls"));
 
-bool contains(const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
-
 tcp_test_port open_here(std::shared_ptr<const credentials> trust = shared_lab().trust) {
-    port_options options;
-    options.trust = std::move(trust);
-    return tcp_test_port(transport_registry::installed().open("mpi+static+tls", options).value());
+    return tcp_test_port(
+        transport_registry::installed().open("mpi+static+tls", trusting(std::move(trust))).value());
 }
 
 TEST(mpi_tls, both_ends_know_who_the_other_is) {

@@ -33,23 +33,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 constexpr const char* local = "ofi+tcp+tls://127.0.0.1:0";
 
-bool contains(const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
-
-port_options trusting(std::shared_ptr<const credentials> trust = shared_lab().trust) {
-    port_options options;
-    options.trust = std::move(trust);
-    return options;
-}
-
 tcp_test_port open_here(const std::string& where = local, const port_options& with = trusting()) {
     return tcp_test_port(transport_registry::installed().open(where, with).value());
-}
-
-std::string refusal(const std::string& where, const port_options& with = trusting()) {
-    auto opened = transport_registry::installed().open(where, with);
-    return opened ? "opened" : opened.sentence();
 }
 
 errc fate_of(tcp_test_port& here, const std::string& address, tcp_test_port& there) {

@@ -23,23 +23,8 @@ INSTANTIATE_TEST_SUITE_P(ucx_tls, transport_suite, testing::Values("ucx+tcp+tls:
 
 constexpr const char* local = "ucx+tcp+tls://127.0.0.1:0";
 
-bool contains(const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
-
-port_options trusting(std::shared_ptr<const credentials> trust = shared_lab().trust) {
-    port_options options;
-    options.trust = std::move(trust);
-    return options;
-}
-
 tcp_test_port open_here(const std::string& where = local, const port_options& with = trusting()) {
     return tcp_test_port(transport_registry::installed().open(where, with).value());
-}
-
-std::string refusal(const std::string& where, const port_options& with = trusting()) {
-    auto opened = transport_registry::installed().open(where, with);
-    return opened ? "opened" : opened.sentence();
 }
 
 TEST(ucx_tls, both_ends_know_who_the_other_is) {
