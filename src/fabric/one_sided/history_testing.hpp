@@ -194,7 +194,7 @@ private:
     }
 
     void open() {
-        if (regions_.size() > 6) return;
+        if (target_ == nullptr || regions_.size() > 6) return;  // Between two targets: see part().
         const std::size_t sizes[] = {8, 64, 1000 * 8, 70'000, 70'000, 1'200'000};
         auto made = std::make_shared<exposed>(sizes[dice_.below(6)], 1 + dice_.below(7));
         made->opened = target_->end->open_region(made->segments, access::read_write).value();
