@@ -27,10 +27,18 @@ public:
             each = static_cast<char>(each ^ mask);
     }
     std::size_t size() const noexcept { return bytes_.size(); }
-    bool is_at(const char* at) const noexcept {
-        for (std::size_t i = 0; i < bytes_.size(); ++i)
-            if ((at[i] ^ mask) != bytes_[i]) return false;
-        return true;
+    /// Where they begin in [from, to), null if nowhere.
+    const char* find(const char* from, const char* to) const noexcept {
+        for (; to - from >= static_cast<std::ptrdiff_t>(size()); ++from) {
+            from = static_cast<const char*>(std::memchr(
+                from, bytes_[0] ^ mask, static_cast<std::size_t>(to - from) - size() + 1));
+            if (from == nullptr) return nullptr;
+            std::size_t same = 1;
+            while (same < size() && (from[same] ^ mask) == bytes_[same])
+                ++same;
+            if (same == size()) return from;
+        }
+        return nullptr;
     }
 
 private:
@@ -77,10 +85,11 @@ std::vector<mapping> places_of(const hidden_bytes& wanted) {
         for (std::uintptr_t at = each.first; at < each.last; at += step) {
             const std::size_t size = std::min<std::size_t>(part.size(), each.last - at);
             const ssize_t got = ::pread(memory.get(), part.data(), size, static_cast<off_t>(at));
-            for (ssize_t i = 0; i + static_cast<ssize_t>(wanted.size()) <= got; ++i) {
-                const std::uintptr_t place = at + static_cast<std::uintptr_t>(i);
+            const char* const end = part.data() + std::max<ssize_t>(got, 0);
+            for (const char* hit = part.data(); (hit = wanted.find(hit, end)) != nullptr; ++hit) {
+                const auto place = at + static_cast<std::uintptr_t>(hit - part.data());
                 if (place + wanted.size() > own && place < own + part.size()) continue;
-                if (wanted.is_at(part.data() + i)) found.push_back(each);
+                found.push_back(each);
             }
         }
     }
