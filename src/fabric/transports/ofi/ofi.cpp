@@ -12,8 +12,8 @@
 #include "fabric/packets/introduction.hpp"
 #include "fabric/sealing/carrier.hpp"
 #include "fabric/sockets/binding.hpp"
-#include "fabric/sockets/exposure.hpp"
 #include "fabric/sockets/interfaces.hpp"
+#include "fabric/sockets/open_ports.hpp"
 #include "fabric/sockets/spare_descriptors.hpp"
 #include "fabric/transports/ofi/connected_carrier.hpp"
 #include "fabric/transports/ofi/named_carrier.hpp"
@@ -115,7 +115,7 @@ private:
         if (!insecure) return retold(where, insecure.why(), example);
         result<binding> bound = choose_binding(without_option(tcp, credentials_option), machine);
         if (!bound) return retold(asked, bound.why(), trust->tls ? sealed_example : example);
-        if (is_exposed(*bound) && !*insecure && !trust->tls) return refuse_exposed(where);
+        if (is_open_port(*bound) && !*insecure && !trust->tls) return refuse_open_port(where);
 
         ofi_wish wish{where.protocol, where.device, bound->source, std::move(*transfers)};
         result<ofi_choice> found = find_ofi(wish);

@@ -11,7 +11,7 @@
 #include <amalgam/core/limited_log.hpp>
 
 #include "fabric/limits.hpp"
-#include "fabric/sockets/exposure.hpp"
+#include "fabric/sockets/open_ports.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -76,7 +76,7 @@ std::string tcp_port::address() const {
 std::string tcp_port::explain() const {
     const std::string where = explain_binding(chosen_, shown_, scheme());
     return tls_ == nullptr
-               ? where + "; " + explain_exposure(chosen_)
+               ? where + "; " + explain_who_reaches(chosen_)
                : fmt::format("{}; encrypted by TLS 1.3, {} handshakes refused so far; {}", where,
                              refused_.value(), tls_->trust().explain());
 }

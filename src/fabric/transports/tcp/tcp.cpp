@@ -9,7 +9,7 @@
 #include <amalgam/fabric/credentials.hpp>
 
 #include "fabric/sockets/binding.hpp"
-#include "fabric/sockets/exposure.hpp"
+#include "fabric/sockets/open_ports.hpp"
 #include "fabric/transports/tcp/port.hpp"
 
 namespace amalgam::detail {
@@ -75,7 +75,8 @@ public:
         auto chosen = choose_binding(
             without_option(without_option(where, credentials_option), insecure_option), machine);
         if (!chosen) return chosen.why();
-        if (is_exposed(*chosen) && *trust == nullptr && !*insecure) return refuse_exposed(where);
+        if (is_open_port(*chosen) && *trust == nullptr && !*insecure)
+            return refuse_open_port(where);
         tcp_port::setup with{std::move(*chosen),
                              {},
                              {},

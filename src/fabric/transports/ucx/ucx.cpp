@@ -12,8 +12,8 @@
 #include "fabric/packets/introduction.hpp"
 #include "fabric/sealing/carrier.hpp"
 #include "fabric/sockets/binding.hpp"
-#include "fabric/sockets/exposure.hpp"
 #include "fabric/sockets/interfaces.hpp"
+#include "fabric/sockets/open_ports.hpp"
 #include "fabric/sockets/socket_address.hpp"
 #include "fabric/sockets/spare_descriptors.hpp"
 #include "fabric/transports/tcp/tcp.hpp"
@@ -151,8 +151,9 @@ public:
         if (trust->tls) {
             if (opens_sockets && !trust->trusted_wire) return refuse_sockets(asked);
         } else if (!*insecure) {
-            if (is_exposed(*bound)) return refuse_exposed(where);
-            if (opens_sockets) return refuse_exposed(where, "the sockets that UCX opens by itself");
+            if (is_open_port(*bound)) return refuse_open_port(where);
+            if (opens_sockets)
+                return refuse_open_port(where, "the sockets that UCX opens by itself");
         }
         port_options checked = options;
         checked.insecure = *insecure;  // A name may stand for another address by now.

@@ -21,12 +21,12 @@ inline constexpr std::string_view insecure_option = "insecure";
 result<bool> means_insecure(const uri& where, const port_options& options);
 
 /// Whether other hosts can connect.
-bool is_exposed(const binding& chosen) noexcept;
+bool is_open_port(const binding& chosen) noexcept;
 
 /// What protects a port that neither encrypts nor asks for keys: part of a sentence, for people.
-std::string explain_exposure(const binding& chosen);
+std::string explain_who_reaches(const binding& chosen);
 
 /// The refusal, `denied`, with both ways out. `what` can be reached: "this port".
-failure refuse_exposed(const uri& where, std::string_view what = "this port");
+failure refuse_open_port(const uri& where, std::string_view what = "this port");
 
 }  // namespace amalgam::detail

@@ -1,4 +1,4 @@
-#include "fabric/sockets/exposure.hpp"
+#include "fabric/sockets/open_ports.hpp"
 
 #include <string>
 #include <utility>
@@ -17,18 +17,18 @@ result<bool> means_insecure(const uri& where, const port_options& options) {
                                        to_string(where), *said)};
 }
 
-bool is_exposed(const binding& chosen) noexcept {
+bool is_open_port(const binding& chosen) noexcept {
     return chosen.listen && !chosen.listen->is_loopback();
 }
 
-std::string explain_exposure(const binding& chosen) {
+std::string explain_who_reaches(const binding& chosen) {
     if (!chosen.listen) return "nothing is encrypted, nobody can connect, and peers prove nothing";
-    return is_exposed(chosen)
+    return is_open_port(chosen)
                ? "nothing is encrypted, and whoever reaches it may connect, as is said to be meant"
                : "nothing is encrypted, and every process on this host may connect, nobody else";
 }
 
-failure refuse_exposed(const uri& where, std::string_view what) {
+failure refuse_open_port(const uri& where, std::string_view what) {
     uri with_keys = where;
     if (where.scheme == "ofi") {
         with_keys.protocol += "+tls";
