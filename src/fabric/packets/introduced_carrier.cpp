@@ -61,20 +61,28 @@ void introduced_carrier::sleep_also_on(int fd) {
             "out of file descriptors for the port; raise the limit on open files (ulimit -n)");
 }
 
-void introduced_carrier::sleep_on_busy(int fd) {
-    sleep_also_on(fd);
-    busy_ = fd;
-    watches_busy_ = true;
+bool introduced_carrier::sleep_on_busy(std::span<const pollfd> those) noexcept {
+    const auto same = [](const pollfd& one, const pollfd& other) {
+        return one.fd == other.fd && one.events == other.events;
+    };
+    if (std::equal(those.begin(), those.end(), busy_.begin(), busy_.begin() + busy_count_, same))
+        return true;
+    wake_by_busy_no_more();
+    if (those.size() > busy_.size()) return false;
+    for (const pollfd& each : those) {
+        epoll_event event{};
+        event.events = static_cast<std::uint32_t>(each.events);  // EPOLLIN is POLLIN, and so on.
+        if (::epoll_ctl(both_.get(), EPOLL_CTL_ADD, each.fd, &event) != 0) return false;
+        busy_[busy_count_++] = each;
+    }
+    return true;
 }
 
-/// False: no memory for it.
-bool introduced_carrier::watch_busy(bool watch) noexcept {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    if (::epoll_ctl(both_.get(), watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, busy_, &event) != 0)
-        return false;
-    watches_busy_ = watch;
-    return true;
+void introduced_carrier::wake_by_busy_no_more() noexcept {
+    for (; busy_count_ > 0; --busy_count_) {
+        epoll_event event{};
+        ::epoll_ctl(both_.get(), EPOLL_CTL_DEL, busy_[busy_count_ - 1].fd, &event);
+    }
 }
 
 void introduced_carrier::sleep_briefly(bool soon) {
@@ -327,7 +335,7 @@ void introduced_carrier::arrived(introduced_link& link, const_bytes packet) noex
 
 std::size_t introduced_carrier::progress(std::size_t budget) noexcept {
     upcalls_ = 0;
-    if (++awake_ >= long_awake && watches_busy_) watch_busy(false);
+    if (++awake_ >= long_awake && busy_count_ > 0) wake_by_busy_no_more();
     move_packets(budget);
     // The tcp port is rarely needed, and asking it costs a system call.
     if (++rounds_ % rounds_per_look == 0 || std::exchange(slept_, false)) tcp_->progress();
@@ -340,7 +348,6 @@ std::size_t introduced_carrier::progress(std::size_t budget) noexcept {
 bool introduced_carrier::arm() noexcept {
     slept_ = true;
     awake_ = 0;
-    if (busy_ >= 0 && !watches_busy_ && !watch_busy(true)) return false;
     if (std::exchange(timer_is_set_, false)) {
         constexpr itimerspec never{};
         ::timerfd_settime(timer_.get(), 0, &never, nullptr);

@@ -1,12 +1,16 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include <poll.h>
 
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/unique_fd.hpp>
@@ -109,10 +113,14 @@ protected:
     void end_introductions() noexcept;
     /// Call in the constructor.
     void sleep_also_on(int fd);
-    /// The same for the one descriptor that every packet makes ready. A port that has long been
-    /// awake takes it out of its epoll set, where each packet would cost a wake-up that nobody
-    /// waits for.
-    void sleep_on_busy(int fd);
+    /// Call in arm_paths(): the same for the descriptors that every packet makes ready, with the
+    /// events of poll(), in place of those of the last call. A port that has long been awake takes
+    /// them out of its epoll set, where each packet would cost a wake-up that nobody waits for.
+    /// False: no memory for it.
+    bool sleep_on_busy(std::span<const pollfd> those) noexcept;
+    /// Call before one of them is closed: its number may be another file's at the next call, and a
+    /// child process that has a copy would keep it in the set.
+    void wake_by_busy_no_more() noexcept;
     /// For libraries that do not signal all work by a descriptor. Limits each sleep to one
     /// millisecond if `soon`; otherwise the limit doubles up to 64 ms while nothing arrives. Call
     /// it in the constructor, as preparation, and in arm_paths().
@@ -171,15 +179,14 @@ private:
     void refuse(introduced_link&) noexcept;
     std::unique_ptr<introduced_link> take(introduced_link&) noexcept;
     void release_parted() noexcept;
-    bool watch_busy(bool watch) noexcept;
 
     std::unique_ptr<port> tcp_;
     std::string scheme_;
     const introduction_trust trust_;
     packet_events* events_ = nullptr;
     unique_fd both_;  ///< An epoll set: the descriptors of the tcp port and of the library.
-    int busy_ = -1;   ///< See sleep_on_busy().
-    bool watches_busy_ = false;
+    std::array<pollfd, 16> busy_{};  ///< In `both_`: see sleep_on_busy().
+    std::size_t busy_count_ = 0;
     std::uint64_t awake_ = 0;  ///< Rounds since the last sleep.
     unique_fd timer_;          ///< See sleep_briefly().
     bool timer_is_set_ = false;

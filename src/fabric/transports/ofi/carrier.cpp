@@ -33,24 +33,17 @@ ofi_carrier::ofi_carrier(introducer by, ofi_choice choice)
         one_sided_ = std::make_unique<ofi_one_sided>(*this, *memory_, choice_.transfers.by_device);
     }
 
-    fi_cq_attr wanted{};
-    wanted.size = std::max(info().tx_attr->size + info().rx_attr->size, std::size_t{4096});
-    wanted.format = FI_CQ_FORMAT_DATA;
-    wanted.wait_obj = FI_WAIT_FD;
-    fid_cq* queue = nullptr;
-    sleeps_on_descriptor_ = fi_cq_open(domain, &wanted, &queue, nullptr) == 0;
-    if (!sleeps_on_descriptor_) {
-        wanted.wait_obj = FI_WAIT_NONE;
-        require_ofi(fi_cq_open(domain, &wanted, &queue, nullptr), "open a completion queue");
-    }
-    completions_.reset(queue);
-    int descriptor = -1;
-    if (sleeps_on_descriptor_)
-        sleeps_on_descriptor_ = fi_control(&queue->fid, FI_GETWAIT, &descriptor) == 0;
-    if (sleeps_on_descriptor_) sleep_on_busy(descriptor);
+    // The connected endpoints of tcp are many only at a port with many peers.
+    const bool connected = info().ep_attr->type == FI_EP_MSG;
+    if (!connected || !of_few_.open_for_few(domain, entries()))
+        require_ofi(completions_.open(domain, entries()), "open a completion queue");
     sleep_briefly(true);
     // Connected endpoints only: the others retransmit lost packets and must be waited for.
-    if (info().ep_attr->type == FI_EP_MSG) inject_bytes_ = info().tx_attr->inject_size;
+    if (connected) inject_bytes_ = info().tx_attr->inject_size;
+}
+
+std::size_t ofi_carrier::entries() const noexcept {
+    return std::max(info().tx_attr->size + info().rx_attr->size, std::size_t{4096});
 }
 
 ofi_carrier::~ofi_carrier() {
@@ -80,6 +73,24 @@ bool ofi_carrier::holds(ofi_operation::does kind) const noexcept {
 }
 
 // ---- links
+
+fid_cq* ofi_carrier::completions_of(ofi_link& link) noexcept {
+    if (of_few_ && few_ < ofi_queue::few) {
+        ++few_;
+        link.is_of_few_ = true;
+        return of_few_.get();
+    }
+    if (!completions_) completions_.open(domain(), entries());
+    return completions_.get();
+}
+
+void ofi_carrier::close_end(ofi_link& link, ofi_handle<fid_ep>& end) noexcept {
+    link.by_ = nullptr;
+    if (end == nullptr) return;
+    wake_by_busy_no_more();
+    end.reset();
+    if (std::exchange(link.is_of_few_, false)) --few_;
+}
 
 void ofi_carrier::expect(ofi_link& made) {
     made.carrier_ = this;
@@ -290,9 +301,9 @@ void ofi_carrier::complete(const fi_cq_data_entry& what) noexcept {
     receive_again(one);
 }
 
-void ofi_carrier::complete_failed() noexcept {
+void ofi_carrier::complete_failed(fid_cq* queue) noexcept {
     fi_cq_err_entry what{};
-    if (fi_cq_readerr(completions_.get(), &what, 0) < 1 || what.op_context == nullptr) return;
+    if (fi_cq_readerr(queue, &what, 0) < 1 || what.op_context == nullptr) return;
     if ((what.flags & (FI_REMOTE_WRITE | FI_REMOTE_READ)) != 0) return;  // As in complete().
     auto& one = *static_cast<ofi_operation*>(what.op_context);
     if (one.kind == ofi_operation::does::receive) return receive_again(one);
@@ -306,10 +317,15 @@ void ofi_carrier::complete_failed() noexcept {
 }
 
 bool ofi_carrier::read_completions() noexcept {
+    const bool some = of_few_ && read_completions(of_few_.get());
+    return (completions_ && read_completions(completions_.get())) || some;
+}
+
+bool ofi_carrier::read_completions(fid_cq* queue) noexcept {
     std::array<fi_cq_data_entry, 16> done;
-    const auto count = fi_cq_read(completions_.get(), done.data(), done.size());
+    const auto count = fi_cq_read(queue, done.data(), done.size());
     if (count == -FI_EAVAIL) {
-        complete_failed();
+        complete_failed(queue);
         return true;
     }
     for (long i = 0; i < count; ++i)
@@ -340,10 +356,15 @@ bool ofi_carrier::arm_paths() noexcept {
     if (!failed_.empty() || !may_sleep()) return false;
     // Nothing signals new room.
     const bool waits = !refused_.empty() || !unposted_.empty();
-    if (waits || !sleeps_on_descriptor_) sleep_briefly(waits || lent_ > 0);
-    if (!sleeps_on_descriptor_) return true;
-    fid* queue = &completions_->fid;
-    return fi_trywait(fabric_.get(), &queue, 1) == 0;
+    ofi_descriptors all;
+    bool wakes = true;
+    for (ofi_queue* each : {&of_few_, &completions_}) {
+        if (!*each) continue;
+        wakes = wakes && each->wakes();
+        if (each->wakes() && !each->arm(fabric_.get(), all)) return false;
+    }
+    if (waits || !wakes) sleep_briefly(waits || lent_ > 0);
+    return sleep_on_busy(all.used());
 }
 
 }  // namespace amalgam::detail

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fabric/packets/introduced_carrier.hpp"
+#include "fabric/transports/ofi/completion_queue.hpp"
 #include "fabric/transports/ofi/library.hpp"
 #include "fabric/transports/ofi/memory.hpp"
 #include "fabric/transports/ofi/one_sided.hpp"
@@ -48,7 +49,8 @@ protected:
     ofi_carrier* carrier_ = nullptr;
     fid_ep* by_ = nullptr;  ///< Endpoint that sends; nullptr: not yet, or no longer.
     fi_addr_t to_ = FI_ADDR_UNSPEC;
-    std::size_t lent_ = 0;  ///< Packets and transfers held by libfabric.
+    std::size_t lent_ = 0;    ///< Packets and transfers held by libfabric.
+    bool is_of_few_ = false;  ///< Its endpoint completes in the queue for few.
     bool closing_ = false;
     bool refused_ = false;  ///< A send was refused; room() is due.
     bool failed_ = false;
@@ -97,7 +99,11 @@ protected:
     const fi_info& info() const noexcept { return *choice_.info; }
     fid_fabric* fabric() const noexcept { return fabric_.get(); }
     fid_domain* domain() const noexcept { return domain_.get(); }
+    /// Of the one endpoint that reaches others by name.
     fid_cq* completions() const noexcept { return completions_.get(); }
+    /// For the connected endpoint of this link, until close_end(). nullptr: none can be opened.
+    fid_cq* completions_of(ofi_link&) noexcept;
+    void close_end(ofi_link&, ofi_handle<fid_ep>& end) noexcept;
 
 private:
     friend class ofi_link;
@@ -118,7 +124,9 @@ private:
     bool holds(ofi_operation::does kind) const noexcept;
     bool has_transfers() const noexcept { return holds(ofi_operation::does::transfer); }
     void complete(const fi_cq_data_entry&) noexcept;
-    void complete_failed() noexcept;
+    void complete_failed(fid_cq* queue) noexcept;
+    bool read_completions(fid_cq* queue) noexcept;
+    std::size_t entries() const noexcept;
     void end_sent(ofi_operation& one, status how) noexcept;
     void receive_again(ofi_operation& one) noexcept;
     void tell_refused() noexcept;
@@ -128,10 +136,11 @@ private:
     const ofi_choice choice_;
     ofi_handle<fid_fabric> fabric_;
     ofi_handle<fid_domain> domain_;
-    ofi_handle<fid_cq> completions_;
+    ofi_queue of_few_;                  ///< Of connected endpoints, the first few.
+    std::size_t few_ = 0;               ///< Endpoints that it has.
+    ofi_queue completions_;             ///< Of all others; open only if there are some.
     std::optional<ofi_memory> memory_;  ///< If transfers are one-sided.
     std::unique_ptr<ofi_one_sided> one_sided_;
-    bool sleeps_on_descriptor_ = false;
     std::size_t inject_bytes_ = 0;  ///< Packets up to this length are copied by libfabric.
     fid_ep* receives_by_ = nullptr;
     std::unique_ptr<std::byte[]> arrivals_;

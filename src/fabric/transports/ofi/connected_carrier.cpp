@@ -86,10 +86,8 @@ ofi_connected_carrier::~ofi_connected_carrier() {
 }
 
 void ofi_connected_carrier::end_paths() noexcept {
-    for (ofi_connected_link* one : all_) {
-        one->by_ = nullptr;
-        one->end_.reset();
-    }
+    for (ofi_connected_link* one : all_)
+        close_end(*one, one->end_);
     take_back_all();
 }
 
@@ -165,8 +163,10 @@ status ofi_connected_carrier::make_end(ofi_connected_link& link, fi_info* way) n
     int how = fi_endpoint(domain(), way, &made, nullptr);
     if (how != 0) return from_ofi(how, errc::unreachable);
     link.end_.reset(made);
+    fid_cq* completions = completions_of(link);
+    if (completions == nullptr) return {errc::no_memory};
     how = fi_ep_bind(made, &happenings_->fid, 0);
-    if (how == 0) how = fi_ep_bind(made, &completions()->fid, FI_TRANSMIT | FI_RECV);
+    if (how == 0) how = fi_ep_bind(made, &completions->fid, FI_TRANSMIT | FI_RECV);
     if (how == 0) how = fi_ep_bind(made, &shared_->fid, 0);
     if (how == 0) how = fi_enable(made);
     return from_ofi(how, errc::unreachable);
@@ -319,8 +319,7 @@ void ofi_connected_carrier::close_path(introduced_link& link, bool dead) noexcep
 }
 
 void ofi_connected_carrier::cut_off(ofi_connected_link& link) noexcept {
-    link.by_ = nullptr;
-    link.end_.reset();
+    close_end(link, link.end_);
     take_back_all_of(link);
 }
 

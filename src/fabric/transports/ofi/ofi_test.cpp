@@ -1,7 +1,11 @@
 #include <chrono>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
+
+#include <poll.h>
 
 #include "conformance/transport_suite.hpp"
 #include "fabric/memory/signals_testing.hpp"
@@ -136,6 +140,64 @@ TEST(ofi_transport, port_that_was_long_awake_is_woken_by_packets) {
         move_until({&here}, [&] { return !here.arrived.empty(); });
         here.arrived.clear();
     }
+}
+
+/// Until it sleeps, and nothing wakes it.
+void fall_asleep(tcp_test_port& one, const std::vector<tcp_test_port*>& all) {
+    pollfd handle{one.end->wait_handle(), POLLIN, 0};
+    do
+        move_until(all, [&] { return one.end->prepare_to_sleep(); });
+    while (::poll(&handle, 1, 0) != 0);
+}
+
+// The first few are asked by poll(), the others by an epoll set.
+TEST(ofi_transport, each_of_many_peers_wakes_a_port_that_sleeps) {
+    const auto open = [] {
+        return std::make_unique<tcp_test_port>(
+            transport_registry::installed().open("ofi+tcp://127.0.0.1:0").value());
+    };
+    const auto hub = open();
+    std::vector<std::unique_ptr<tcp_test_port>> ends;
+    std::vector<peer_id> to_hub;
+    const auto all = [&] {
+        std::vector<tcp_test_port*> those{hub.get()};
+        for (const auto& each : ends)
+            those.push_back(each.get());
+        return those;
+    };
+    const auto each_wakes = [&] {
+        for (std::size_t i = 0; i < ends.size(); ++i) {
+            SCOPED_TRACE(i);
+            fall_asleep(*hub, all());
+            EXPECT_TRUE(ends[i]->send(to_hub[i], 1, "wake up"));
+            pollfd handle{hub->end->wait_handle(), POLLIN, 0};
+            while (::poll(&handle, 1, 1) == 0)
+                ends[i]->end->progress();
+            move_until(all(), [&] { return !hub->arrived.empty(); });
+            const peer_id from = hub->arrived.front().from;
+            hub->arrived.clear();
+            EXPECT_TRUE(hub->send(from, 2, "awake"));
+            move_until(all(), [&] { return !ends[i]->arrived.empty(); });
+            ends[i]->arrived.clear();
+        }
+    };
+    const auto add = [&](std::size_t count) {
+        for (; count > 0; --count) {
+            ends.push_back(open());
+            to_hub.push_back(connect(*hub, *ends.back()).second);
+        }
+    };
+    add(11);
+    each_wakes();
+    for (int round = 0; round < 5000; ++round)
+        hub->end->progress();
+    each_wakes();
+    // Of both kinds; others take their places.
+    ends.erase(ends.begin() + 5, ends.end() - 1);
+    to_hub.erase(to_hub.begin() + 5, to_hub.end() - 1);
+    move_until(all(), [&] { return hub->lost.size() == 5; });
+    add(4);
+    each_wakes();
 }
 
 TEST(ofi_transport, other_end_whose_program_stands_still_is_waited_for) {

@@ -2,7 +2,6 @@
 
 #include <deque>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -67,7 +66,7 @@ struct tcp_test_port final : message_sink {
 
 /// Makes progress on these ports until `reached`, sleeping when idle. If that never happens, the
 /// test's watchdog ends the wait.
-inline void move_until(std::initializer_list<tcp_test_port*> all,
+inline void move_until(const std::vector<tcp_test_port*>& all,
                        const std::function<bool()>& reached) {
     while (!reached()) {
         std::size_t ran = 0;
