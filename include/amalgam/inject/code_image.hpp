@@ -107,8 +107,8 @@ public:
     std::optional<signer_key> signer() const noexcept;
     /// What that signer claims; null if unsigned. Not verified, either. Lives as long as the image.
     const image_manifest* manifest() const noexcept;
-    /// Whether the signature is valid. Cost: about 100 us.
-    bool verify() const noexcept;
+    /// Whether the signature is valid. Cost: about 100 us. Failure: throws std::bad_alloc.
+    bool verify() const;
     /// Symbols it needs from the process it runs in.
     std::vector<std::string_view> imports() const;
     /// Symbols it provides.

@@ -64,6 +64,11 @@ TEST(signing_key, is_kept_in_a_new_file_that_only_its_owner_reads) {
     EXPECT_EQ(how.st_mode & 0777u, 0600u);
     EXPECT_EQ(code_thrown_by([&] { signing_key::generate().save(path); }), errc::denied);
     EXPECT_EQ(signing_key::load(path).signer(), key.signer()) << "nothing is written over";
+    EXPECT_EQ(parse_signer_key(to_text(key.signer())), key.signer());
+    EXPECT_EQ(code_thrown_by([&] { (void)parse_signer_key(to_text(key.signer()).substr(1)); }),
+              errc::invalid);
+    ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+    EXPECT_EQ(code_thrown_by([&] { (void)signing_key::load(path); }), errc::denied);
     EXPECT_EQ(code_thrown_by([&] { key.save(folder.with("nowhere/one.key")); }), errc::denied);
     EXPECT_EQ(code_thrown_by([&] { (void)signing_key::load(folder.with("other.key")); }),
               errc::not_found);

@@ -38,6 +38,8 @@ result<image_revocations> image_revocations::parse(std::string_view text) {
 }
 
 result<image_revocations> image_revocations::load(const std::string& path) {
+    if (auto fault = detail::fault_of_policy_file(path))
+        return {fault->what.code, "the revocation list " + fault->sentence};
     const auto read = detail::read_file(path, detail::limits::max_revocation_list_bytes);
     if (!read)
         return {read.code().code, fmt::format("the revocation list {} {}", path, read.sentence())};

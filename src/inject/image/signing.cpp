@@ -84,6 +84,12 @@ signing_key signing_key::load(const std::string& path) {
     if (!good)
         throw error(errc::invalid,
                     fmt::format("{} is not a signing key; amalgam inject key makes one", path));
+    struct stat about {};
+    if (::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode) && (about.st_mode & 077) != 0)
+        throw error(errc::denied,
+                    fmt::format("the key {} is open to others (mode {:04o}), expected a file that "
+                                "only its owner can read; example: chmod 600 {}",
+                                path, about.st_mode & 07777, path));
     return key;
 }
 
@@ -134,7 +140,7 @@ code_image code_image::signed_by(const signing_key& key) const {
     return signed_by(key, {});
 }
 
-bool code_image::verify() const noexcept {
+bool code_image::verify() const {
     if (contents_ == nullptr || !contents_->signature) return false;
     const detail::image_signature& made = *contents_->signature;
     const const_bytes all = contents_->bytes;

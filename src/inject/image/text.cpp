@@ -4,8 +4,10 @@
 #include <cerrno>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sodium.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <amalgam/core/unique_fd.hpp>
@@ -62,6 +64,29 @@ bool append_lines(const std::string& path, std::string lines, unended_line last)
     if (written > 0) (void)!::ftruncate(file.get(), bytes);
     errno = why;
     return false;
+}
+
+std::optional<failure> fault_of_policy_file(const std::string& path) {
+    const auto open_to_all = [](const std::string& what, mode_t mode) {
+        return failure{{errc::denied},
+                       fmt::format("{} can be written by everybody on this host (mode {:04o}), who "
+                                   "could so decide what may run here; example: chmod o-w {}",
+                                   what, mode & 07777, what)};
+    };
+    struct stat about {};
+    const std::size_t slash = path.rfind('/');
+    const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
+    // In one like /tmp nobody replaces the files of others.
+    if (::stat(folder.c_str(), &about) == 0 && (about.st_mode & S_IWOTH) != 0 &&
+        (about.st_mode & S_ISVTX) == 0)
+        return open_to_all(folder, about.st_mode);
+    if (::stat(path.c_str(), &about) != 0) return std::nullopt;
+    // Before it is opened: that would wait for the other end of a FIFO.
+    if (!S_ISREG(about.st_mode))
+        return failure{{errc::invalid},
+                       fmt::format("{} is not a file; example: touch revoked.txt", path)};
+    if ((about.st_mode & S_IWOTH) != 0) return open_to_all(path, about.st_mode);
+    return std::nullopt;
 }
 
 }  // namespace amalgam::detail

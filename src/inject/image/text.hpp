@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include <amalgam/core/status.hpp>
 
 /// Files of lines, and keys as digits.
 namespace amalgam::detail {
@@ -22,5 +25,9 @@ enum class unended_line { is_ended, is_dropped };
 /// Adds whole lines to a file, and makes it if it is not there. One writer at a time. They are on
 /// the disk afterwards. False: nothing was added, errno says why.
 bool append_lines(const std::string& path, std::string lines, unended_line last);
+
+/// What is wrong with a file that decides what may run: it is none, or everybody may write it or
+/// replace it. Nothing about one that is not there.
+std::optional<failure> fault_of_policy_file(const std::string& path);
 
 }  // namespace amalgam::detail

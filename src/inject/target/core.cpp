@@ -162,8 +162,8 @@ void target_core::set_policy(injection_policy allows) {
         else
             door_.fetch_and(static_cast<std::uint8_t>(~asks), std::memory_order_relaxed);
     }
-    judge_again();
     watch();
+    judge_again();
 }
 
 result<void> target_core::reload() {
@@ -172,7 +172,7 @@ result<void> target_core::reload() {
     return {};
 }
 
-void target_core::judge_again(std::string_view only) {
+void target_core::judge_again(std::string_view only) try {
     std::vector<ready> known, ended_ones;  // Destroyed unlocked: destruction runs their code.
     {
         const std::lock_guard one(lock_);
@@ -196,6 +196,25 @@ void target_core::judge_again(std::string_view only) {
             by_use_.erase(at->second.place);
             images_.erase(at);
         }
+    }
+    forgotten_.fetch_add(1, std::memory_order_release);
+} catch (...) {
+    // Out of memory. What could not be judged may be what was revoked; sources bring the rest
+    // again.
+    forget_all();
+    throw;
+}
+
+void target_core::forget_all() noexcept {
+    std::unordered_map<image_id, kept> all;  // Destroyed unlocked: destruction runs their code.
+    ready latest;
+    {
+        const std::lock_guard one(lock_);
+        ++policies_;
+        all.swap(images_);
+        by_use_.clear();
+        latest = std::exchange(latest_of_code_, nullptr);
+        latest_code_.clear();
     }
     forgotten_.fetch_add(1, std::memory_order_release);
 }
@@ -323,11 +342,12 @@ target_core::ready target_core::take(const_bytes code, const caller& by,
 target_core::ready target_core::keep(const ready& made, std::uint64_t checked_by) {
     const image_id id = id_of(made->linked.image());
     std::vector<ready> out;  // Destroyed outside the lock: destruction runs their code.
+    std::list<image_id> place{id};
     const std::lock_guard one(lock_);
     if (policies_ != checked_by) return nullptr;
-    const auto [at, fresh] = images_.try_emplace(id);
+    const auto [at, fresh] = images_.try_emplace(id, kept{made, place.begin()});
     if (!fresh) return at->second.image;
-    at->second = {made, by_use_.insert(by_use_.end(), id)};
+    by_use_.splice(by_use_.end(), place);
     while (images_.size() > std::max<std::size_t>(1, options_.max_images)) {
         const auto least = images_.find(by_use_.front());
         out.push_back(std::move(least->second.image));

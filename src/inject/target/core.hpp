@@ -101,6 +101,7 @@ private:
     std::uint64_t policy_number() const;
     /// Unloads what may not run any more; `only`: images of that name.
     void judge_again(std::string_view only = {});
+    void forget_all() noexcept;
     /// Looks once a second while there is a revocation list, or an image that will expire.
     void watch();
     void watch_for(const code_image& image);

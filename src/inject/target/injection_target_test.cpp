@@ -1,15 +1,19 @@
 // What a target accepts, how it ends, and what its code may request.
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <amalgam/bulk/expose.hpp>
+#include <amalgam/inject/injection_ring.hpp>
 #include <amalgam/inject/injection_target.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/interceptor.hpp>
 
+#include "inject/protocol/procedures.hpp"
 #include "inject/source/injector_testing.hpp"
+#include "memory/memory.hpp"
 #include "rpc/without_waiting.hpp"
 
 namespace amalgam {
@@ -287,6 +291,66 @@ std::string asks(long&, const std::string& onward) {
 )"));
     EXPECT_EQ(asks.call(there, at_target.address()), "refused -1-1");
     EXPECT_EQ(asks.call(there, at_target.address()), "refused -1-1") << "and goes on serving";
+}
+
+TEST_F(injector_test, what_cannot_be_judged_for_lack_of_memory_is_gone) {
+    const signing_key key = signing_key::generate();
+    injection_options options = open_to_all();
+    options.allows.unsigned_too = false;
+    options.allows.trusted = {key.signer()};
+    injection_target target(at_target, options);
+    const auto bring = at_source.procedure<detail::at_target::bring>(detail::at_target::bring_name);
+    const code_image image = adder().signed_by(key);
+    bool struck = true, refused = false;
+    for (std::uint64_t n = 1; struck; ++n) {
+        target.set_policy(options.allows);
+        ASSERT_EQ(bring.on(there)(image.bytes()).code, errc::ok);
+        injection_policy nobody;
+        {
+            const memory::failing next(n);
+            try {
+                target.set_policy(std::move(nobody));
+            } catch (const std::bad_alloc&) {
+            }
+            struck = memory::failing::struck();
+        }
+        const std::size_t left = target.images();
+        const bool replaced = bring.on(there)(image.bytes()).code == errc::denied;
+        EXPECT_EQ(left, replaced ? 0u : 1u) << n;
+        refused = refused || (struck && replaced);
+    }
+    EXPECT_TRUE(refused);
+}
+
+TEST_F(injector_test, an_image_for_which_there_is_no_memory_is_refused_and_runs_later) {
+    const signing_key key = signing_key::generate();
+    injection_options options = open_to_all();
+    options.allows.trusted = {key.signer()};
+    const injection_target target(at_target, options);
+    injection_ring ring(target, 1 << 20);
+    at_target.define("ring", [&] { return ring.memory(); });
+    injection_ring_writer writer(at_source.procedure<bulk()>("ring").on(there)());
+    std::uint64_t runs = 0;
+    bool struck = true;
+    for (std::uint64_t n = 1; struck; ++n) {
+        const std::chrono::sys_seconds another{std::chrono::seconds(n)};
+        const injection message =
+            inject.add(adder().signed_by(key, {.not_before = another})).create(as_bytes_of(ones));
+        writer.post(message);
+        {
+            const memory::failing next(n);
+            try {
+                (void)ring.poll();
+            } catch (const std::bad_alloc&) {  // What it could not take is still there.
+            }
+            struck = memory::failing::struck();
+        }
+        (void)ring.poll();
+        writer.post(message);
+        runs = target.runs();
+        EXPECT_EQ(ring.poll(), 1u) << n;
+        EXPECT_EQ(target.runs(), runs + 1) << n;
+    }
 }
 
 }  // namespace

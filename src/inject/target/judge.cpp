@@ -138,7 +138,20 @@ void image_judge::check(const rules& by, const code_image& image) const {
 }
 
 std::chrono::system_clock::time_point image_judge::time_of_day() const {
-    return options_.time_of_day ? options_.time_of_day() : std::chrono::system_clock::now();
+    if (!options_.time_of_day) return std::chrono::system_clock::now();
+    const auto failed = [](std::string_view why) {
+        return error(errc::denied,
+                     fmt::format("injection_options::time_of_day failed, so that nothing is known "
+                                 "to be valid: {}",
+                                 why));
+    };
+    try {
+        return options_.time_of_day();
+    } catch (const std::exception& why) {
+        throw failed(text_of(why));
+    } catch (...) {
+        throw failed("it threw an exception not derived from std::exception");
+    }
 }
 
 void image_judge::check_manifest(const code_image& image) const {

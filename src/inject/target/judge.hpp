@@ -39,7 +39,7 @@ public:
     /// The same if its file has changed since; what is wrong with it is logged, once a change.
     bool look_at_list() noexcept;
     bool has_list() const;
-    /// What manifests are judged by.
+    /// What manifests are judged by. Failure: throws error{denied} if the user's function throws.
     std::chrono::system_clock::time_point time_of_day() const;
 
     /// Failure: throws error{denied} if that image may not run here.

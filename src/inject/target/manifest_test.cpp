@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
+
 #include <amalgam/fabric/key_folder.hpp>
 #include <amalgam/inject/image_manifest.hpp>
 #include <amalgam/inject/image_revocations.hpp>
@@ -266,6 +268,93 @@ TEST_F(manifest_test, a_list_that_cannot_be_read_changes_nothing) {
     std::ofstream(list) << "";
     EXPECT_TRUE(target.reload());
     EXPECT_EQ(run(made({})), "");
+}
+
+TEST_F(manifest_test, files_that_decide_what_runs_are_files_that_not_everybody_may_write) {
+    const std::string list = own.with("revoked"), folder = own.with("open");
+    const auto refused = [&](const std::string& path, errc code, const std::string& sentence) {
+        injection_options by_list = judged({.revoked = path}), by_file = judged();
+        by_file.versions = path;
+        for (const injection_options& each : {by_list, by_file}) {
+            const error why = error_of([&] { injection_target t(at_target, each); });
+            EXPECT_EQ(why.code(), code);
+            EXPECT_TRUE(has(why.what(), sentence)) << why.what();
+        }
+    };
+    refused(own.with(""), errc::invalid, " is not a file");
+    ASSERT_EQ(::mkfifo(list.c_str(), 0600), 0);
+    refused(list, errc::invalid, list + " is not a file");
+    std::remove(list.c_str());
+    std::ofstream(list) << "";
+    {
+        injection_target target(at_target, judged({.revoked = list}));
+        ::chmod(list.c_str(), 0666);
+        refused(list, errc::denied, list + " can be written by everybody on this host (mode 0666)");
+        EXPECT_EQ(target.reload().code(), errc::denied);
+    }
+    ASSERT_TRUE(::mkdir(folder.c_str(), 0700) == 0 && ::chmod(folder.c_str(), 0777) == 0);
+    refused(folder + "/new", errc::denied, folder + "/ can be written by everybody on this host");
+    ::chmod(folder.c_str(), 01777);
+    std::ofstream(folder + "/new") << "";
+    const injection_target target(at_target, judged({.revoked = folder + "/new"}));
+}
+
+TEST_F(manifest_test, a_clock_that_throws_anything_lets_nothing_run_and_ends_nothing) {
+    std::atomic<bool> throws{false};
+    injection_options options = judged();
+    options.time_of_day = [&]() -> std::chrono::system_clock::time_point {
+        if (throws) throw 42;
+        return noon;
+    };
+    const injection_target target(at_target, options);
+    EXPECT_EQ(run(made({.not_after = noon})), "");
+    throws = true;
+    EXPECT_TRUE(has(run(made({.version = 1})), "injection_options::time_of_day failed"));
+    throws = false;
+    EXPECT_EQ(run(made({.version = 1})), "");
+}
+
+TEST_F(manifest_test, code_that_is_revoked_while_it_is_loaded_does_not_stay) {
+    static injection_target* judging = nullptr;
+    static std::atomic<bool> changes;
+    changes = true;
+    injection_options options = judged();
+    options.max_images = 1;
+    options.exports["gone_for_test"] = reinterpret_cast<void*>(+[] {
+        if (changes.exchange(false)) judging->set_policy({});
+    });
+    injection_target target(at_target, options);
+    judging = &target;
+    // Its end is the last that happens while the next one is loaded.
+    EXPECT_EQ(run(compiled("ends",
+                           "extern \"C\" void gone_for_test();\n"
+                           "struct tells { ~tells() { gone_for_test(); } };\nstatic tells last;\n"
+                           "MAIN(ends) {}")
+                      .signed_by(key)),
+              "");
+    EXPECT_EQ(run(made({}), shipping::always), "") << "it was accepted before";
+    EXPECT_FALSE(changes);
+    EXPECT_TRUE(has(run(made({}), shipping::always), "its signer is not trusted here"));
+}
+
+TEST_F(manifest_test, an_inline_handler_does_not_go_on_with_what_may_not_run_any_more) {
+    injection_options options = judged();
+    options.run = handler::inline_;
+    injection_target target(at_target, options);
+    const counter& refused = at_target.counters().get("inject.refused");
+    for (const shipping how : {shipping::once, shipping::always}) {
+        target.set_policy({.trusted = {key.signer()}});
+        const injection message = inject.add(made({})).create(as_bytes_of(ones), how);
+        const std::uint64_t runs = target.runs(), before = refused.value();
+        EXPECT_NO_THROW((void)message.call(there));
+        message.post(there);
+        poll_until([&] { return target.runs() == runs + 2; });
+        EXPECT_EQ(target.runs(), runs + 2);
+        target.set_policy({});
+        message.post(there);
+        poll_until([&] { return refused.value() > before; });
+        EXPECT_EQ(target.runs(), runs + 2);
+    }
 }
 
 TEST_F(manifest_test, code_runs_only_for_who_may_by_each_way_and_by_each_policy) {

@@ -240,8 +240,10 @@ run_answer target_core::fetch_and_run(image_id which, const_bytes payload,
 }
 
 target_core::ready target_core::take_again(const_bytes code, const caller& by) {
+    std::uint64_t number;
     {
         const std::lock_guard one(lock_);
+        number = policies_;
         if (latest_of_code_ && code.size() == latest_code_.size() &&
             std::memcmp(code.data(), latest_code_.data(), code.size()) == 0)
             return latest_of_code_;
@@ -249,6 +251,7 @@ target_core::ready target_core::take_again(const_bytes code, const caller& by) {
     ready known = take(code, by);
     ready before;  // It may end here and run its code: not with the lock held.
     const std::lock_guard one(lock_);
+    if (policies_ != number) return known;  // All were judged again, and not this, if it came late.
     latest_code_.assign(code.begin(), code.end());
     before = std::exchange(latest_of_code_, known);
     return known;

@@ -19,7 +19,10 @@
 namespace amalgam::detail {
 
 version_floors::version_floors(std::string path) : path_(std::move(path)) {
-    if (path_.empty() || !file_stamp::of(path_).there) return;
+    if (path_.empty()) return;
+    if (const auto fault = fault_of_policy_file(path_))
+        throw error(fault->what.code, "the file of image versions " + fault->sentence);
+    if (!file_stamp::of(path_).there) return;
     const auto read = read_file(path_, limits::max_version_file_bytes);
     if (!read)
         throw error(read.code() == errc::invalid ? errc::invalid : errc::denied,
