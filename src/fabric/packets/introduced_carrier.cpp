@@ -32,6 +32,13 @@ constexpr long longest_nap_ms = 64;
 // introduction = own_id:u64 scheme_bytes:u16 scheme [ciphers:u8] name
 constexpr std::size_t greeting_head = 10;
 
+/// For logs. Empty where there is no memory for it.
+std::string address_of(const port& tcp, peer_id who) noexcept try {
+    return tcp.peer_address(who);
+} catch (const std::bad_alloc&) {
+    return {};
+}
+
 }  // namespace
 
 void introduced_link::close() noexcept {
@@ -250,7 +257,7 @@ void introduced_carrier::on_message(message& arrived) noexcept {
         return;
     }
     log(log_level::warn, "fabric", "dropped a peer that violated the protocol",
-        {{"peer", tcp_->peer_address(arrived.from())}});
+        {{"peer", address_of(*tcp_, arrived.from())}});
     lost(*link, {errc::disconnected, EPROTO});
 }
 
@@ -264,9 +271,7 @@ void introduced_carrier::take_greeting(introduced_link& link, const_bytes bytes)
     const std::string_view theirs(reinterpret_cast<const char*>(rest.data()), scheme_bytes);
     if (theirs != scheme_) {
         log(log_level::warn, "fabric", "dropped a peer of another transport",
-            {{"peer", tcp_->peer_address(link.peer_)},
-             {"its_kind", theirs},
-             {"our_kind", scheme_}});
+            {{"peer", address_of(*tcp_, link.peer_)}, {"its_kind", theirs}, {"our_kind", scheme_}});
         return refuse({errc::mismatch});
     }
     link.their_id_ = load_le<std::uint64_t>(bytes.data());

@@ -241,6 +241,22 @@ TEST(sealed_carrier, whom_its_port_has_no_memory_for_is_let_go) {
     here.carrier().release(*here.events.links.back());
 }
 
+TEST_F(sealed_wire, that_had_no_memory_for_a_packet_asks_for_it_again) {
+    const int before = here_.events.rooms;
+    packet_bytes_of one(1);
+    {
+        const memory::failing next(1);
+        EXPECT_EQ(here_.send(std::move(one)), posted::full);
+        ASSERT_TRUE(memory::failing::struck());
+    }
+    EXPECT_FALSE(here_.carrier().arm()) << "there is something to do";
+    EXPECT_EQ(here_.carrier().progress(1), 1u);
+    EXPECT_EQ(here_.events.rooms, before + 1);
+    here_.say("now");
+    there_.receive(here_.take());
+    EXPECT_EQ(there_.events.packets, std::vector<packet_bytes_of>{bytes_of("now")});
+}
+
 TEST_F(sealed_wire, costs_no_allocation_for_a_packet) {
     const packet_bytes_of bytes = bytes_of("text");
     packet_bytes_of memory = bytes;

@@ -59,6 +59,7 @@ packet_introducer::packet_introducer(std::unique_ptr<packet_carrier> below,
                                      const clock& time)
     : trust_(std::move(trust)),
       limit_(limit),
+      late_(fmt::format("no answer within {} ms", limit.count())),
       ciphers_(ciphers),
       time_(time),
       contexts_(trust_),
@@ -214,7 +215,7 @@ void packet_introducer::advance(link& one) noexcept try {
     // The end of a handshake is flushed, too: it says why.
     if (shake(one) && hear(one) && flush(one)) open(one);
 } catch (const std::bad_alloc&) {
-    fail(one, {{errc::no_memory, ENOMEM}, "out of memory"});
+    fail(one, {errc::no_memory, ENOMEM}, "out of memory");
 }
 
 /// True: the handshake is complete.
@@ -227,7 +228,7 @@ bool packet_introducer::shake(link& one) {
             return false;
         case tls_session::state::failed:
             (void)flush(one);
-            fail(one, now.session->why());
+            fail(one, now.session->why().what, now.session->why().sentence);
             return false;
         case tls_session::state::complete:
             break;
@@ -238,7 +239,7 @@ bool packet_introducer::shake(link& one) {
     store_le(ours.data() + 8, now.own_id);
     ours[16] = static_cast<std::byte>(ciphers_);
     if (now.session->write_whole(ours)) return true;
-    fail(one, {{errc::no_memory, ENOMEM}, "out of memory"});
+    fail(one, {errc::no_memory, ENOMEM}, "out of memory");
     return false;
 }
 
@@ -256,13 +257,13 @@ bool packet_introducer::hear(link& one) {
         (void)flush(one);
         if (starves && now.session->drained()) return false;
         if (starves) continue;
-        failure why = now.session->why();
-        if (why.what.ok()) why = {{errc::unreachable, ECONNRESET}, "the peer ended it"};
-        fail(one, why);
+        const failure& why = now.session->why();
+        why.what.ok() ? fail(one, {errc::unreachable, ECONNRESET}, "the peer ended it")
+                      : fail(one, why.what, why.sentence);
         return false;
     }
     if (load_le<std::uint64_t>(now.heard.data()) == greeting_magic) return true;
-    fail(one, {{errc::mismatch}, "the peer speaks another protocol, or another version of it"});
+    fail(one, {errc::mismatch}, "the peer speaks another protocol, or another version of it");
     return false;
 }
 
@@ -313,7 +314,7 @@ void packet_introducer::open(link& one) {
     auto shared = share_secrets(now.own_id, load_le<std::uint64_t>(now.heard.data() + 8),
                                 static_cast<std::uint8_t>(now.heard[16]), export_key);
     if (shared == nullptr)
-        return fail(one, {{errc::disconnected, EPROTO}, "there is no key for this connection"});
+        return fail(one, {errc::disconnected, EPROTO}, "there is no key for this connection");
     shared->who = now.session->peer();
     one.secrets_ = std::move(shared);
     stop_shaking(one);
@@ -322,15 +323,15 @@ void packet_introducer::open(link& one) {
     events_->room(one);
 }
 
-void packet_introducer::fail(link& one, const failure& why) noexcept {
+/// `why` may be of its session, and must need no memory: this is where there may be none.
+void packet_introducer::fail(link& one, status what, std::string_view why) noexcept {
     if (std::exchange(one.is_over_, true)) return;
     ++refused_;
     try {
         limited_log(log_level::warn, "fabric", "connection setup failed",
-                    {{"why", fmt::format("no TLS with {}: {}", one.address_, why.sentence)}});
+                    {{"why", fmt::format("no TLS with {}: {}", one.address_, why)}});
     } catch (const std::bad_alloc&) {  // Not logged then.
     }
-    const status what = why.what;  // `why` may be of the session.
     one.below_->close();
     stop_shaking(one);
     ++told_;
@@ -342,8 +343,7 @@ void packet_introducer::look_at_limits() noexcept {
     for (std::size_t i = 0; i < links_.size(); ++i) {
         link& one = *links_[i];
         if (one.shaking_ == nullptr || now < one.shaking_->ends_at) continue;
-        fail(one, {{errc::unreachable, ETIMEDOUT},
-                   fmt::format("no answer within {} ms", limit_.count())});
+        fail(one, {errc::unreachable, ETIMEDOUT}, late_);
     }
 }
 
@@ -357,10 +357,10 @@ void packet_introducer::received(packet_link& below, const_bytes bytes) noexcept
     auto& now = *one.shaking_;
     now.taken += bytes.size();
     if (now.taken > max_handshake_bytes)
-        return fail(one, {{errc::unreachable, EPROTO}, "its handshake is too long"});
+        return fail(one, {errc::unreachable, EPROTO}, "its handshake is too long");
     const ssize_t went = ::send(now.outside.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (went != static_cast<ssize_t>(bytes.size()))
-        return fail(one, {{errc::no_memory, ENOBUFS}, "out of socket memory"});
+        return fail(one, {errc::no_memory, ENOBUFS}, "out of socket memory");
     advance(one);
 }
 

@@ -103,12 +103,13 @@ private:
     bool flush(link& one);
     void open(link& one);
     void stop_shaking(link& one) noexcept;
-    void fail(link& one, const failure& why) noexcept;
+    void fail(link& one, status what, std::string_view why) noexcept;
     void look_at_limits() noexcept;
     bool take_lent(packet& one) noexcept;
 
     const std::shared_ptr<const credentials> trust_;
     const std::chrono::milliseconds limit_;
+    const std::string late_;  ///< Why a handshake that took longer has failed.
     const std::uint8_t ciphers_;
     const clock& time_;
     tls_contexts contexts_;

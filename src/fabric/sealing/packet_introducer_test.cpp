@@ -8,6 +8,7 @@
 
 #include "fabric/sealing/wire_testing.hpp"
 #include "fabric/trust/tls_testing.hpp"
+#include "memory/memory.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -29,9 +30,9 @@ public:
         link = here->connect("wire+path+tls://there").value();
         below = wire_->links.back().get();
     }
-    void accept() {
+    void accept(std::string from = "wire+path://caller") {
         below = &accepted_;
-        is_accepted = wire_->events->accepted(accepted_, "wire+path://caller");
+        is_accepted = wire_->events->accepted(accepted_, std::move(from));
         if (is_accepted) link = events.links.back();
     }
     void room() { wire_->events->room(*below); }
@@ -85,6 +86,14 @@ protected:
     }
 
     test_lab lab_;
+    /// The beginning of a record of TLS that goes on and on.
+    const packet_bytes_of endless_ = [] {
+        packet_bytes_of part(4000, std::byte{});
+        part[0] = std::byte{22};
+        part[1] = part[2] = std::byte{3};
+        part[3] = std::byte{1};
+        return part;
+    }();
 };
 
 TEST_F(packet_introducer_test, ends_that_trust_each_other_share_keys_and_know_who_is_there) {
@@ -121,6 +130,7 @@ TEST_F(packet_introducer_test, addresses_are_those_below_with_tls) {
               "wire+path+tls://there");
     EXPECT_EQ(caller.here->canonical("wire+path://there").code(), errc::invalid);
     meet(caller, called);
+    EXPECT_EQ(caller.wire().dialed, "wire+path://there");
     EXPECT_EQ(called.events.addresses, std::vector<std::string>{"wire+path+tls://caller"});
 }
 
@@ -176,13 +186,8 @@ TEST_F(packet_introducer_test, garbage_in_place_of_a_handshake_is_refused) {
 TEST_F(packet_introducer_test, a_handshake_that_never_ends_is_bounded) {
     introduced_end called(lab_.trust);
     called.accept();
-    // A record of TLS that goes on and on.
-    packet_bytes_of part(4000, std::byte{});
-    part[0] = std::byte{22};
-    part[1] = part[2] = std::byte{3};
-    part[3] = std::byte{1};
     for (int i = 0; i < 100 && called.events.downs.empty(); ++i)
-        called.receive(part);
+        called.receive(endless_);
     expect_refused(called, errc::unreachable);
 }
 
@@ -214,6 +219,39 @@ TEST_F(packet_introducer_test, a_handshake_that_finds_no_room_goes_on_when_there
         carry(caller, called);
     }
     EXPECT_TRUE(caller.events.downs.empty() && called.events.downs.empty());
+}
+
+TEST_F(packet_introducer_test, any_allocation_may_fail_and_ends_no_more_than_the_connection) {
+    enum class how { trusted, stranger, endless, silent };
+    for (const how peer : {how::trusted, how::stranger, how::endless, how::silent}) {
+        bool struck = true;
+        const test_lab others;
+        for (std::uint64_t n = 1; struck; ++n) {
+            introduced_end caller(peer == how::stranger ? others.trust : lab_.trust);
+            introduced_end called(lab_.trust, 2, peer == how::silent ? 0ms : 1h);
+            caller.connect();
+            caller.room();
+            std::string from = "wire+path://a caller whose name takes memory";
+            {
+                const memory::failing next(n);
+                called.accept(std::move(from));
+                if (called.is_accepted && peer == how::endless)
+                    for (int i = 0; i < 20; ++i)
+                        called.receive(endless_);
+                else if (called.is_accepted && peer == how::silent)
+                    called.here->progress(1);
+                else if (called.is_accepted)
+                    carry(caller, called);
+                struck = memory::failing::struck();
+            }
+            const bool is_open = called.events.rooms == 1;
+            EXPECT_TRUE(peer == how::trusted ? is_open || struck : !is_open);
+            // Or the caller had none, and left: a wire in the hands of a test does not tell.
+            EXPECT_TRUE(!called.is_accepted || called.events.downs.size() == (is_open ? 0u : 1u) ||
+                        caller.below->closes == 1)
+                << n;
+        }
+    }
 }
 
 TEST_F(packet_introducer_test, one_that_closes_meanwhile_gets_no_more) {

@@ -15,6 +15,7 @@
 #include <amalgam/core/unique_fd.hpp>
 
 #include "fabric/sealing/carrier.hpp"
+#include "memory/memory.hpp"
 
 namespace amalgam::detail {
 
@@ -26,6 +27,7 @@ class wired_carrier final : public introducing_carrier {
 public:
     struct link final : packet_link {
         posted send(packet& one) noexcept override {
+            const memory::spared ours;
             tried.emplace_back(one.data, one.data + one.bytes);
             if (answer == posted::full) return answer;
             left.push_back(tried.back());
@@ -48,7 +50,8 @@ public:
     result<std::string> canonical(std::string_view address) const override {
         return std::string(address);
     }
-    result<packet_link*> connect(std::string_view) override {
+    result<packet_link*> connect(std::string_view address) override {
+        dialed = address;
         links.push_back(std::make_unique<link>());
         return static_cast<packet_link*>(links.back().get());
     }
@@ -63,6 +66,7 @@ public:
     packet_events* events = nullptr;
     std::vector<std::unique_ptr<link>> links;
     int released = 0;
+    std::string dialed;  ///< The latest address that was connected to.
 
 private:
     unique_fd handle_{::eventfd(0, EFD_CLOEXEC)};
@@ -71,15 +75,20 @@ private:
 /// What a port would be told.
 struct noted_upcalls final : packet_events {
     bool accepted(packet_link& link, std::string address) noexcept override {
+        const memory::spared ours;
         links.push_back(&link);
         addresses.push_back(std::move(address));
         return !no_memory;
     }
     void received(packet_link&, const_bytes bytes) noexcept override {
+        const memory::spared ours;
         packets.emplace_back(bytes.begin(), bytes.end());
     }
     void room(packet_link&) noexcept override { ++rooms; }
-    void down(packet_link&, status why) noexcept override { downs.push_back(why.code); }
+    void down(packet_link&, status why) noexcept override {
+        const memory::spared ours;
+        downs.push_back(why.code);
+    }
     void returned(packet&) noexcept override { ADD_FAILURE() << "a packet that was not lent"; }
     void abandoned(packet&) noexcept override { ADD_FAILURE() << "a packet that was not lent"; }
     void due() noexcept override {}
