@@ -49,6 +49,14 @@ TEST(directory_roles,
     EXPECT_EQ(may({.readers = r}), "r r r ");
     EXPECT_EQ(may({.members = m, .readers = r}), "mr mr m ");
     EXPECT_EQ(may({.members = allow_list{}}), "mcrx mcrx  ");
+    // By whatever a list names them.
+    const role_policy others(on, "directory",
+                             {.members = allow_list{.groups = {"g"}, .uids = {7}}, .readers = r});
+    identity grouped = certified("x");
+    grouped.groups = {"g"};
+    for (const identity& each : {grouped, identity{.kind = identity_kind::process, .uid = 7}})
+        for (const role one : {role::reader, role::context, role::member})
+            EXPECT_TRUE(others.list_of(one)->allows(each)) << to_text(each);
 }
 
 /// Hosts with roles, and a process of that name without, or with a role of its own.
