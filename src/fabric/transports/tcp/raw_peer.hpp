@@ -108,6 +108,7 @@ public:
             throw std::runtime_error("cannot listen on the loopback address");
     }
     std::string address() const { return socket_address::near_end(socket_.get()).uri(); }
+    int fd() const noexcept { return socket_.get(); }
     tcp_raw_peer accept() {
         return tcp_raw_peer(unique_fd(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
     }
