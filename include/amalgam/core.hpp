@@ -9,6 +9,7 @@
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/counter.hpp>
 #include <amalgam/core/crc32c.hpp>
+#include <amalgam/core/gathered_trace.hpp>
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>

@@ -18,6 +18,7 @@ void add_call(CLI::App& app);       ///< A procedure, with JSON.
 void add_ping(CLI::App& app);       ///< Round trips to a remote engine.
 void add_perf(CLI::App& app);       ///< Latency, rate and bandwidth over one transport.
 void add_run(CLI::App& app);        ///< Starts the groups of a flow program.
+void add_trace(CLI::App& app);      ///< A program, with a trace of what it does.
 void add_directory(CLI::App& app);  ///< The directory of a host.
 void add_find(CLI::App& app);       ///< Resources by attribute.
 void add_inject(CLI::App& app);     ///< Images of code.

@@ -58,6 +58,7 @@ int run(int argc, char** argv) {
     amalgam::tool::add_call(app);
     amalgam::tool::add_perf(app);
     amalgam::tool::add_run(app);
+    amalgam::tool::add_trace(app);
     amalgam::tool::add_directory(app);
     amalgam::tool::add_find(app);
     amalgam::tool::add_inject(app);

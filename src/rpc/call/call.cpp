@@ -45,7 +45,8 @@ struct handed_one_way final : work_unit {
 bool needs_dress(const call_settings& settings, const call_target& target,
                  const call_context* serving) noexcept {
     return target.trace || (serving != nullptr && serving->trace() != nullptr) ||
-           !settings.interceptors(target.what->library).empty();
+           !settings.interceptors(target.what->library).empty() ||
+           (settings.traced && !target.what->library);
 }
 
 /// Whether this call of the target needs no more than its arguments sent.
@@ -233,14 +234,17 @@ void one_way::send() {
     const clock::time_point deadline = context.deadline_after(target_.timeout, serving);
     std::vector<std::byte> extras;
     std::optional<core_reference> alive;
+    std::optional<call_span> span;
     if (needs_dress(by.settings(), target_, serving)) {
         alive.emplace(core);  // An interceptor may destroy the engine.
         extras = dress_call(by.settings(), target_, true, deadline, serving);
+        span = span_of(by.settings(), extras, serving, arguments.size());
     }
     // Calls that fit a message are sent as one, so that they stay in order.
     if (held_.owner == nullptr && arguments.size() > most_in_message()) send_by_rendezvous(extras);
     if (!loans_.empty()) add_loans(extras, loans_);
     by.admit(target_.to);
+    if (span) span->end_one_way(target_.what->name, target_.to);
     one_way_message message(target_, deadline);
     message.arguments = arguments.bytes();
     message.extras = extras;

@@ -7,6 +7,8 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/interceptor.hpp>
 
+#include "rpc/tracing/call_span.hpp"
+
 namespace amalgam::detail {
 
 /// What an engine's options say about its calls, in both directions.
@@ -35,7 +37,9 @@ struct call_settings {
     const std::size_t max_queued;
     std::vector<std::shared_ptr<interceptor>> of_users;
     std::vector<std::shared_ptr<interceptor>> of_library;
-    const bool plain = of_users.empty() && !checksums;  ///< None of what all calls would pay for.
+    const bool traced = start_tracing();  ///< See AMALGAM_TRACE.
+    const bool plain =
+        of_users.empty() && !checksums && !traced;  ///< None of what all calls would pay for.
 };
 
 }  // namespace amalgam::detail

@@ -190,6 +190,7 @@ void caller::frame(peer_state& there, pending_call& call) noexcept {
                            .procedure = call.what->id});
     call.tag = call.id;
     if (call.naming || !extras.empty()) {
+        if (call.extras != nullptr && call.extras->span) call.extras->span->leaves();
         const const_bytes names = call.naming ? as_bytes(call.what->wire_text) : const_bytes{};
         const bool by_rendezvous = call.extras != nullptr && call.extras->arguments != nullptr;
         const const_bytes values = by_rendezvous ? const_bytes{} : arguments.bytes();
@@ -236,8 +237,18 @@ void caller::finish(pending_call& call) noexcept {
         tell_called(settings_, *call.what, call.to, call.record.why.what,
                     context_.now() - call.extras->began);
     }
+    if (call.extras->span) record(call);
     call.extras->arguments.reset();
     return true;
+}
+
+void caller::record(pending_call& call) noexcept {
+    const status how = call.record.why.what;
+    try {
+        call.extras->span->end(call.what->name, call.to, how, addresses_.text_of(call.to));
+    } catch (const std::bad_alloc&) {
+        call.extras->span->end(call.what->name, call.to, how);
+    }
 }
 
 /// With a value.

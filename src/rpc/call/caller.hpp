@@ -201,6 +201,7 @@ private:
     void finish(pending_call& call) noexcept;
     /// False: the call has not ended, but will be retried.
     bool finish_extras(pending_call& call) noexcept;
+    void record(pending_call& call) noexcept;
     void fetch(pending_call& call, peer_state& from, const rendezvous_values& what, loan_ids loans);
     static const char* wrong_item(const pending_call& call, const parsed_message& item) noexcept;
     void read_item(pending_call& call, const_bytes item, loan_ids& loans) noexcept;

@@ -55,6 +55,8 @@ std::vector<std::byte> dress_call(const call_settings& settings, const call_targ
         call.set_trace(*target.trace);
     } else if (serving != nullptr && serving->trace() != nullptr) {
         call.set_trace(serving->trace()->child());
+    } else if (settings.traced) {
+        call.set_trace(new_trace());
     }
     const auto& all = settings.interceptors(target.what->library);
     std::size_t asked = 0;
@@ -69,6 +71,16 @@ std::vector<std::byte> dress_call(const call_settings& settings, const call_targ
         }
         throw error(why.what, why.sentence);
     }
+}
+
+std::optional<call_span> span_of(const call_settings& settings, const_bytes extras,
+                                 const call_context* serving, std::size_t bytes) noexcept {
+    if (!settings.traced) return {};
+    const const_bytes trace = find_extra(extras, extra::trace);
+    if (trace.empty()) return {};
+    const trace_context read = read_trace(trace);
+    return read.sampled ? std::optional<call_span>(std::in_place, read, serving, bytes)
+                        : std::nullopt;
 }
 
 void tell_called(const call_settings& settings, const remote_procedure& what, const peer& to,

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 
 #include "rpc/call/call_settings.hpp"
 #include "rpc/memory/rendezvous.hpp"
+#include "rpc/tracing/call_span.hpp"
 
 namespace amalgam::detail {
 
@@ -24,6 +26,8 @@ struct call_extras {
     // For interceptors.
     clock::time_point began{};
     bool watched = false;  ///< called() is still to run.
+
+    std::optional<call_span> span;  ///< Of a call that is recorded.
 
     // For retries.
     unsigned attempts_left = 0;
@@ -40,6 +44,9 @@ struct call_extras {
 std::vector<std::byte> dress_call(const call_settings& settings, const call_target& target,
                                   bool one_way, clock::time_point deadline,
                                   const call_context* serving);
+/// The span of a call with these extras, if it is recorded.
+std::optional<call_span> span_of(const call_settings& settings, const_bytes extras,
+                                 const call_context* serving, std::size_t bytes) noexcept;
 void add_loans(std::vector<std::byte>& extras, const lent_list& what);
 /// Runs called() of the engine's interceptors in reverse order, leaving out the first `skipped`.
 void tell_called(const call_settings& settings, const remote_procedure& what, const peer& to,

@@ -33,6 +33,7 @@ void pending_call::dress(const call_context* serving) {
         extras->watched = true;
         extras->began = by.context().now();
     }
+    extras->span = span_of(by.settings(), extras->wire, serving, arguments.size());
     if (!record.loans_.empty()) add_loans(extras->wire, record.loans_);
     if (record.window != 0) {
         std::byte items[8] = {};
@@ -69,6 +70,7 @@ void pending_call::refuse(const failure& wrong) noexcept {
         caller& by = caller_of(*record.core_);
         tell_called(by.settings(), *what, to, wrong.what, by.context().now() - extras->began);
     }
+    if (extras != nullptr && extras->span) extras->span->end(what->name, to, wrong.what);
     record.why = in_words(wrong.what, [&] {
         return fmt::format("call of \"{}\": {}", printable_name(what->name), wrong.sentence);
     });

@@ -1,4 +1,5 @@
 #include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/core/detail/recorder.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/extension/transfer.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -36,6 +37,8 @@ void transfer_record::put(gather from) noexcept {
 }
 
 void transfer_record::submit() noexcept {
+    if (recording()) [[unlikely]]
+        recorded_since_ = trace_time();
     engine_context& context = context_of(*core_);
     deadline_ = context.deadline_after(timeout_, call_context::try_current());
     if (context.on_owner()) {

@@ -12,6 +12,7 @@
 
 #include "rpc/context/engine_context.hpp"
 #include "rpc/limits.hpp"
+#include "rpc/tracing/call_span.hpp"
 
 namespace amalgam::detail {
 
@@ -103,6 +104,7 @@ void transfer_table::begin(transfer_record& mine) noexcept {
         counts_.failed.add();
         explain(mine, what, text);
         mine.state_ = state::ended;
+        record(mine);
         return mine.over();
     }
     counts_.begun.add();
@@ -408,12 +410,19 @@ void transfer_table::cut_off(transfer_record& stuck) noexcept {
     ports_[stuck.there_.port()]->close(stuck.there_.id());
 }
 
+void transfer_table::record(const transfer_record& mine) noexcept {
+    if (mine.recorded_since_ == 0) [[likely]]
+        return;
+    record_transfer(mine.is_put_, mine.recorded_since_, mine.total_, mine.there_, mine.why.what);
+}
+
 void transfer_table::let_go(transfer_record& mine) noexcept {
     if (--mine.held_ != 0 || mine.at_port_ != 0 || mine.state_ != transfer_record::state::ended)
         return;
     --pending_;
     mine.timer_.reset();  // The owner may keep the record.
     const engine_context::busy callbacks_run(context_);
+    record(mine);
     mine.over();
     context_.stay_in_parent();
     context_.look_whether_quiet();

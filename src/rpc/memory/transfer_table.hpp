@@ -75,6 +75,7 @@ public:
     /// A transfer made of several counts as pending from here,
     void hold() noexcept { ++pending_; }
     /// to here.
+    static void record(const transfer_record& mine) noexcept;
     void let_go() noexcept;
     std::size_t pending() const noexcept { return pending_; }
     /// At rest: no record waits, and every piece is free. For tests.

@@ -14,6 +14,7 @@
 #include "rpc/serve/late_answer.hpp"
 #include "rpc/serve/running_call.hpp"
 #include "rpc/serve/server.hpp"
+#include "rpc/tracing/call_span.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
@@ -32,6 +33,7 @@ request_extras::request_extras(const_bytes wire)
     : bytes(wire.begin(), wire.end()), lent_to_us(to_ids(loans_in(wire))) {
     const const_bytes span = find_extra(wire, extra::trace);
     if (!span.empty()) trace = read_trace(span);
+    if (trace && recording()) arrived = trace_time();
     const const_bytes first = find_extra(wire, extra::window);
     if (!first.empty()) window = load_le<std::uint32_t>(first.data());
     rendezvous = rendezvous_in(wire);
@@ -140,9 +142,10 @@ status invocation::run(answer_values& into, std::string& text) {
         what = {errc::timed_out};
     } else {
         const running_call mine(*this);
-        what = owner_.settings().interceptors(this->what().library).empty()
-                   ? run_handler(into, text)
-                   : run_watched(into, text);
+        const call_settings& settings = owner_.settings();
+        const bool watched = !settings.interceptors(this->what().library).empty() ||
+                             (settings.traced && !this->what().library);
+        what = watched ? run_watched(into, text) : run_handler(into, text);
         owner_.context().stay_in_parent();
     }
     return what;
@@ -157,6 +160,9 @@ void invocation::release_loans() noexcept {
 status invocation::run_watched(answer_values& into, std::string& text) {
     const auto& all = owner_.settings().interceptors(this->what().library);
     const clock::time_point began = owner_.context().now();
+    std::optional<handler_span> span;
+    if (owner_.settings().traced && !this->what().library)
+        span.emplace(*this, trace_, extras_ ? extras_->arrived : 0, arguments.size());
     std::size_t asked = 0;
     status what;
     try {
@@ -174,6 +180,7 @@ status invocation::run_watched(answer_values& into, std::string& text) {
         text = std::move(why.sentence);
     }
     const clock::duration took = owner_.context().now() - began;
+    if (span) span->ends(what);
     while (asked-- > 0) {
         try {
             all[asked]->served(*this, what, took);

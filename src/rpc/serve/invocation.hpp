@@ -47,6 +47,7 @@ struct request_extras {
     loan_ids lent_to_us;  ///< Borrowed buffers not yet taken over by a value.
     std::optional<rendezvous_values> rendezvous;
     std::uint32_t window = 0;
+    std::uint64_t arrived = 0;           ///< Of a call that is recorded.
     std::unique_ptr<item_sender> items;  ///< For a streamed result; lives as long as the call.
 };
 

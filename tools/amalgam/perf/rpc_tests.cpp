@@ -15,13 +15,13 @@ using sum_type = int(int, int);
 using count_type = std::uint32_t(std::span<const std::byte>);
 
 /// Both ends poll: measures the path of a call, not how fast a thread wakes up.
-engine_options polling(const char* name) {
+engine_options polling_engine(const char* name) {
     return {.name = name, .spin = always_spin};
 }
 
 /// Serves both procedures until the measuring process closes the channel.
 void serve(const request& asked, channel& talk) {
-    engine server(asked.uri, polling("perf-server"));
+    engine server(asked.uri, polling_engine("perf-server"));
     server.define<sum_type>("sum", [](int a, int b) { return a + b; });
     server.define<count_type>("count", [](std::span<const std::byte> bytes) {
         return static_cast<std::uint32_t>(bytes.size());
@@ -41,7 +41,7 @@ void serve(const request& asked, channel& talk) {
 measurement rpc_latency(const request& asked) {
     forked_peer peer([&](channel& talk) { serve(asked, talk); });
     const std::string address = peer.talk().read_line();
-    engine client(asked.uri, polling("perf-client"));
+    engine client(asked.uri, polling_engine("perf-client"));
     const auto there = client.lookup(address);
     const auto sum = client.procedure<sum_type>("sum").on(there);
     const auto count = client.procedure<count_type>("count").on(there);
@@ -59,7 +59,7 @@ measurement rpc_latency(const request& asked) {
 measurement rpc_rate(const request& asked) {
     forked_peer peer([&](channel& talk) { serve(asked, talk); });
     const std::string address = peer.talk().read_line();
-    engine client(asked.uri, polling("perf-client"));
+    engine client(asked.uri, polling_engine("perf-client"));
     const auto count = client.procedure<count_type>("count").on(client.lookup(address));
     const std::vector<std::byte> bytes(asked.size_bytes);
 

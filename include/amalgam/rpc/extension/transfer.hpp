@@ -114,6 +114,7 @@ private:
     gather from_;
     bool is_put_ = false;
     std::uint64_t total_ = 0;
+    std::uint64_t recorded_since_ = 0;  // 0: nobody records.
 
     // The stream's:
     state state_ = state::fresh;

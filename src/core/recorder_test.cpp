@@ -1,0 +1,249 @@
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <amalgam/core/detail/recorder.hpp>
+#include <amalgam/core/gathered_trace.hpp>
+
+#include "core/trace_file.hpp"
+#include "temp_folder.hpp"
+
+// A process asks the environment once. So each test records in children of fork(), each of which
+// begins anew.
+
+namespace amalgam {
+namespace {
+
+using namespace detail;
+
+template <typename Work>
+void in_child(Work work) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        work();
+        ::_exit(testing::Test::HasFailure() ? 1 : 0);
+    }
+    int how = 0;
+    ASSERT_EQ(::waitpid(child, &how, 0), child);
+    ASSERT_EQ(how, 0);
+}
+
+template <typename Work>
+void record_in_child(const temp_folder& folder, const char* mib, Work work) {
+    in_child([&] {
+        ::setenv("AMALGAM_TRACE", folder.path().c_str(), 1);
+        ::setenv("AMALGAM_TRACE_MIB", mib, 1);
+        ASSERT_TRUE(start_recording());
+        work();
+    });
+}
+
+gathered_trace gather(const temp_folder& folder, nlohmann::json& events) {
+    const std::string file = folder.with("out.json");
+    const gathered_trace told = write_chrome_trace(std::vector{folder.path()}, file);
+    events = nlohmann::json::parse(std::ifstream(file))["traceEvents"];
+    return told;
+}
+
+span_record span(span_kind kind, std::uint64_t begin, std::uint64_t middle, std::uint64_t end,
+                 unsigned char id) {
+    span_record made{.kind = kind, .begin = begin, .middle = middle, .end = end};
+    made.id.fill(std::byte{id});
+    made.trace.fill(std::byte{id});
+    made.name = trace_text("sum");
+    return made;
+}
+
+TEST(recorder, nothing_is_recorded_unless_the_environment_says_so) {
+    in_child([] {
+        ::unsetenv("AMALGAM_TRACE");
+        EXPECT_FALSE(start_recording());
+        EXPECT_FALSE(recording());
+        EXPECT_FALSE(sample_new_trace());
+        EXPECT_EQ(trace_text("sum"), 0u);
+        record_span({});
+        record_mark("restart", "");
+    });
+}
+
+TEST(recorder, every_record_of_every_thread_is_read_or_counted_as_dropped) {
+    constexpr unsigned threads = 4;
+    constexpr unsigned each = 20'000;
+    for (const char* mib : {"64", "2"}) {
+        const temp_folder folder;
+        record_in_child(folder, mib, [] {
+            std::vector<std::thread> all;
+            for (unsigned t = 0; t < threads; ++t) {
+                all.emplace_back([] {
+                    for (unsigned i = 0; i < each; ++i)
+                        record_span({.begin = i + 1, .end = i + 2});
+                });
+            }
+            for (std::thread& one : all)
+                one.join();
+        });
+        nlohmann::json events;
+        const gathered_trace told = gather(folder, events);
+        ASSERT_EQ(told.processes.size(), 1u);
+        const auto slices = std::count_if(events.begin(), events.end(),
+                                          [](const auto& event) { return event["ph"] == "X"; });
+        EXPECT_EQ(static_cast<std::uint64_t>(slices) + told.processes[0].dropped, threads * each);
+        EXPECT_EQ(told.processes[0].dropped != 0, std::string(mib) == "2");
+    }
+}
+
+TEST(recorder, threads_that_end_leave_their_room_to_others) {
+    const temp_folder folder;
+    record_in_child(folder, "1", [] {  // Four chunks.
+        for (int i = 0; i < 100; ++i)
+            std::thread([] { record_mark("restart", "group b"); }).join();
+    });
+    nlohmann::json events;
+    EXPECT_EQ(gather(folder, events).processes.at(0).dropped, 0u);
+    const auto marks = std::count_if(events.begin(), events.end(), [](const auto& event) {
+        return event["ph"] == "i" && event["name"] == "restart" &&
+               event["args"]["what"] == "group b";
+    });
+    EXPECT_EQ(marks, 100);
+}
+
+TEST(recorder, texts_are_found_again_and_more_than_fit_are_left_out) {
+    const temp_folder folder;
+    record_in_child(folder, "1", [] {
+        const std::uint32_t sum = trace_text("sum");
+        EXPECT_NE(sum, 0u);
+        EXPECT_EQ(trace_text("sum"), sum);
+        EXPECT_NE(trace_text("sub"), sum);
+        EXPECT_EQ(trace_text(std::string(500, 'x')), trace_text(std::string(112, 'x')));
+        bool full = false;
+        for (int i = 0; i < 10'000; ++i)
+            full = trace_text(std::to_string(i)) == 0 || full;
+        EXPECT_TRUE(full);
+        EXPECT_EQ(trace_text("sum"), sum);
+        record_span({.begin = 1, .end = 2});
+    });
+    nlohmann::json events;
+    gather(folder, events);
+}
+
+/// The file of the process that recorded last.
+std::string file_in(const temp_folder& folder) {
+    std::string found;
+    for (const auto& each : std::filesystem::directory_iterator(folder.path())) {
+        if (each.path().extension() == ".amtrace") found = each.path().string();
+    }
+    return found;
+}
+
+TEST(recorder, clocks_of_two_hosts_are_aligned_by_the_shortest_round_trip) {
+    constexpr std::uint64_t ms = 1'000'000;
+    const temp_folder folder;
+    record_in_child(folder, "1", [] {
+        record_span(span(span_kind::call, 1000 * ms, 1001 * ms, 1010 * ms, 1));
+        record_span(span(span_kind::call, 2000 * ms, 2000 * ms, 2100 * ms, 2));
+    });
+    // The other host's clock is 5 s ahead. One way of the second call took much longer.
+    const temp_folder other;
+    record_in_child(other, "1", [] {
+        record_span(span(span_kind::handler, 6003 * ms, 6004 * ms, 6008 * ms, 1));
+        record_span(span(span_kind::handler, 7090 * ms, 7090 * ms, 7095 * ms, 2));
+    });
+    {
+        std::fstream file(file_in(other), std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(offsetof(trace_file_header, boot));
+        file << "another boot";
+    }
+    const std::vector<std::string> both{folder.path(), other.path()};
+    const std::string out = folder.with("out.json");
+    const gathered_trace told = write_chrome_trace(both, out);
+    ASSERT_EQ(told.processes.size(), 2u);
+    // 1001 to 6003 and 6008 to 1010: 5002 there, 4998 back.
+    EXPECT_EQ(told.processes[1].clock_offset, std::chrono::milliseconds(-5000));
+    EXPECT_EQ(told.processes[1].clock_error, std::chrono::milliseconds(2));
+    EXPECT_EQ(told.processes[0].clock_offset.count(), 0);
+    EXPECT_EQ(told.processes[0].clock_error.count(), 0);
+}
+
+TEST(recorder, hosts_without_a_call_between_them_have_their_wall_clocks) {
+    const temp_folder folder;
+    record_in_child(folder, "1", [] { record_span({.begin = 1, .end = 2}); });
+    const std::string first = file_in(folder);
+    const temp_folder other;
+    record_in_child(other, "1", [] { record_span({.begin = 1, .end = 2}); });
+    {
+        std::fstream file(file_in(other), std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(offsetof(trace_file_header, boot));
+        file << "another boot";
+    }
+    const std::vector<std::string> both{folder.path(), other.path()};
+    const gathered_trace told = write_chrome_trace(both, folder.with("out.json"));
+    ASSERT_EQ(told.processes.size(), 2u);
+    EXPECT_LT(told.processes[1].clock_error.count(), 0);
+    EXPECT_LT(std::chrono::abs(told.processes[1].clock_offset), std::chrono::seconds(60));
+}
+
+TEST(recorder, damaged_files_are_read_as_far_as_they_go) {
+    const temp_folder folder;
+    record_in_child(folder, "1", [] {
+        for (int i = 0; i < 100; ++i)
+            record_span(span(span_kind::call, 1, 2, 3, 1));
+    });
+    const std::string path = file_in(folder);
+    std::ifstream in(path, std::ios::binary);
+    const std::string whole((std::istreambuf_iterator<char>(in)), {});
+    in.close();
+    unsigned state = 12345;
+    for (int round = 0; round < 200; ++round) {
+        std::string damaged = whole;
+        for (int i = 0; i < 40; ++i) {
+            state = state * 1664525u + 1013904223u;
+            // In the header and the first records, but for the magic number.
+            const std::size_t at = 8 + state % 20'000;
+            const std::size_t place =
+                at < trace_header_bytes ? at : at - trace_header_bytes + trace_chunks_at;
+            damaged[place] = static_cast<char>(state >> 24);
+        }
+        if (round % 4 == 0) damaged.resize(trace_chunks_at + state % trace_chunk_bytes);
+        std::ofstream(path, std::ios::binary) << damaged;
+        nlohmann::json events;
+        gather(folder, events);
+    }
+}
+
+TEST(recorder, a_child_of_fork_does_not_write_into_its_parents_file) {
+    const temp_folder folder;
+    record_in_child(folder, "1", [] {
+        record_mark("parent", "");
+        in_child([] {
+            EXPECT_FALSE(recording());
+            record_mark("lost", "");
+            EXPECT_TRUE(start_recording());
+            record_mark("child", "");
+        });
+        record_mark("parent", "");
+    });
+    nlohmann::json events;
+    EXPECT_EQ(gather(folder, events).processes.size(), 2u);
+    const auto count = [&](const char* name) {
+        return std::count_if(events.begin(), events.end(), [&](const auto& event) {
+            return event["ph"] == "i" && event["name"] == name;
+        });
+    };
+    EXPECT_EQ(count("parent"), 2);
+    EXPECT_EQ(count("child"), 1);
+    EXPECT_EQ(count("lost"), 0);
+}
+
+}  // namespace
+}  // namespace amalgam

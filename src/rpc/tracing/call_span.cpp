@@ -1,0 +1,99 @@
+#include "rpc/tracing/call_span.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "rpc/tracing/unit_events.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+/// "port 0, peer 17": an address would have to be looked up on the engine's stream.
+std::uint32_t text_of(const peer& who) noexcept {
+    if (!who) return 0;
+    if (who.is_self()) return trace_text("self");
+    std::array<char, 64> text;
+    const auto end =
+        fmt::format_to_n(text.data(), text.size(), "port {}, peer {:x}", who.port(), who.id().value)
+            .out;
+    return trace_text({text.data(), static_cast<std::size_t>(end - text.data())});
+}
+
+}  // namespace
+
+bool start_tracing() noexcept {
+    return start_recording() && (record_units(), true);
+}
+
+trace_context new_trace() noexcept {
+    trace_context fresh = trace_context::start();
+    fresh.sampled = sample_new_trace();
+    return fresh;
+}
+
+call_span::call_span(const trace_context& trace, const call_context* serving,
+                     std::size_t bytes) noexcept
+    : trace_(trace), began_(trace_time()), bytes_(bytes) {
+    const trace_context* const above = serving != nullptr ? serving->trace() : nullptr;
+    if (above != nullptr && above->trace_id == trace.trace_id && above->span_id != trace.span_id) {
+        parent_ = above->span_id;
+    }
+}
+
+void call_span::record(span_kind kind, std::string_view procedure, const peer& to, status how,
+                       std::string_view address) noexcept {
+    record_span({.kind = kind,
+                 .begin = began_,
+                 .middle = left_,
+                 .end = trace_time(),
+                 .trace = trace_.trace_id,
+                 .id = trace_.span_id,
+                 .parent = parent_,
+                 .name = trace_text(procedure),
+                 .peer = address.empty() ? text_of(to) : trace_text(address),
+                 .bytes = bytes_,
+                 .code = how.code});
+}
+
+handler_span::handler_span(const call_context& call, const trace_context*& trace,
+                           std::uint64_t arrived, std::size_t bytes) noexcept
+    : call_(call), trace_(trace), arrived_(arrived), began_(trace_time()), bytes_(bytes) {
+    if (trace_ == nullptr) trace_ = &own_.emplace(new_trace());
+}
+
+handler_span::~handler_span() {
+    if (trace_->sampled) {
+        record_span({.kind = span_kind::handler,
+                     .begin = arrived_ != 0 ? std::min(arrived_, began_) : began_,
+                     .middle = began_,
+                     .end = trace_time(),
+                     .trace = trace_->trace_id,
+                     .id = trace_->span_id,
+                     .parent = {},
+                     .name = trace_text(call_.procedure()),
+                     .peer = text_of(call_.from()),
+                     .bytes = bytes_,
+                     .code = how_.code});
+    }
+    if (own_) trace_ = nullptr;
+}
+
+void record_transfer(bool is_put, std::uint64_t began, std::uint64_t bytes, const peer& with,
+                     status how) noexcept {
+    record_span({.kind = span_kind::transfer,
+                 .begin = began,
+                 .middle = 0,
+                 .end = trace_time(),
+                 .trace = {},
+                 .id = {},
+                 .parent = {},
+                 .name = trace_text(is_put ? "put" : "get"),
+                 .peer = text_of(with),
+                 .bytes = bytes,
+                 .code = how.code});
+}
+
+}  // namespace amalgam::detail

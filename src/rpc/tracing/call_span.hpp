@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include <amalgam/core/detail/recorder.hpp>
+#include <amalgam/core/status.hpp>
+#include <amalgam/rpc/call_context.hpp>
+#include <amalgam/rpc/peer.hpp>
+#include <amalgam/rpc/trace_context.hpp>
+
+namespace amalgam::detail {
+
+/// Starts recording if the environment says so, calls and units; see start_recording().
+bool start_tracing() noexcept;
+
+/// The trace of a call that belongs to none yet: a new one, sampled by the set rate.
+trace_context new_trace() noexcept;
+
+/// A call of this engine while it is recorded.
+class call_span {
+public:
+    /// `serving`: the call that is being served where this one is made; may be null.
+    call_span(const trace_context& trace, const call_context* serving, std::size_t bytes) noexcept;
+
+    /// It is handed to the port, or queued for it. Again with each retry.
+    void leaves() noexcept { left_ = trace_time(); }
+    /// `address`: the peer's, where it is at hand.
+    void end(std::string_view procedure, const peer& to, status how,
+             std::string_view address = {}) noexcept {
+        record(span_kind::call, procedure, to, how, address);
+    }
+    void end_one_way(std::string_view procedure, const peer& to) noexcept {
+        record(span_kind::one_way, procedure, to, {}, {});
+    }
+
+private:
+    void record(span_kind kind, std::string_view procedure, const peer& to, status how,
+                std::string_view address) noexcept;
+
+    trace_context trace_;
+    std::array<std::byte, 8> parent_{};
+    std::uint64_t began_;
+    std::uint64_t left_ = 0;
+    std::uint64_t bytes_;
+};
+
+/// Records a handler while it lives. A call that came without a trace begins one, which the
+/// handler's calls continue.
+class handler_span {
+public:
+    /// `trace`: the call's own, changed while this lives. `arrived`: 0 if nobody looked.
+    handler_span(const call_context& call, const trace_context*& trace, std::uint64_t arrived,
+                 std::size_t bytes) noexcept;
+    ~handler_span();
+    handler_span(const handler_span&) = delete;
+    handler_span& operator=(const handler_span&) = delete;
+
+    void ends(status how) noexcept { how_ = how; }
+
+private:
+    const call_context& call_;
+    const trace_context*& trace_;
+    std::optional<trace_context> own_;
+    std::uint64_t arrived_;
+    std::uint64_t began_;
+    std::uint64_t bytes_;
+    status how_{errc::canceled};
+};
+
+/// Records a transfer that ends now.
+void record_transfer(bool is_put, std::uint64_t began, std::uint64_t bytes, const peer& with,
+                     status how) noexcept;
+
+}  // namespace amalgam::detail
