@@ -105,6 +105,7 @@ public:
     std::size_t progress(std::size_t most);
     /// Throws error{invalid} if it has a thread of its own.
     void check_driven_by_caller(std::string_view asked) const;
+    void check_not_inside_progress() const;
     /// The configuration now in use.
     engine_config configuration();
     peer_listeners& listeners() noexcept { return *listeners_; }

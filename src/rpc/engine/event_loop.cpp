@@ -31,17 +31,20 @@ void engine_core::check_driven_by_caller(std::string_view asked) const {
                             asked));
 }
 
+[[gnu::noinline]] void engine_core::check_not_inside_progress() const {
+    if (execution_stream::current() != &streams_.first()) return;
+    throw error(errc::invalid,
+                "progress() must not be called from within itself, for example by a handler: wait "
+                "instead, with a future or this_task::yield()");
+}
+
 std::size_t engine_core::progress(std::size_t most) {
     if (!streams_.driven_by_caller()) [[unlikely]]
         check_driven_by_caller("progress()");
     if (forked_.load(std::memory_order_relaxed)) [[unlikely]]
         check_runs();
     if (looping_.load(std::memory_order_relaxed)) [[unlikely]] {
-        if (execution_stream::current() == &stream()) {
-            throw error(errc::invalid,
-                        "progress() must not be called from within itself, for example by a "
-                        "handler: wait instead, with a future or this_task::yield()");
-        }
+        check_not_inside_progress();
         // Another thread is stopping the engine, and makes its progress meanwhile.
         if (stopping_.load(std::memory_order_relaxed)) return 0;
     }

@@ -23,7 +23,7 @@ bool poller_set::erase(poller& what) {
     const auto found = std::find(wanted_.begin(), wanted_.end(), &what);
     if (found == wanted_.end()) return false;
     wanted_.erase(found);
-    version_.fetch_add(1, std::memory_order_seq_cst);  // See set_running().
+    version_.fetch_add(1, std::memory_order_seq_cst);  // See end_use().
     return true;
 }
 
@@ -42,7 +42,7 @@ bool poller_set::remove(poller& what, stream_loop& of) {
     {
         const std::lock_guard hold(lock_);
         if (!erase(what)) return false;
-        if (!running_.load(std::memory_order_seq_cst)) {
+        if (!used_.load(std::memory_order_seq_cst)) {
             blank(what);
             return true;
         }

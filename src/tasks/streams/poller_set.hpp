@@ -37,12 +37,27 @@ public:
     /// Arms all pollers. False: one has work, or the list changed.
     bool prepare_to_sleep() noexcept;
 
-    /// While it exists, remove() by others waits for the stream to renew its copy.
-    /// Cost: two exchanges; a lock only after a change.
+    /// From here to end_use(), remove() by others waits for the stream to renew its copy. False:
+    /// somebody uses it already.
+    /// Cost: an exchange each; a lock only after a change.
+    bool begin_use() noexcept {
+        if (used_.exchange(true, std::memory_order_seq_cst)) return false;
+        renew_if_changed();
+        return true;
+    }
+    // Either who removes one sees `used` as it is here, or this sees the list's new version, and
+    // then takes the lock, and with it the turn of who removes one.
+    void end_use() noexcept {
+        used_.store(false, std::memory_order_seq_cst);
+        renew_if_changed();
+    }
+    bool used_seen() const noexcept { return used_.load(std::memory_order_relaxed); }
+
+    /// For a thread that has the stream to itself: both, around what it does.
     class in_use {
     public:
-        explicit in_use(poller_set& which) noexcept : which_(which) { which_.set_running(true); }
-        ~in_use() { which_.set_running(false); }
+        explicit in_use(poller_set& which) noexcept : which_(which) { which_.begin_use(); }
+        ~in_use() { which_.end_use(); }
         in_use(const in_use&) = delete;
         in_use& operator=(const in_use&) = delete;
 
@@ -55,10 +70,7 @@ private:
         waiter who;
         remover* next = nullptr;
     };
-    // Either who removes one sees `running` as it is here, or this sees the list's new version, and
-    // then takes the lock, and with it the turn of who removes one.
-    void set_running(bool running) noexcept {
-        running_.store(running, std::memory_order_seq_cst);
+    void renew_if_changed() noexcept {
         if (version_.load(std::memory_order_seq_cst) != current_version_) [[unlikely]]
             renew();
     }
@@ -74,7 +86,7 @@ private:
     std::vector<poller*> wanted_;
     std::vector<poller*> next_;  // Capacity for renew(): it or current_ can hold all wanted ones.
     remover* removers_ = nullptr;
-    std::atomic<bool> running_{false};
+    std::atomic<bool> used_{false};
 };
 
 }  // namespace amalgam::detail

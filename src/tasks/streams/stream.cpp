@@ -140,23 +140,6 @@ stream::~stream() {
     left_behind::end_all(runs_.work().own_pool(), options_.name);
 }
 
-class stream::driver {
-public:
-    explicit driver(stream& self) : self_(self) {
-        if (!self_.driving_.exchange(true, std::memory_order_acquire)) return;
-        throw error(errc::invalid,
-                    fmt::format("stream '{}' is already running: call run_ready() from one thread "
-                                "at a time, and not from the stream's own work",
-                                self_.options_.name));
-    }
-    ~driver() { self_.driving_.store(false, std::memory_order_release); }
-    driver(const driver&) = delete;
-    driver& operator=(const driver&) = delete;
-
-private:
-    stream& self_;
-};
-
 void stream::begin_running() {
     if (hooks::any()) hooks::tell(task_event::stream_started, owner_);
     if (options_.primary) {
@@ -191,15 +174,17 @@ void stream::thread_main() {
     stop_.reach(stop_state::stage::thread_ended);
 }
 
-std::size_t stream::run_ready(std::size_t most) {
+[[gnu::noinline]] void stream::refuse_to_run_ready() const {
     refuse_forked();
-    if (!options_.driven) {
-        throw error(errc::invalid,
-                    fmt::format("stream '{}' has its own thread: run_ready() is only for streams "
-                                "created with .driven = true",
-                                options_.name));
-    }
-    const driver only(*this);
+    throw error(errc::invalid,
+                fmt::format("stream '{}' has its own thread: run_ready() is only for streams "
+                            "created with .driven = true",
+                            options_.name));
+}
+
+std::size_t stream::run_ready(std::size_t most) {
+    if (forked() || !options_.driven) [[unlikely]]
+        refuse_to_run_ready();
     return loop_.run_ready(most);
 }
 
@@ -209,7 +194,7 @@ void stream::replace_scheduler(std::unique_ptr<scheduler> order) {
     // A run() that is on the loop's stack must return before its scheduler goes.
     if (current() == this && !schedulers_.runs_loop()) return schedulers_.replace(std::move(order));
     if (options_.driven && current() != this) {
-        const driver mine(*this);
+        const stream_loop::driver mine(loop_);
         return schedulers_.replace(std::move(order));
     }
     scheduler_stack::request mine{std::move(order), {}, nullptr};
@@ -243,8 +228,7 @@ void stream::set_rank(int to) {
 stream_state stream::state() const noexcept {
     if (stop_.reached(stop_state::stage::stopped)) return stream_state::stopped;
     if (stop_.asked()) return stream_state::stopping;
-    const bool rests =
-        options_.driven ? !driving_.load(std::memory_order_relaxed) : loop_.asleep_seen();
+    const bool rests = options_.driven ? !loop_.driven_seen() : loop_.asleep_seen();
     return rests ? stream_state::asleep : stream_state::running;
 }
 

@@ -68,9 +68,7 @@ public:
     void refuse_forked() const;
 
 private:
-    /// The caller that drives a stream. Throws error{invalid} if there is one already.
-    class driver;
-
+    [[noreturn]] void refuse_to_run_ready() const;
     void start();
     void begin_running();
     void thread_main();
@@ -87,7 +85,6 @@ private:
     scheduler_stack schedulers_;
     stop_state stop_;
     stream_loop loop_;
-    std::atomic<bool> driving_{false};
     std::atomic<bool> forked_{false};
     std::atomic<int> rank_{-1};
     mutable std::mutex thread_lock_;  // guards the next two against set_cpus()

@@ -57,7 +57,8 @@ std::size_t stream_loop::fire_timers() noexcept {
         happened += run_loop_of_top(most);
     std::size_t came = pollers_.poll();
     came += fire_timers();
-    if ((!was_ready || came != 0) && !loops && ran < most) ran += runs_.run_batch(most - ran);
+    const bool may_be_ready = (!was_ready || came != 0) && !runs_.work().is_known_empty();
+    if (may_be_ready && !loops && ran < most) ran += runs_.run_batch(most - ran);
     batch_was_full_ = ran == most;
     happened += ran + came;
     if (happened == 0 && schedulers_.is_stacked()) happened += schedulers_.unstack();
@@ -101,32 +102,38 @@ void stream_loop::run_those_above(std::size_t depth) noexcept {
     return !std::all_of(pools.begin(), pools.end(), [](const pool* each) { return each->empty(); });
 }
 
+// Schedulers below the top, or with a run() of their own, may have more than their pools show.
+[[gnu::noinline]] bool stream_loop::schedulers_have_run_dry() noexcept {
+    return !schedulers_.is_stacked() && schedulers_.looping() == nullptr &&
+           !runs_.work().has_stashed() && !has_ready_units();
+}
+
 [[gnu::always_inline]] inline bool stream_loop::has_run_dry() noexcept {
-    if (schedulers_.is_stacked() || schedulers_.looping() != nullptr || batch_was_full_) {
-        return false;
-    }
-    if (!runs_.work().is_known_empty() && (runs_.work().has_stashed() || has_ready_units())) {
-        return false;
-    }
+    if (batch_was_full_) return false;
+    if (!runs_.work().is_known_empty() && !schedulers_have_run_dry()) return false;
     return !schedulers_.asked() && !is_timer_due() && !pollers_.has_work();
 }
 
-std::size_t stream_loop::run_ready(std::size_t most) noexcept {
-    const poller_set::in_use polled(pollers_);
-    if (handle_given_.load(std::memory_order_relaxed)) {
-        get_up();
-        const dispatcher::on_thread here(runs_);
-        const std::size_t happened = run_rounds(most);
-        lie_down();
-        return happened;
-    }
+std::size_t stream_loop::run_ready(std::size_t most) {
+    if (!pollers_.begin_use()) [[unlikely]]
+        refuse_second_driver();
+    std::size_t happened = 0;
     // A caller who polls mostly finds nothing, and taking the stream costs more than looking.
-    if (has_run_dry()) return 0;
-    const dispatcher::on_thread here(runs_);
-    return run_rounds(most);
+    if (handle_given_.load(std::memory_order_relaxed) || !has_run_dry()) happened = run_taken(most);
+    pollers_.end_use();
+    return happened;
 }
 
-[[gnu::noinline]] std::size_t stream_loop::run_rounds(std::size_t most) noexcept {
+[[gnu::noinline]] std::size_t stream_loop::run_taken(std::size_t most) noexcept {
+    const bool has_sleeper = handle_given_.load(std::memory_order_relaxed);
+    if (has_sleeper) get_up();
+    const dispatcher::on_thread here(runs_);
+    const std::size_t happened = run_rounds(most);
+    if (has_sleeper) lie_down();
+    return happened;
+}
+
+inline std::size_t stream_loop::run_rounds(std::size_t most) noexcept {
     std::size_t happened = 0;
     while (happened < most) {
         const std::size_t now_happened = round(std::min(runs_.work().batch(), most - happened));
@@ -205,6 +212,13 @@ void stream_loop::remove_poller(poller& what) {
                                                options_.name));
     }
     if (sleeper_ && handle >= 0) sleeper_->forget(handle);
+}
+
+[[gnu::noinline]] void stream_loop::refuse_second_driver() const {
+    throw error(errc::invalid,
+                fmt::format("stream '{}' is already running: call run_ready() from one thread at a "
+                            "time, and not from the stream's own work",
+                            options_.name));
 }
 
 // From here on: driven streams whose caller sleeps for them, which nobody can before the handle was

@@ -41,8 +41,11 @@ public:
 
     /// Runs a batch of units, and what pollers and timers have; or idles.
     void turn_once() noexcept;
-    /// For a driven stream: the same until nothing is ready, without idling.
-    std::size_t run_ready(std::size_t most) noexcept;
+    /// For a driven stream: the same until nothing is ready, without idling. Throws
+    /// error{invalid} if somebody drives it already.
+    std::size_t run_ready(std::size_t most);
+    /// While it exists, nobody else drives the stream. Throws error{invalid} if somebody does.
+    class driver;
     /// For a stream that stops: a round that also runs schedulers below the top. Returns how many
     /// units it ran, or schedulers it ended.
     std::size_t round_of_all() noexcept;
@@ -65,6 +68,7 @@ public:
     time_point now() const noexcept { return clock_.now(); }
     bool asleep_seen() const noexcept { return bell_.asleep.load(std::memory_order_relaxed); }
     bool has_pollers() { return pollers_.any(); }
+    bool driven_seen() const noexcept { return pollers_.used_seen(); }
 
 private:
     friend class amalgam::scheduler_loop;
@@ -75,12 +79,15 @@ private:
         time_point until = time_point::max();
     };
     std::size_t round(std::size_t most) noexcept;
+    [[noreturn]] void refuse_second_driver() const;
+    std::size_t run_taken(std::size_t most) noexcept;
     std::size_t run_rounds(std::size_t most) noexcept;
     std::size_t fire_timers() noexcept;
     bool is_timer_due() noexcept;
     bool has_come(time_point earliest) noexcept;
     /// A round would find nothing now.
     bool has_run_dry() noexcept;
+    bool schedulers_have_run_dry() noexcept;
     /// In the pools of the scheduler on top.
     bool has_ready_units() noexcept;
     void idle(wanted what) noexcept;
@@ -126,6 +133,19 @@ public:
 private:
     poller_set::in_use polled_;
     dispatcher::on_thread here_;
+};
+
+class stream_loop::driver {
+public:
+    explicit driver(stream_loop& self) : self_(self) {
+        if (!self_.pollers_.begin_use()) self_.refuse_second_driver();
+    }
+    ~driver() { self_.pollers_.end_use(); }
+    driver(const driver&) = delete;
+    driver& operator=(const driver&) = delete;
+
+private:
+    stream_loop& self_;
 };
 
 }  // namespace amalgam::detail

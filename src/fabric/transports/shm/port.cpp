@@ -237,13 +237,25 @@ std::size_t shm_port::move_frames(std::size_t budget) noexcept {
     return moved;
 }
 
-bool shm_port::has_work() noexcept {
-    if (has_due() || armed_ || (has_more_ && finds_more())) [[unlikely]]
-        return true;
+[[gnu::always_inline]] inline bool shm_port::finds_ready() noexcept {
     for (shm_link* link : hot_)
         if (link->receiver().ready()) return true;
-    if (++looks_ % turns_between_looks != 0 || !events_are_due()) [[likely]]
-        return false;
+    return ++looks_ % turns_between_looks == 0 && asks_to_look();
+}
+
+// Ends in calls of what is rare, so that it saves no registers.
+bool shm_port::has_work() noexcept {
+    if (has_due() || armed_ || has_more_) [[unlikely]]
+        return finds_any();
+    return finds_ready();
+}
+
+[[gnu::noinline]] bool shm_port::finds_any() noexcept {
+    return has_due() || armed_ || finds_more() || finds_ready();
+}
+
+[[gnu::noinline]] bool shm_port::asks_to_look() noexcept {
+    if (!events_are_due()) return false;
     turn_ |= turns_between_looks - 1;  // The next turn looks.
     return true;
 }

@@ -124,7 +124,10 @@ private:
     std::size_t move_more(std::size_t budget) noexcept;
     std::size_t poll_quiet(std::size_t budget) noexcept;
     shm_link* next_quiet() noexcept;
+    bool finds_any() noexcept;
     bool finds_more() noexcept;
+    bool finds_ready() noexcept;
+    bool asks_to_look() noexcept;
     bool events_are_due() const noexcept { return cycles() - events_seen_ > cycles_between_events; }
     std::size_t push_links(std::size_t budget) noexcept;
     void drain_links() noexcept;
