@@ -96,7 +96,7 @@ pending_call* caller::find(std::uint64_t id) noexcept {
     return slots_[index].call;
 }
 
-/// Removes the call from every list: no reply, timer or loss finds it afterwards.
+/// Frees its slot and its timer: no reply, deadline or loss finds it afterwards.
 void caller::detach(pending_call& call) noexcept {
     const auto index = static_cast<std::uint32_t>(call.id);
     slot& mine = slots_[index];
@@ -105,12 +105,7 @@ void caller::detach(pending_call& call) noexcept {
     mine.next_free = std::exchange(first_free_, index);
     call.id = 0;
     --pending_;
-    if (call.next_pending != nullptr) call.next_pending->previous_pending = call.previous_pending;
-    if (call.previous_pending != nullptr) {
-        call.previous_pending->next_pending = call.next_pending;
-    } else {
-        call.callee->pending = call.next_pending;
-    }
+    --call.callee->pending_calls;
     if (call.timer) call.timer.reset();
 }
 
@@ -136,9 +131,7 @@ void caller::begin(pending_call& call) noexcept {
     if (!take_slot(call)) return fail_unsent(call, {errc::no_memory});
     counts_.calls.add();
     call.callee = there;
-    call.previous_pending = nullptr;
-    call.next_pending = std::exchange(there->pending, &call);
-    if (call.next_pending != nullptr) call.next_pending->previous_pending = &call;
+    ++there->pending_calls;
     if (!call.record.loans_.empty() && !loans_.keep(there->name, call.record.loans_)) {
         return end(call, {errc::no_memory});
     }
@@ -367,9 +360,7 @@ bool caller::begin_plain(pending_call& call) noexcept {
     take_slot(call);
     counts_.calls.add();
     call.callee = there;
-    call.previous_pending = nullptr;
-    call.next_pending = std::exchange(there->pending, &call);
-    if (call.next_pending != nullptr) call.next_pending->previous_pending = &call;
+    ++there->pending_calls;
     std::byte* const header = arguments.front(request_bytes);
     write_plain(header, message_kind::request, call.provider, call.xdr, call.urgent, call.what->id);
     if (goes_at_once) [[likely]] {
@@ -431,8 +422,14 @@ bool caller::post(peer_state& there, one_way_message& message) noexcept {
 }
 
 void caller::on_peer_down(peer_state& gone, status why) noexcept {
-    while (gone.pending != nullptr)
-        end(*gone.pending, why);
+    // Calls are in no list of their peer, as each would pay for it. Users' code may call the peer
+    // again here, and take a slot that was passed.
+    while (gone.pending_calls != 0) {
+        for (std::size_t i = 0; i < slots_.size() && gone.pending_calls != 0; ++i) {
+            pending_call* const call = slots_[i].call;
+            if (call != nullptr && call->callee == &gone) end(*call, why);
+        }
+    }
 }
 
 void caller::close() noexcept {
@@ -462,9 +459,9 @@ bool caller::try_again_later(pending_call& call) noexcept {
     --more.attempts_left;
     call.ended = false;
     call.pausing = true;
-    call.previous_pending = nullptr;
-    call.next_pending = std::exchange(pausing_, &call);
-    if (call.next_pending != nullptr) call.next_pending->previous_pending = &call;
+    call.previous_pausing = nullptr;
+    call.next_pausing = std::exchange(pausing_, &call);
+    if (call.next_pausing != nullptr) call.next_pausing->previous_pausing = &call;
     ++pending_;
     arm(call, now + more.pause, [](timer& self) noexcept {
         pending_call& waits = *static_cast<call_timer&>(self).call;
@@ -478,9 +475,9 @@ void caller::leave_pause(pending_call& call) noexcept {
     call.pausing = false;
     --pending_;
     call.timer.reset();
-    if (call.next_pending != nullptr) call.next_pending->previous_pending = call.previous_pending;
-    (call.previous_pending != nullptr ? call.previous_pending->next_pending : pausing_) =
-        call.next_pending;
+    if (call.next_pausing != nullptr) call.next_pausing->previous_pausing = call.previous_pausing;
+    (call.previous_pausing != nullptr ? call.previous_pausing->next_pausing : pausing_) =
+        call.next_pausing;
 }
 
 void caller::try_again(pending_call& call) noexcept {

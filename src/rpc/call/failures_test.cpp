@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <amalgam/core/random.hpp>
+#include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/event.hpp>
 
 #include "rpc/loop_pair.hpp"
@@ -38,6 +39,56 @@ TEST(call_failure, peer_loss_completes_every_pending_call_once) {
         EXPECT_EQ(each.wait().code, errc::disconnected);
     }
     EXPECT_EQ(net.open_operations(), 0u);
+}
+
+/// Calls the peer again, once for each call to it that has failed.
+struct calls_again final : interceptor {
+    void called(std::string_view, const peer& to, status how, clock::duration) override {
+        if (how.ok() || left == 0) return;
+        --left;
+        again.push_back(from->procedure<int(int)>("stay").on(to).start(0));
+    }
+    engine* from = nullptr;
+    int left = 0;
+    std::vector<future<int>> again;
+};
+
+TEST(call_failure, loss_of_a_peer_ends_also_what_is_called_there_meanwhile_and_no_call_elsewhere) {
+    const auto repeats = std::make_shared<calls_again>();
+    loop_network net;
+    engine gone{net.port("gone")}, stays{net.port("stays")};
+    engine client(net.port("client"), {.interceptors = {repeats}});
+    repeats->from = &client;
+    repeats->left = 30;
+    event open;
+    for (engine* each : {&gone, &stays}) {
+        each->define("stay", [&open](int number) {
+            open.wait();
+            return number;
+        });
+    }
+    const auto stay = client.procedure<int(int)>("stay");
+    const peer to_gone = client.lookup(gone.address()), to_stays = client.lookup(stays.address());
+    std::vector<future<int>> lost, kept;
+    for (int i = 0; i < 20; ++i) {
+        lost.push_back(stay.on(to_gone).start(i));
+        kept.push_back(stay.on(to_stays).start(i));
+    }
+    net.run_until_idle();
+    net.cut("gone");
+    net.run_until_idle();
+    for (future<int>& each : lost)
+        EXPECT_EQ(each.wait().code, errc::disconnected);
+    EXPECT_EQ(repeats->left, 0);
+    ASSERT_EQ(repeats->again.size(), 30u);
+    for (future<int>& each : repeats->again) {
+        ASSERT_TRUE(each.ready());
+        EXPECT_FALSE(each.wait().ok());
+    }
+    open.set();
+    net.run_until_idle();
+    for (int i = 0; i < 20; ++i)
+        EXPECT_EQ(kept[static_cast<std::size_t>(i)].get(), i);
 }
 
 TEST(call_failure, nobody_at_the_address_is_unreachable) {

@@ -55,8 +55,8 @@ struct pending_call final : outgoing {
     peer_state* callee;  // While id is set.
     clock::time_point deadline = clock::time_point::max();
     std::unique_ptr<call_extras> extras;
-    pending_call* previous_pending;  // List of pending calls to the same peer, while id is set.
-    pending_call* next_pending;
+    pending_call* previous_pausing;  // List of calls between two attempts, while `pausing`.
+    pending_call* next_pausing;
     std::uint64_t id = 0;  // Slot and generation while a reply may come; else 0.
     std::uint16_t provider;
     bool naming = false;          // The request includes name and signature.

@@ -122,7 +122,7 @@ void keepalive::arm_round() noexcept {
 }
 
 bool keepalive::waits_for(const peer_state& there) noexcept {
-    return there.pending != nullptr || there.transfers != nullptr || there.queued != 0;
+    return there.pending_calls != 0 || there.transfers != nullptr || there.queued != 0;
 }
 
 void keepalive::ask_all() noexcept {

@@ -14,7 +14,6 @@
 namespace amalgam::detail {
 
 struct outgoing;
-struct pending_call;
 class transfer_record;
 struct admission;
 
@@ -43,7 +42,7 @@ struct peer_state {
     port* way = nullptr;                  ///< Once heard.
     std::unique_ptr<const identity> who;  ///< Once somebody asked, and it was known.
     admission* admissions = nullptr;
-    pending_call* pending = nullptr;       ///< Calls waiting for its reply.
+    std::size_t pending_calls = 0;         ///< Those waiting for its reply.
     transfer_record* transfers = nullptr;  ///< Between its memory and ours.
 
     /// The peer has confirmed this procedure's name and signature, so the id suffices.
