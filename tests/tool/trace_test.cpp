@@ -103,7 +103,7 @@ TEST_F(traced, a_sample_has_whole_traces) {
 }
 
 TEST_F(traced, what_finds_no_room_is_counted) {
-    const outcome ran = trace("--mib 1 -- " + program + " calls 5000");
+    const outcome ran = trace("--mib 1 -- " + program + " calls 3000");
     ASSERT_EQ(ran.code, 0) << ran.output;
     EXPECT_TRUE(has(ran.output, "without room: see --rate and --mib")) << ran.output;
     checked();
@@ -113,7 +113,7 @@ TEST_F(traced, a_full_disk_ends_the_recording_and_not_the_program) {
     const std::string mount = "unshare -rm sh -c 'mount -t tmpfs -o size=1m none " + folder.path() +
                               " && cd " + folder.path() + " && ";
     if (run_tool(mount + "true'", "").code != 0) GTEST_SKIP() << "no name spaces here";
-    const outcome ran = run_tool(mount + "AMALGAM_TRACE=. " + program + " calls 20000 && ls && " +
+    const outcome ran = run_tool(mount + "AMALGAM_TRACE=. " + program + " calls 4000 && ls && " +
                                      tool + " trace -o /dev/null --from .'",
                                  "");
     EXPECT_EQ(ran.code, 0) << ran.output;
@@ -171,6 +171,20 @@ TEST_F(traced, files_that_are_no_traces_are_told_and_left_out) {
     EXPECT_EQ(gathered.code, 0) << gathered.output;
     EXPECT_TRUE(has(gathered.output, "1-2.amtrace: it is too short")) << gathered.output;
     EXPECT_EQ(checked()["slices"]["call node"], 2);
+}
+
+TEST(slow_call_log, names_the_handler_that_took_long) {
+    const outcome ran = run_tool("AMALGAM_SLOW_CALLS=30ms " + program, "slow");
+    EXPECT_EQ(ran.code, 0) << ran.output;
+    EXPECT_TRUE(has(ran.output, "slow call procedure=slow peer=shm://")) << ran.output;
+    EXPECT_TRUE(has(ran.output, "status=ok")) << ran.output;
+    EXPECT_TRUE(has(ran.output, "mostly=\"in the handler\"")) << ran.output;
+    EXPECT_TRUE(has(ran.output, "waited_ms=")) << ran.output;
+    const outcome fast = run_tool("AMALGAM_SLOW_CALLS=3000s " + program, "slow");
+    EXPECT_EQ(fast.output, "");
+    const outcome wrong = run_tool("AMALGAM_SLOW_CALLS=soon " + program, "slow");
+    EXPECT_EQ(wrong.code, 0) << wrong.output;
+    EXPECT_TRUE(has(wrong.output, "example: AMALGAM_SLOW_CALLS=100ms")) << wrong.output;
 }
 
 TEST_F(traced, no_folder_is_a_line_in_the_log) {

@@ -23,6 +23,7 @@ void define(am::engine& server) {
             n);
     });
     server.define("fails", [] { throw am::error(am::errc::not_found, "no such order"); });
+    server.define("slow", [] { am::this_task::sleep_for(std::chrono::milliseconds(30)); });
     server.define("note", [](std::string) {});
     server.define("size", [](am::bulk text) { return text.pull_all().size(); });
 }
@@ -120,6 +121,12 @@ int main(int argc, char** argv) {
         one_process(1);
         ::execl(argv[0], argv[0], "calls", "2", nullptr);
         return 1;
+    } else if (what == "slow") {
+        am::engine server{"shm://"};
+        define(server);
+        am::engine client{"shm://"};
+        call(client, server.address(), 1);
+        client.procedure<void()>("slow").on(client.lookup(server.address()))();
     } else if (what == "exit") {
         return std::atoi(argv[2]);
     }

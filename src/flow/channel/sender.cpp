@@ -9,12 +9,22 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/recorder.hpp>
+
 #include "flow/limits.hpp"
 
 namespace amalgam::detail {
 namespace {
 
 constexpr std::size_t max_item_bytes = std::numeric_limits<std::uint32_t>::max();
+
+void record_batch(std::uint32_t edge, std::size_t to, std::size_t bytes, std::uint64_t began) {
+    span_record batch{.kind = span_kind::batch, .begin = began, .end = trace_time()};
+    batch.name = trace_text(fmt::format("edge {}", edge));
+    batch.peer = trace_text(fmt::format("receiver {}", to));
+    batch.bytes = bytes;
+    record_span(batch);
+}
 
 }  // namespace
 
@@ -109,6 +119,7 @@ void sender::post_to(link& receiver, std::unique_lock<mutex>& hold) {
     const const_bytes bytes(batch_memory_->data() + start, bytes_of(until) - start);
     const std::uint32_t items = items_of(until) - items_of(posted_);
     const auto which = static_cast<std::size_t>(&receiver - links_.data());
+    const std::uint64_t began = recording() ? trace_time() : 0;
     try {
         batch_.on(receiver.to)
             .post_held(batch_memory_, edge_, replica_, receiver.posted_batches, items, bytes);
@@ -117,6 +128,7 @@ void sender::post_to(link& receiver, std::unique_lock<mutex>& hold) {
         lost_(which, failure{wrong.code(), wrong.what()});
         throw_stopped();
     }
+    if (began != 0) record_batch(edge_, which, bytes.size(), began);
     posted_ = until;
     ++receiver.posted_batches;
     receiver.posted_items += items;

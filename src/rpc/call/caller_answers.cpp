@@ -61,6 +61,8 @@ bool caller::is_plain(const pending_call& call, const parsed_message& reply) noe
                                                 std::uint64_t id) noexcept {
     const std::uint32_t index = call.what->index;
     if (call.naming && comes_after_the_names(reply.what.code)) from.set_verified(index, true);
+    if (call.extras != nullptr && call.extras->span)
+        call.extras->span->heard(find_extra(reply.extras, extra::times));
     if (!reply.what.ok()) {
         if (reply.what == errc::not_found) from.set_verified(index, false);
         return end(call, reply.what, as_text(reply.body));

@@ -79,8 +79,9 @@ std::optional<call_span> span_of(const call_settings& settings, const_bytes extr
     const const_bytes trace = find_extra(extras, extra::trace);
     if (trace.empty()) return {};
     const trace_context read = read_trace(trace);
-    return read.sampled ? std::optional<call_span>(std::in_place, read, serving, bytes)
-                        : std::nullopt;
+    return read.sampled || slow_call_limit() != 0
+               ? std::optional<call_span>(std::in_place, read, serving, bytes)
+               : std::nullopt;
 }
 
 void tell_called(const call_settings& settings, const remote_procedure& what, const peer& to,

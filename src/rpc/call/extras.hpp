@@ -44,7 +44,7 @@ struct call_extras {
 std::vector<std::byte> dress_call(const call_settings& settings, const call_target& target,
                                   bool one_way, clock::time_point deadline,
                                   const call_context* serving);
-/// The span of a call with these extras, if it is recorded.
+/// The span of a call with these extras, if it is recorded or may be logged as slow.
 std::optional<call_span> span_of(const call_settings& settings, const_bytes extras,
                                  const call_context* serving, std::size_t bytes) noexcept;
 void add_loans(std::vector<std::byte>& extras, const lent_list& what);

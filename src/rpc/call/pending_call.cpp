@@ -34,6 +34,8 @@ void pending_call::dress(const call_context* serving) {
         extras->began = by.context().now();
     }
     extras->span = span_of(by.settings(), extras->wire, serving, arguments.size());
+    if (extras->span && slow_call_limit() != 0)
+        add_extra(extras->wire, extra::times, std::array<std::byte, call_times::wire_bytes>{});
     if (!record.loans_.empty()) add_loans(extras->wire, record.loans_);
     if (record.window != 0) {
         std::byte items[8] = {};

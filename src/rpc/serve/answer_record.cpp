@@ -1,6 +1,7 @@
 #include "rpc/serve/answer_record.hpp"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -59,6 +60,8 @@ void answer_record::pack(status what, message_kind kind, std::shared_ptr<loan_en
     }
     if (!values.lends.empty()) [[unlikely]]
         add_loans(extras_, values.lends);
+    if (call.times != nullptr) [[unlikely]]
+        tell_times();
     if (!extras_.empty()) flags |= wire_flag::extras;
     std::byte* const header = values.values.front(reply_bytes);
     write_reply(header, what, flags, kind);
@@ -72,6 +75,12 @@ void answer_record::pack(status what, message_kind kind, std::shared_ptr<loan_en
     if ((flags & wire_flag::checked) == 0) return;
     checksum_ = checksum_of({pieces.data(), piece_count});
     pieces[piece_count++] = checksum_;
+}
+
+[[gnu::noinline]] void answer_record::tell_times() {
+    std::array<std::byte, call_times::wire_bytes> wire;
+    call.times->write(wire.data());
+    add_extra(extras_, extra::times, wire);
 }
 
 void answer_record::send_by_rendezvous(bool checked, std::shared_ptr<loan_end>* returned) {

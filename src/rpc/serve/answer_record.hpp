@@ -46,6 +46,7 @@ private:
     void keep_sentence(std::string_view text);
     void give_up_values() noexcept;
     void pack(status what, message_kind kind, std::shared_ptr<loan_end>* returned = nullptr);
+    void tell_times();
     void send_by_rendezvous(bool checked, std::shared_ptr<loan_end>* returned);
 
     std::vector<std::byte> extras_;

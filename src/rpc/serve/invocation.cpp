@@ -33,7 +33,8 @@ request_extras::request_extras(const_bytes wire)
     : bytes(wire.begin(), wire.end()), lent_to_us(to_ids(loans_in(wire))) {
     const const_bytes span = find_extra(wire, extra::trace);
     if (!span.empty()) trace = read_trace(span);
-    if (trace && recording()) arrived = trace_time();
+    wants_times = !find_extra(wire, extra::times).empty();
+    if (wants_times || (trace && recording())) arrived = trace_time();
     const const_bytes first = find_extra(wire, extra::window);
     if (!first.empty()) window = load_le<std::uint32_t>(first.data());
     rendezvous = rendezvous_in(wire);
@@ -144,7 +145,8 @@ status invocation::run(answer_values& into, std::string& text) {
         const running_call mine(*this);
         const call_settings& settings = owner_.settings();
         const bool watched = !settings.interceptors(this->what().library).empty() ||
-                             (settings.traced && !this->what().library);
+                             (settings.traced && !this->what().library) ||
+                             (extras_ != nullptr && extras_->wants_times);
         what = watched ? run_watched(into, text) : run_handler(into, text);
         owner_.context().stay_in_parent();
     }
@@ -161,7 +163,8 @@ status invocation::run_watched(answer_values& into, std::string& text) {
     const auto& all = owner_.settings().interceptors(this->what().library);
     const clock::time_point began = owner_.context().now();
     std::optional<handler_span> span;
-    if (owner_.settings().traced && !this->what().library)
+    const bool tells = extras_ != nullptr && extras_->wants_times;
+    if (tells || (owner_.settings().traced && !this->what().library))
         span.emplace(*this, trace_, extras_ ? extras_->arrived : 0, arguments.size());
     std::size_t asked = 0;
     status what;
@@ -180,7 +183,13 @@ status invocation::run_watched(answer_values& into, std::string& text) {
         text = std::move(why.sentence);
     }
     const clock::duration took = owner_.context().now() - began;
-    if (span) span->ends(what);
+    if (span) {
+        const call_times so_far = span->ends(what);
+        if (tells) {
+            extras_->times = so_far;
+            times = &extras_->times;
+        }
+    }
     while (asked-- > 0) {
         try {
             all[asked]->served(*this, what, took);

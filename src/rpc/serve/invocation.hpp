@@ -16,6 +16,7 @@
 
 #include "rpc/memory/rendezvous.hpp"
 #include "rpc/serve/procedure_table.hpp"
+#include "rpc/tracing/slow_calls.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
@@ -47,7 +48,9 @@ struct request_extras {
     loan_ids lent_to_us;  ///< Borrowed buffers not yet taken over by a value.
     std::optional<rendezvous_values> rendezvous;
     std::uint32_t window = 0;
-    std::uint64_t arrived = 0;           ///< Of a call that is recorded.
+    std::uint64_t arrived = 0;  ///< Of a call that is recorded, or asks for times.
+    call_times times;
+    bool wants_times = false;
     std::unique_ptr<item_sender> items;  ///< For a streamed result; lives as long as the call.
 };
 
@@ -72,7 +75,8 @@ public:
     // Link in the server's index.
     served_call* next = nullptr;
     served_call** link = nullptr;
-    bool counts_as_one_way = false;  ///< See engine_options::max_one_ways.
+    const call_times* times = nullptr;  ///< To be told by the answer.
+    bool counts_as_one_way = false;     ///< See engine_options::max_one_ways.
 
 protected:
     explicit served_call(const arrived_call& call) noexcept;

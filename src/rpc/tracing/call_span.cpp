@@ -25,7 +25,9 @@ std::uint32_t text_of(const peer& who) noexcept {
 }  // namespace
 
 bool start_tracing() noexcept {
-    return start_recording() && (record_units(), true);
+    const bool records = start_recording();
+    if (records) record_units();
+    return records || slow_call_limit() != 0;
 }
 
 trace_context new_trace() noexcept {
@@ -45,10 +47,17 @@ call_span::call_span(const trace_context& trace, const call_context* serving,
 
 void call_span::record(span_kind kind, std::string_view procedure, const peer& to, status how,
                        std::string_view address) noexcept {
+    const std::uint64_t now = trace_time();
+    const std::uint64_t limit = slow_call_limit();
+    if (limit != 0 && kind == span_kind::call && now - began_ >= limit) {
+        log_slow_call({procedure, address, how, left_ != 0 ? left_ - began_ : 0, now - began_,
+                       there_, trace_});
+    }
+    if (!trace_.sampled) return;
     record_span({.kind = kind,
                  .begin = began_,
                  .middle = left_,
-                 .end = trace_time(),
+                 .end = now,
                  .trace = trace_.trace_id,
                  .id = trace_.span_id,
                  .parent = parent_,
@@ -62,6 +71,11 @@ handler_span::handler_span(const call_context& call, const trace_context*& trace
                            std::uint64_t arrived, std::size_t bytes) noexcept
     : call_(call), trace_(trace), arrived_(arrived), began_(trace_time()), bytes_(bytes) {
     if (trace_ == nullptr) trace_ = &own_.emplace(new_trace());
+}
+
+call_times handler_span::ends(status how) noexcept {
+    how_ = how;
+    return {arrived_ != 0 && arrived_ < began_ ? began_ - arrived_ : 0, trace_time() - began_};
 }
 
 handler_span::~handler_span() {

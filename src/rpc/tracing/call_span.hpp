@@ -11,9 +11,12 @@
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/rpc/trace_context.hpp>
 
+#include "rpc/tracing/slow_calls.hpp"
+
 namespace amalgam::detail {
 
-/// Starts recording if the environment says so, calls and units; see start_recording().
+/// Starts recording calls and units if the environment says so; see start_recording(). True: calls
+/// are recorded, or looked at by the log of slow calls.
 bool start_tracing() noexcept;
 
 /// The trace of a call that belongs to none yet: a new one, sampled by the set rate.
@@ -28,6 +31,8 @@ public:
     /// It is handed to the port, or queued for it. Again with each retry.
     void leaves() noexcept { left_ = trace_time(); }
     /// `address`: the peer's, where it is at hand.
+    /// What the answer tells.
+    void heard(const_bytes times) noexcept { there_ = call_times::read(times); }
     void end(std::string_view procedure, const peer& to, status how,
              std::string_view address = {}) noexcept {
         record(span_kind::call, procedure, to, how, address);
@@ -45,6 +50,7 @@ private:
     std::uint64_t began_;
     std::uint64_t left_ = 0;
     std::uint64_t bytes_;
+    std::optional<call_times> there_;
 };
 
 /// Records a handler while it lives. A call that came without a trace begins one, which the
@@ -58,7 +64,7 @@ public:
     handler_span(const handler_span&) = delete;
     handler_span& operator=(const handler_span&) = delete;
 
-    void ends(status how) noexcept { how_ = how; }
+    call_times ends(status how) noexcept;
 
 private:
     const call_context& call_;

@@ -52,7 +52,8 @@ enum class extra : std::uint16_t {
     loans = 3,       ///< Ids, 8 bytes each, of borrowed buffers; see `release`.
     rendezvous = 4,  ///< 40 bytes: key of the memory with the values (rendezvous).
     window = 5,      ///< 8 bytes: a streamed result is wanted; the initial credit window in items.
-    checksum = 6     ///< 4 bytes: of values sent by rendezvous.
+    checksum = 6,    ///< 4 bytes: of values sent by rendezvous.
+    times = 7        ///< 16 bytes: asked for by a request, told by the answer; see call_times.
 };
 
 inline constexpr std::size_t request_bytes = 16;
