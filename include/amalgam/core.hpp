@@ -11,8 +11,10 @@
 #include <amalgam/core/crc32c.hpp>
 #include <amalgam/core/gathered_trace.hpp>
 #include <amalgam/core/hash.hpp>
+#include <amalgam/core/latency_histogram.hpp>
 #include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
+#include <amalgam/core/metrics.hpp>
 #include <amalgam/core/next_iterator.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/core/result.hpp>
