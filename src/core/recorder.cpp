@@ -8,6 +8,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -51,10 +52,12 @@ struct recorder {
     std::mutex lock;                // Of what threads that ended have left, and of new chunks.
     std::array<free_chunk, 64> left{};
     std::size_t left_count = 0;
+    const recorder* of_parent = nullptr;  // Of the process that forked this one, for leak checkers.
 };
 
 std::atomic<recorder*> current{nullptr};
 std::atomic<bool> asked{false};
+const recorder* last_made = nullptr;
 constinit std::mutex starting;
 
 std::uint64_t wall_time() noexcept {
@@ -229,6 +232,7 @@ recorder* open_recorder(const std::string& folder) {
     ::gethostname(header.host, sizeof header.host - 1);
     copy_text(header.program, first_word_of("/proc/self/cmdline"));
     header.magic = trace_magic;
+    made->of_parent = std::exchange(last_made, made);
     return made;
 }
 

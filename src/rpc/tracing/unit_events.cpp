@@ -36,16 +36,15 @@ void tell(const task_event_info& event) {
 }  // namespace
 
 void record_units() noexcept {
-    static const bool done = [] {
+    static const task_hook* const hook = []() -> const task_hook* {
         try {
-            new task_hook(&tell);  // Never destroyed: streams may outlive every static.
-            return true;
+            return new task_hook(&tell);  // Never destroyed: streams may outlive every static.
         } catch (const std::exception& why) {
             log(log_level::warn, "trace", "ULTs are not traced", {{"why", why.what()}});
-            return false;
+            return nullptr;
         }
     }();
-    static_cast<void>(done);
+    static_cast<void>(hook);
 }
 
 }  // namespace amalgam::detail
