@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 
 /// Sizes, windows and times of rpc that users do not set; those that they set are engine_options
 /// (<amalgam/rpc/engine.hpp>). What is marked "wire" is refused when it is exceeded.
@@ -19,6 +20,12 @@ inline constexpr std::size_t max_about_bytes = 1024;  ///< What is said of a pro
 /// Procedures described by one answer, and those that a caller asks for.
 inline constexpr std::size_t max_described_at_once = 200;
 inline constexpr std::size_t max_described = 100'000;
+
+/// The time of at least one call in so many is measured, of each procedure served and of all calls
+/// made: two looks at a clock cost a tenth of the instructions of a call.
+inline constexpr std::uint64_t measured_call_in = 1024;
+/// Procedures whose calls are measured.
+inline constexpr std::size_t max_measured_procedures = 1000;
 
 // ---- transfers of bulk memory
 inline constexpr std::size_t transfer_piece_bytes = std::size_t{1} << 20;

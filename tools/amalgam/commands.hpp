@@ -23,6 +23,7 @@ void add_directory(CLI::App& app);  ///< The directory of a host.
 void add_find(CLI::App& app);       ///< Resources by attribute.
 void add_inject(CLI::App& app);     ///< Images of code.
 void add_key(CLI::App& app);        ///< Keys and certificates.
+void add_stats(CLI::App& app);      ///< What engines count.
 
 /// Whether the tool was started by the name of FastFlow's launcher, and what its arguments mean to
 /// `amalgam run`. The latter throws exit_code, having said why.

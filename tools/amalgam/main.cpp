@@ -63,6 +63,7 @@ int run(int argc, char** argv) {
     amalgam::tool::add_find(app);
     amalgam::tool::add_inject(app);
     amalgam::tool::add_key(app);
+    amalgam::tool::add_stats(app);
     try {
         std::vector<std::string> words;
         std::vector<char*> translated;

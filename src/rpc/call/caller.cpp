@@ -12,6 +12,7 @@
 #include "rpc/call/extras.hpp"
 #include "rpc/call/pending_call.hpp"
 #include "rpc/call/result_fetch.hpp"
+#include "rpc/limits.hpp"
 
 namespace amalgam::detail {
 
@@ -83,11 +84,39 @@ inline bool caller::take_slot(pending_call& call) noexcept {
         return false;
     const std::uint32_t index = first_free_;
     slot& mine = slots_[index];
-    first_free_ = mine.next_free;
+    first_free_ = std::exchange(mine.next_free, 0);
     mine.call = &call;
     call.id = static_cast<std::uint64_t>(mine.generation) << 32 | index;
     ++pending_;
+    if (--until_measured_ == 0) [[unlikely]]
+        start_measuring(call, mine);
     return true;
+}
+
+/// Several calls may be measured at once, so that long ones are not dropped for others.
+[[gnu::noinline]] void caller::start_measuring(const pending_call& call, slot& in) noexcept {
+    const clock::time_point now = context_.now();
+    until_measured_ = sampling_.step(now);
+    const std::uint32_t index = call.what->index;
+    if (call.what->library || index >= limits::max_measured_procedures) return;
+    try {
+        if (took_.size() <= index) took_.resize(index + 1);
+        if (took_[index] == nullptr) took_[index] = std::make_unique<latency_histogram>();
+    } catch (const std::bad_alloc&) {
+        return;
+    }
+    for (std::uint32_t i = 0; i < measured_.size(); ++i) {
+        if (measured_[i].used) continue;
+        measured_[i] = {now, index, true};
+        in.next_free = i + 1;
+        return;
+    }
+}
+
+[[gnu::noinline]] void caller::stop_measuring(slot& in) noexcept {
+    measured_call& which = measured_[in.next_free - 1];
+    took_[which.procedure]->record(context_.now() - which.began);
+    which.used = false;
 }
 
 pending_call* caller::find(std::uint64_t id) noexcept {
@@ -101,6 +130,8 @@ void caller::detach(pending_call& call) noexcept {
     const auto index = static_cast<std::uint32_t>(call.id);
     slot& mine = slots_[index];
     mine.call = nullptr;
+    if (mine.next_free != 0) [[unlikely]]
+        stop_measuring(mine);
     if (++mine.generation == 0) mine.generation = 1;  // Id 0 means none.
     mine.next_free = std::exchange(first_free_, index);
     call.id = 0;
@@ -207,6 +238,7 @@ void caller::arm(pending_call& call, clock::time_point when, void (*then)(timer&
 /// Ends a call that was never sent.
 void caller::fail_unsent(pending_call& call, status what, std::string_view text) noexcept {
     counts_.failed.add();
+    counts_.failed_by[static_cast<std::size_t>(what.code) % counts_.failed_by.size()].add();
     explain(call, what, text);
     call.ended = true;
     finish(call);
@@ -257,6 +289,7 @@ void caller::end_well(pending_call& call) noexcept {
                                    std::string_view text) noexcept {
     if (what.ok()) return end_well(call);
     counts_.failed.add();
+    counts_.failed_by[static_cast<std::size_t>(what.code) % counts_.failed_by.size()].add();
     explain(call, what, text);
     detach(call);
     call.ended = true;

@@ -1,19 +1,23 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <amalgam/core/counter.hpp>
+#include <amalgam/core/latency_histogram.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 
 #include "rpc/call/call_settings.hpp"
 #include "rpc/call/remote_procedures.hpp"
 #include "rpc/context/engine_context.hpp"
+#include "rpc/context/sampling.hpp"
 #include "rpc/memory/loans.hpp"
 #include "rpc/peers/known_peers.hpp"
 #include "rpc/peers/outbox.hpp"
@@ -36,6 +40,7 @@ struct caller_counts {
     owned_counter late_replies;   ///< Replies to calls that had ended; dropped.
     owned_counter one_ways_lost;  ///< Not sent because their peers were gone by then.
     owned_counter refused;        ///< One-way calls refused by the peer: it has no such procedure.
+    std::array<owned_counter, 64> failed_by{};  ///< Of those that failed, by errc.
 };
 
 /// A one-way call without its types. Borrows its bytes.
@@ -173,18 +178,32 @@ public:
     /// Includes calls between two attempts.
     std::size_t pending() const noexcept { return pending_; }
     const caller_counts& counts() const noexcept { return counts_; }
+    /// How long calls took: `visit(index of the procedure, histogram)`.
+    template <typename Function>
+    void for_each_measured(Function visit) const {
+        for (std::size_t i = 0; i < took_.size(); ++i)
+            if (took_[i] != nullptr) visit(static_cast<std::uint32_t>(i), *took_[i]);
+    }
 
 private:
     struct slot {
         pending_call* call = nullptr;
         std::uint32_t generation = 1;
-        std::uint32_t next_free = 0;
+        std::uint32_t next_free = 0;  // While the slot is used: 0, or 1 + index in measured_.
+    };
+    /// A call whose time is measured.
+    struct measured_call {
+        clock::time_point began{};
+        std::uint32_t procedure = 0;
+        bool used = false;
     };
     static constexpr std::uint32_t none = 0xffffffff;
 
     bool post_short_mail(peer_state& there, std::initializer_list<const_bytes> pieces) noexcept;
     bool add_slot() noexcept;
     bool take_slot(pending_call& call) noexcept;
+    void start_measuring(const pending_call& call, slot& in) noexcept;
+    void stop_measuring(slot& in) noexcept;
     void refuse(pending_call& call) noexcept;
     pending_call* find(std::uint64_t id) noexcept;
     peer_state* turn(pending_call& call) noexcept;
@@ -231,6 +250,10 @@ private:
     pending_call* pausing_ = nullptr;  // Between two attempts.
     bool closed_ = false;
     caller_counts counts_;
+    std::uint64_t until_measured_ = 1;  // Calls; the first one is measured.
+    sampling sampling_;
+    std::array<measured_call, 16> measured_{};
+    std::vector<std::unique_ptr<latency_histogram>> took_;  // By remote_procedure::index.
     std::atomic<std::size_t> handed_over_{0};
 };
 

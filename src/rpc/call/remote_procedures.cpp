@@ -52,4 +52,9 @@ const remote_procedure* remote_procedures::find(std::uint64_t id) {
     return at == by_id_.end() ? nullptr : at->second;
 }
 
+std::string remote_procedures::name_of(std::uint32_t index) {
+    const std::lock_guard hold(lock_);
+    return index < all_.size() ? all_[index].name : std::string();
+}
+
 }  // namespace amalgam::detail

@@ -21,6 +21,8 @@ public:
     const remote_procedure& intern(std::string_view name, std::string signature);
     /// By wire id; null: nobody here calls it.
     const remote_procedure* find(std::uint64_t id);
+    /// By index; empty: there is none.
+    std::string name_of(std::uint32_t index);
 
 private:
     std::mutex lock_;

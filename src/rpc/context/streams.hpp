@@ -77,6 +77,22 @@ public:
     bool stopped() const noexcept { return stopped_.load(std::memory_order_acquire); }
     bool has(const execution_stream* what);
     bool has(const pool& what);
+    /// Calls `visit(name, pool)` for every pool with a name, and those that streams have for themselves.
+    template <typename Function>
+    void for_each_pool(Function visit) {
+        for (const named_pool& each : pools_)
+            visit(std::string_view(each.name), *each.what);
+        for (const auto& each : streams_) {
+            const pool* const main = &each->main_pool();
+            bool named = false;
+            for (const named_pool& one : pools_)
+                named = named || one.what.get() == main;
+            if (!named) visit(each->name(), *main);
+        }
+        const std::lock_guard hold(lock_);
+        for (const auto& each : added_)
+            visit(std::string_view(each->name()), each->work());
+    }
     /// Waiting work in the pools gets error{canceled}, so that it ends rather than being abandoned.
     void cancel_waiting() noexcept;
     /// Whether no pool has a ULT that may still run.

@@ -12,6 +12,8 @@
 #include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "rpc/engine/metrics.hpp"
+
 // Construction of an engine, and dispatch of messages. The end is in stop.cpp.
 
 namespace amalgam::detail {
@@ -200,6 +202,12 @@ void engine_core::expose_counters() {
         show_usage("ports.pooled_bytes", &port_usage::pooled_bytes);
         show_usage("ports.evicted", &port_usage::evicted);
     }
+    counted_ = metrics_.add_group(
+        [this](metric_writer& into) { write_counters(counters_.snapshot(), into); });
+    port_numbers_ = metrics_.add_group([this](metric_writer& into) {
+        for (std::size_t i = 0; i < ports_.size(); ++i)
+            write_port(*ports_[i], port_addresses_[i], into);
+    });
     show("rpc.malformed", malformed_);
     show("rpc.corrupt", corrupt_);
     show("rpc.peers_lost", peers_lost_);

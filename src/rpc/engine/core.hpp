@@ -14,6 +14,7 @@
 #include <amalgam/core/buffer.hpp>
 #include <amalgam/core/counter.hpp>
 #include <amalgam/core/detail/returned_child.hpp>
+#include <amalgam/core/metrics.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 #include <amalgam/rpc/extension/mail.hpp>
@@ -61,6 +62,7 @@ public:
     // ---- any thread
 
     counter_set& counters() noexcept { return counters_; }
+    metric_registry& metrics() noexcept { return metrics_; }
     std::chrono::milliseconds silence_limit() const noexcept {
         return options_.ports.silence_limit;
     }
@@ -220,6 +222,7 @@ private:
     call_settings settings_;
     std::atomic<std::uint32_t> references_{1};
     counter_set counters_;
+    metric_registry metrics_;
     std::vector<std::unique_ptr<port>> ports_;
     std::vector<bool> binds_keys_;
     std::vector<std::string> uris_;       // Of all ports, in a form that can be opened again.
@@ -263,6 +266,8 @@ private:
     engine_core* previous_of_all_ = nullptr;  // for fork().
     std::vector<counter_set::watch> watches_;
     std::vector<counter_set::watch> port_watches_;  ///< Of counters that end with the ports.
+    metric_registry::registration counted_;         ///< What counters_ has, as metrics.
+    metric_registry::registration port_numbers_;    ///< Ends with the ports.
 };
 
 }  // namespace amalgam::detail

@@ -454,6 +454,7 @@ void engine_core::close_now() noexcept {
     loans_.close();
     exposures_.close_all();
     port_watches_.clear();
+    port_numbers_.reset();
     driver_port_ = nullptr;
     ports_.clear();
     const std::size_t elsewhere =

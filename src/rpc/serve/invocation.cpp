@@ -77,6 +77,7 @@ bool invocation::begin(bool on_owner) noexcept {
 
 [[gnu::noinline]] void invocation::answer(answer_values& values, status what,
                                           std::string_view text) noexcept {
+    if (!what.ok()) this->what().failures.fetch_add(1, std::memory_order_relaxed);
     waited_answer answer(*this, values);
     answer.frame(what, text);
     owner_.conclude(*this, answer);
@@ -106,15 +107,26 @@ bool invocation::begin(bool on_owner) noexcept {
     answer(values, what, text);
 }
 
+clock::time_point invocation::start_measuring() const noexcept {
+    return measured ? owner_.context().now() : clock::time_point{};
+}
+
+void invocation::stop_measuring(clock::time_point began) const noexcept {
+    if (measured) [[unlikely]]
+        what().took->record(owner_.context().now() - began);
+}
+
 [[gnu::noinline]] void invocation::serve_any() noexcept {
     answer_values values(&owner_.context().buffers());
     std::string text;
     status what;
+    const clock::time_point began = start_measuring();
     try {
         what = run(values, text);
     } catch (...) {
         what = {errc::no_memory};
     }
+    if (what.ok()) stop_measuring(began);
     release_loans();
     answer(values, what, text);
 }
@@ -130,6 +142,7 @@ void invocation::serve_late() noexcept {
         what = {errc::no_memory};
     }
     release_loans();
+    if (!what.ok()) this->what().failures.fetch_add(1, std::memory_order_relaxed);
     if (!what.ok() && late_->claim()) late_->send(what, text);
     late_->handler_done();
 }

@@ -77,6 +77,7 @@ public:
     served_call** link = nullptr;
     const call_times* times = nullptr;  ///< To be told by the answer.
     bool counts_as_one_way = false;     ///< See engine_options::max_one_ways.
+    bool measured = false;              ///< The handler's time is to be told.
 
 protected:
     explicit served_call(const arrived_call& call) noexcept;
@@ -143,6 +144,8 @@ private:
     status get_arguments(std::string& text);
     void serve_late() noexcept;
     void release_loans() noexcept;
+    clock::time_point start_measuring() const noexcept;
+    void stop_measuring(clock::time_point began) const noexcept;
 
     std::unique_ptr<request_extras> extras_;
     ult_core* runs_in_;

@@ -43,9 +43,16 @@ void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
                                  : running() >= max_running_ || from.unread_bytes > max_unread_;
     if (is_too_much) [[unlikely]]
         return others_.on_any(from, arrived);
-    if (what->options.run != handler::inline_) return launch_plain(from, *what, arrived, head);
+    // What is measured has a clock around it, and is left to the general functions.
+    if (what->options.run != handler::inline_) {
+        if (--what->until_measured <= 0) [[unlikely]]
+            return others_.on_any(from, arrived);
+        return launch_plain(from, *what, arrived, head);
+    }
     // Aligned as required by views of them.
     if (reinterpret_cast<std::uintptr_t>(bytes.data()) % 8 != 0) [[unlikely]]
+        return others_.on_any(from, arrived);
+    if (--what->until_measured <= 0) [[unlikely]]
         return others_.on_any(from, arrived);
     run_plain_inline(from, *what, arrived, head);
 }

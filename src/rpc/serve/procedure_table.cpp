@@ -56,6 +56,10 @@ void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
     fresh->number = ++numbers_;
     fresh->plain = fresh->form == answer_form::result && !fresh->streams_values &&
                    !fresh->learned && !fresh->restricted;
+    if (!fresh->library && !fresh->learned && all_.size() < limits::max_measured_procedures) {
+        fresh->took = std::make_unique<latency_histogram>();
+        fresh->until_measured = fresh->counted_to = 1;
+    }
     all_.push_back(std::move(fresh));
     const served_procedure& last = *all_.back();
     for (const auto& other : all_) {  // Whoever defines a name is served by it from now on.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -7,9 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include <amalgam/core/latency_histogram.hpp>
 #include <amalgam/rpc/detail/handler.hpp>
 #include <amalgam/rpc/engine.hpp>
 
+#include "rpc/context/sampling.hpp"
 #include "rpc/peers/known_peers.hpp"
 
 namespace amalgam::detail {
@@ -27,6 +30,9 @@ struct served_procedure {
     std::shared_ptr<stream_group> streams;  ///< Streams of its own; or null.
     std::unique_ptr<handler_base> run;
     std::size_t running = 0;
+    /// Calls until one is measured, counted down by each: the ordinary call pays for one number.
+    std::int64_t until_measured = INT64_MAX;
+    std::int64_t counted_to = INT64_MAX;  ///< How many there will have been by then.
     bool defined = true;
     bool library = false;         ///< See is_library_procedure().
     bool streams_values = false;  ///< In either direction, so it cannot be posted.
@@ -35,6 +41,14 @@ struct served_procedure {
     bool learned = false;         ///< Served by the handler of what nobody defined.
     peer named_by;                ///< If learned: who brought the name, and has fewest such.
     std::string about;            ///< For people.
+    std::atomic<std::uint64_t> failures{0};     ///< Of its handler; any thread.
+    std::unique_ptr<latency_histogram> took{};  ///< Of its handler; null: nobody measures.
+    sampling measured;
+
+    /// Passed to the handler so far.
+    std::uint64_t calls() const noexcept {
+        return static_cast<std::uint64_t>(counted_to - until_measured);
+    }
 };
 
 /// The procedures of one engine, by wire id and provider.

@@ -216,6 +216,7 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
         throw;
     }
     track(*tracked);
+    count(*tracked);
     if (how.one_way && !from.name.is_self()) count_one_way(from, *tracked);
     request.has(wire_flag::urgent) ? start_ult_first(runs_it) : start_ult(runs_it);
 }
@@ -269,8 +270,10 @@ void server::run_inline(peer_state& from, served_procedure& what, message& arriv
         auto* const later = new late_answer(how, call, late_window(what, call));
         call.answer_by(*later);
         track(*later);
+        count(*later);
     } else {
         track(call);
+        count(call);
     }
     call.serve();
 }
@@ -339,6 +342,16 @@ void server::track(served_call& call) noexcept {
     counts_.running.add();
     ++call.what().running;
     calls_.add(call, running());
+}
+
+/// Counts a call of which plain_calls.cpp did not, or which it left to be measured.
+void server::count(served_call& call) noexcept {
+    served_procedure& what = call.what();
+    if (what.until_measured > 0 && --what.until_measured > 0) return;
+    call.measured = true;
+    const auto step = static_cast<std::int64_t>(what.measured.step(context_.now()));
+    what.counted_to += step - what.until_measured;
+    what.until_measured = step;
 }
 
 void server::cancel_streams() noexcept {

@@ -1,0 +1,162 @@
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/metrics.hpp>
+
+#include "rpc/limits.hpp"
+#include "rpc/loop_pair.hpp"
+
+namespace amalgam {
+namespace {
+
+std::vector<metric_label> of(const char* procedure) {
+    return {{"procedure", procedure}, {"provider", "0"}};
+}
+
+const metric_sample* latency_of(const metric_snapshot& all, std::string_view name,
+                                std::string_view procedure) {
+    const metric_family* const family = all.find(name);
+    if (family == nullptr) return nullptr;
+    for (const metric_sample& each : family->samples)
+        if (each.labels.front() == metric_label{"procedure", std::string(procedure)}) return &each;
+    return nullptr;
+}
+
+TEST(metrics, each_engine_counts_its_calls_by_procedure_with_failures_and_times) {
+    loop_pair two;
+    two.server.define("slow", [] { this_task::sleep_for(std::chrono::milliseconds(7)); });
+    two.server.define("sum", [](int a, int b) { return a + b; }, {.run = handler::inline_});
+    two.server.define("bad", [] { throw error(errc::invalid, "no"); }, {.run = handler::inline_});
+    const peer there = two.there();
+    constexpr int number = 3 * detail::limits::measured_call_in;
+    two.in_client([&] {
+        two.client.procedure<void()>("slow").on(there)();
+        for (int i = 0; i < number; ++i)
+            EXPECT_EQ(two.client.procedure<int(int, int)>("sum").on(there)(i, 1), i + 1);
+        for (int i = 0; i < 3; ++i)
+            EXPECT_FALSE(two.client.procedure<void()>("bad").on(there).try_call());
+        EXPECT_FALSE(two.client.procedure<void()>("missing").on(there).try_call());
+    });
+    const metric_snapshot served = read_metrics(two.server), called = read_metrics(two.client);
+
+    EXPECT_EQ(served.value("amalgam_rpc_handled_total", of("sum")), number);
+    EXPECT_EQ(served.value("amalgam_rpc_handled_total", of("bad")), 3);
+    EXPECT_EQ(served.value("amalgam_rpc_handler_failures_total", of("bad")), 3);
+    EXPECT_EQ(served.value("amalgam_rpc_handler_failures_total", of("sum")), 0);
+    EXPECT_EQ(served.value("amalgam_rpc_handlers_running", of("sum")), 0);
+    EXPECT_EQ(served.value("amalgam_rpc_calls_total"), 0);
+    const metric_sample* const sum = latency_of(served, "amalgam_rpc_handler_seconds", "sum");
+    ASSERT_NE(sum, nullptr);
+    // At the start each one, then ever fewer, down to one in `measured_call_in`.
+    EXPECT_GE(sum->latency.count(), 5u);
+    EXPECT_LE(sum->latency.count(), 20u);
+    const metric_sample* const slow = latency_of(served, "amalgam_rpc_handler_seconds", "slow");
+    ASSERT_NE(slow, nullptr);
+    EXPECT_GE(slow->latency.quantile(0.5), std::chrono::milliseconds(6));
+
+    EXPECT_EQ(called.value("amalgam_rpc_calls_total"), number + 5);
+    EXPECT_EQ(called.value("amalgam_rpc_call_failures_total", {{"code", "not_found"}}), 1);
+    EXPECT_EQ(called.value("amalgam_rpc_call_failures_total", {{"code", "handler_failed"}}), 3);
+    EXPECT_EQ(called.value("amalgam_rpc_calls_pending"), 0);
+    const metric_sample* const made = latency_of(called, "amalgam_rpc_call_seconds", "slow");
+    ASSERT_NE(made, nullptr);  // The first call of the engine is measured.
+    EXPECT_GE(made->latency.quantile(0.5), std::chrono::milliseconds(6));
+    EXPECT_EQ(called.find("amalgam_rpc_handled_total"), nullptr);
+    EXPECT_EQ(called.failed + served.failed, 0u);
+}
+
+TEST(metrics, peers_ports_pools_and_the_process_are_there) {
+    loop_pair two;
+    const peer there = two.there();
+    two.in_client([&] {
+        (void)two.client.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping").on(there)(1);
+    });
+    const metric_snapshot all = read_metrics(two.client);
+    const metric_family* const peers = all.find("amalgam_rpc_peer_queued_messages");
+    ASSERT_NE(peers, nullptr);
+    ASSERT_EQ(peers->samples.size(), 1u);
+    EXPECT_EQ(peers->samples[0].labels[0], (metric_label{"peer", there.address()}));
+    ASSERT_NE(all.find("amalgam_port_queued_bytes"), nullptr);
+    EXPECT_EQ(all.find("amalgam_port_queued_bytes")->samples[0].labels[1],
+              (metric_label{"transport", "loop"}));
+    EXPECT_NE(all.find("amalgam_pool_ready_units"), nullptr);
+    EXPECT_GE(all.value("process_threads"), 1);
+}
+
+TEST(metrics, a_programs_own_counters_and_registrations_stand_beside) {
+    loop_pair two;
+    two.server.counters().get("billing.orders").add(4);
+    auto mine =
+        metrics_of(two.server).add({"shop_open", "Whether it is open."}, {}, [] { return 1.0; });
+    const metric_snapshot all = read_metrics(two.server);
+    EXPECT_EQ(all.value("billing_orders"), 4);
+    EXPECT_EQ(all.value("shop_open"), 1);
+    EXPECT_EQ(read_metrics(two.client).find("shop_open"), nullptr);
+}
+
+TEST(metrics, of_a_peer_are_read_once_it_offers_them) {
+    loop_pair two;
+    two.server.define("sum", [](int a, int b) { return a + b; });
+    const peer there = two.there();
+    const error why = error_of(
+        [&] { two.in_client([&] { (void)read_metrics(two.client, there); }); });
+    EXPECT_EQ(why.code(), errc::not_found);
+    EXPECT_NE(std::string(why.what()).find("does not offer its metrics"), std::string::npos);
+    offer_metrics(two.server);
+    const metric_snapshot all = two.in_client([&] {
+        two.client.procedure<int(int, int)>("sum").on(there)(1, 2);
+        return read_metrics(two.client, there);
+    });
+    EXPECT_EQ(all.value("amalgam_rpc_handled_total", of("sum")), 1);
+    ASSERT_NE(all.find("amalgam_rpc_calls_total"), nullptr);
+    EXPECT_EQ(all.find("amalgam_rpc_calls_total")->what.kind, metric_kind::counter);
+    EXPECT_EQ(error_of([&] { offer_metrics(two.server); }).code(), errc::invalid);
+}
+
+TEST(metrics, are_denied_to_who_is_not_on_the_list) {
+    loop_pair two;
+    offer_metrics(two.server, allow_list{.groups = {"operators"}});
+    const peer there = two.there();
+    EXPECT_EQ(error_of([&] { two.in_client([&] { (void)read_metrics(two.client, there); }); })
+                  .code(),
+              errc::denied);
+}
+
+TEST(metrics, of_an_engine_that_has_stopped_lack_what_has_ended) {
+    loop_pair two;
+    two.server.define("sum", [](int a, int b) { return a + b; });
+    two.server.stop();
+    const metric_snapshot all = read_metrics(two.server);
+    EXPECT_NE(all.find("amalgam_rpc_served_total"), nullptr);
+    EXPECT_EQ(all.find("amalgam_rpc_handled_total"), nullptr);
+    EXPECT_EQ(all.find("amalgam_port_queued_bytes"), nullptr);
+}
+
+TEST(metrics, an_engine_may_end_while_others_read) {
+    for (int round = 0; round < 20; ++round) {
+        engine here("shm://");
+        std::atomic<bool> begun{false}, ended{false};
+        std::thread looks([&] {
+            while (!ended) {
+                EXPECT_NE(read_metrics(here).find("amalgam_rpc_served_total"), nullptr);
+                begun = true;
+            }
+        });
+        while (!begun)
+            std::this_thread::yield();
+        here.stop();
+        ended = true;
+        looks.join();
+    }
+}
+
+}  // namespace
+}  // namespace amalgam
