@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include <amalgam/core/status.hpp>
+#include <amalgam/core/result.hpp>
 
 /// Files of lines, and keys as digits.
 namespace amalgam::detail {
