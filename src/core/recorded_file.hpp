@@ -1,0 +1,120 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <amalgam/core/detail/recorder.hpp>
+#include <amalgam/core/gathered_trace.hpp>
+
+#include "trace_file.hpp"
+
+namespace amalgam::detail {
+
+/// The file that one process recorded, or records still. It is mapped, not read: it may have
+/// gigabytes. What it holds is checked as a stranger's would be: a killed process leaves a record
+/// half written, and a full disk a short file.
+class recorded_file {
+public:
+    /// Empty, and `why` says it, if it is none.
+    static std::unique_ptr<recorded_file> open(const std::string& path, std::string& why);
+    recorded_file(const recorded_file&) = delete;
+    recorded_file& operator=(const recorded_file&) = delete;
+    ~recorded_file();
+
+    const trace_file_header& header() const noexcept {
+        return *reinterpret_cast<const trace_file_header*>(at_);
+    }
+    template <std::size_t Bytes>
+    static std::string_view text_of(const char (&text)[Bytes]) noexcept {
+        return {text, ::strnlen(text, Bytes)};
+    }
+    std::string_view text(std::uint32_t index) const noexcept {
+        if (index == 0 || index >= trace_texts) return {};
+        const auto& slot =
+            reinterpret_cast<const trace_text_slot*>(at_ + trace_header_bytes)[index];
+        const std::size_t length = slot.length.load(std::memory_order_acquire);
+        return {slot.text, std::min(length == 0 ? 0 : length - 1, sizeof slot.text)};
+    }
+    /// Calls `see(head, record)` for each record, those of a thread in its order.
+    template <typename See>
+    void for_each(See&& see) const {
+        const std::size_t chunks =
+            std::min<std::size_t>(header().chunks.load(std::memory_order_acquire),
+                                  (bytes_ - trace_chunks_at) / trace_chunk_bytes);
+        for (std::size_t i = 0; i < chunks; ++i) {
+            const char* const at = at_ + trace_chunks_at + i * trace_chunk_bytes;
+            const auto& chunk = *reinterpret_cast<const trace_chunk_header*>(at);
+            const std::size_t used = std::min<std::size_t>(
+                chunk.used.load(std::memory_order_acquire), trace_chunk_bytes - sizeof chunk);
+            const char* record = at + sizeof chunk;
+            const char* const end = record + used;
+            while (end - record >= static_cast<std::ptrdiff_t>(sizeof(trace_record_head))) {
+                trace_record_head head{};
+                std::memcpy(&head, record, sizeof head);
+                if (head.bytes < sizeof head || head.bytes > end - record) break;
+                see(head, record);
+                record += head.bytes;
+            }
+        }
+    }
+
+private:
+    recorded_file(const char* at, std::size_t bytes) noexcept : at_(at), bytes_(bytes) {}
+
+    const char* at_;
+    std::size_t bytes_;
+};
+
+/// Whether a clock has ever shown it: of damaged records it hardly is.
+inline bool is_time(std::uint64_t time) noexcept {
+    return time < std::uint64_t{1} << 60;
+}
+inline bool has_times(const trace_span_bytes& span) noexcept {
+    return is_time(span.begin) && is_time(span.middle) && is_time(span.end);
+}
+template <typename Record>
+bool has_times(const Record& record) noexcept {
+    return is_time(record.time);
+}
+
+template <typename Record>
+bool read_record(const trace_record_head& head, const char* at, Record& to) noexcept {
+    if (head.bytes != sizeof to) return false;
+    std::memcpy(&to, at, sizeof to);
+    return has_times(to);
+}
+
+inline bool is_span(const trace_record_head& head) noexcept {
+    return head.kind >= static_cast<std::uint8_t>(span_kind::call) &&
+           head.kind <= static_cast<std::uint8_t>(span_kind::batch);
+}
+
+using id_bytes = std::array<std::byte, 8>;
+
+inline id_bytes id_of(const std::byte (&id)[8]) noexcept {
+    id_bytes to;
+    std::memcpy(to.data(), id, sizeof id);
+    return to;
+}
+
+inline std::uint64_t number_of(const id_bytes& id) noexcept {
+    std::uint64_t number = 0;
+    std::memcpy(&number, id.data(), sizeof number);
+    return number;
+}
+
+/// One process of a trace, as it is gathered.
+struct recorded_process {
+    std::unique_ptr<recorded_file> file;
+    std::size_t clock = 0;  // Index of its host's.
+    std::uint32_t pid = 0;  // In the trace, where it is unique.
+    traced_process told{};
+};
+
+}  // namespace amalgam::detail
