@@ -35,7 +35,7 @@ ofi_carrier::ofi_carrier(introducer by, ofi_choice choice)
 
     // The connected endpoints of tcp are many only at a port with many peers.
     const bool connected = info().ep_attr->type == FI_EP_MSG;
-    if (!connected || !of_few_.open_for_few(domain, entries()))
+    if (!connected || !of_few_.open_for_few(fabric, domain, entries()))
         require_ofi(completions_.open(domain, entries()), "open a completion queue");
     sleep_briefly(true);
     // Connected endpoints only: the others retransmit lost packets and must be waited for.

@@ -32,8 +32,8 @@ public:
 
     /// 0, or libfabric's error. Precondition: not open.
     int open(fid_domain* domain, std::size_t entries) noexcept;
-    /// The same for at most `few` endpoints. False: the provider tells no descriptors.
-    bool open_for_few(fid_domain* domain, std::size_t entries) noexcept;
+    /// The same for at most `few` endpoints. False: the provider tells no descriptors to sleep on.
+    bool open_for_few(fid_fabric* fabric, fid_domain* domain, std::size_t entries) noexcept;
 
     explicit operator bool() const noexcept { return queue_ != nullptr; }
     fid_cq* get() const noexcept { return queue_.get(); }

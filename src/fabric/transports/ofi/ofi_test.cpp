@@ -145,9 +145,10 @@ TEST(ofi_transport, port_that_was_long_awake_is_woken_by_packets) {
 /// Until it sleeps, and nothing wakes it.
 void fall_asleep(tcp_test_port& one, const std::vector<tcp_test_port*>& all) {
     pollfd handle{one.end->wait_handle(), POLLIN, 0};
-    do
+    do {
+        one.end->progress();  // An armed handle stays ready until then, as by a timer that ticks.
         move_until(all, [&] { return one.end->prepare_to_sleep(); });
-    while (::poll(&handle, 1, 0) != 0);
+    } while (::poll(&handle, 1, 0) != 0);
 }
 
 // The first few are asked by poll(), the others by an epoll set.
