@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <amalgam/core/detail/recorder.hpp>
 #include <amalgam/core/gathered_trace.hpp>
@@ -44,11 +45,8 @@ public:
     /// Calls `see(head, record)` for each record, those of a thread in its order.
     template <typename See>
     void for_each(See&& see) const {
-        const std::size_t chunks =
-            std::min<std::size_t>(header().chunks.load(std::memory_order_acquire),
-                                  (bytes_ - trace_chunks_at) / trace_chunk_bytes);
-        for (std::size_t i = 0; i < chunks; ++i) {
-            const char* const at = at_ + trace_chunks_at + i * trace_chunk_bytes;
+        for (const std::size_t offset : chunks_) {
+            const char* const at = at_ + offset;
             const auto& chunk = *reinterpret_cast<const trace_chunk_header*>(at);
             const std::size_t used = std::min<std::size_t>(
                 chunk.used.load(std::memory_order_acquire), trace_chunk_bytes - sizeof chunk);
@@ -66,9 +64,11 @@ public:
 
 private:
     recorded_file(const char* at, std::size_t bytes) noexcept : at_(at), bytes_(bytes) {}
+    void find_chunks(int file);
 
     const char* at_;
     std::size_t bytes_;
+    std::vector<std::size_t> chunks_;  // Where they begin.
 };
 
 /// Whether a clock has ever shown it: of damaged records it hardly is.

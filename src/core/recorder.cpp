@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -34,7 +35,6 @@ constinit std::atomic<bool> is_recording{false};
 namespace {
 
 constexpr std::size_t default_max_mib = 64;
-constexpr std::size_t most_mib = 16384;
 
 struct free_chunk {
     trace_chunk_header* at = nullptr;
@@ -44,6 +44,9 @@ struct free_chunk {
 /// What one process records. Never destroyed: threads may record until the very end.
 struct recorder {
     int file = -1;
+    std::string path;
+    dev_t device = 0;
+    ino_t number = 0;
     trace_file_header* header = nullptr;
     trace_text_slot* texts = nullptr;
     std::uint32_t max_chunks = 0;
@@ -65,6 +68,26 @@ std::uint64_t wall_time() noexcept {
     ::clock_gettime(CLOCK_REALTIME, &now);
     return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
            static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+bool is_file_of(const recorder& one, int file) noexcept {
+    struct stat what {};
+    return ::fstat(file, &what) == 0 && what.st_dev == one.device && what.st_ino == one.number;
+}
+
+/// The recorder's descriptor, or -1. Daemons close descriptors that they do not know, and what has
+/// the number since then is a file of the program's, not to be written to. Called under its lock.
+int file_of(recorder& one) noexcept {
+    if (is_file_of(one, one.file)) return one.file;
+    const int again =
+        ::open(one.path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (again < 0) return -1;
+    if (!is_file_of(one, again)) {
+        ::close(again);
+        return -1;
+    }
+    one.file = again;
+    return again;
 }
 
 /// One thread's place in its chunk.
@@ -122,12 +145,12 @@ private:
         const std::uint32_t index = to.header->chunks.load(std::memory_order_relaxed);
         const auto offset =
             static_cast<off_t>(trace_chunks_at + std::size_t{index} * trace_chunk_bytes);
+        if (index >= to.max_chunks) return false;
+        const int file = file_of(to);
         // Allocated, not only mapped: a full disk shows here, not as SIGBUS at some record.
-        if (index >= to.max_chunks || ::posix_fallocate(to.file, offset, trace_chunk_bytes) != 0) {
-            return false;
-        }
+        if (file < 0 || ::posix_fallocate(file, offset, trace_chunk_bytes) != 0) return false;
         void* const at =
-            ::mmap(nullptr, trace_chunk_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, to.file, offset);
+            ::mmap(nullptr, trace_chunk_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, offset);
         if (at == MAP_FAILED) return false;
         at_ = static_cast<trace_chunk_header*>(at);
         used_ = 0;
@@ -204,12 +227,14 @@ recorder* open_recorder(const std::string& folder) {
     const std::string path = fmt::format("{}/{}-{:016x}.amtrace", folder, ::getpid(), random_u64());
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0) return no_recorder(folder, errno);
+    struct stat what {};
     void* at = MAP_FAILED;
     int why = ::posix_fallocate(file, 0, static_cast<off_t>(trace_chunks_at));
     if (why == 0) {
         at = ::mmap(nullptr, trace_chunks_at, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
         if (at == MAP_FAILED) why = errno;
     }
+    if (why == 0 && ::fstat(file, &what) != 0) why = errno;
     if (why != 0) {
         ::close(file);
         ::unlink(path.c_str());
@@ -217,9 +242,12 @@ recorder* open_recorder(const std::string& folder) {
     }
     auto* const made = new recorder;
     made->file = file;
+    made->path = path;
+    made->device = what.st_dev;
+    made->number = what.st_ino;
     made->header = static_cast<trace_file_header*>(at);
     made->texts = reinterpret_cast<trace_text_slot*>(static_cast<char*>(at) + trace_header_bytes);
-    const double mib = number_of("AMALGAM_TRACE_MIB", default_max_mib, most_mib, "64");
+    const double mib = number_of("AMALGAM_TRACE_MIB", default_max_mib, trace_most_mib, "64");
     made->max_chunks = static_cast<std::uint32_t>(mib * 1024 * 1024 / trace_chunk_bytes);
     const double rate = number_of("AMALGAM_TRACE_RATE", 1, 1, "0.01");
     made->threshold =

@@ -7,8 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -218,6 +220,53 @@ TEST(recorder, damaged_files_are_read_as_far_as_they_go) {
         std::ofstream(path, std::ios::binary) << damaged;
         nlohmann::json events;
         gather(folder, events);
+    }
+}
+
+TEST(recorder, what_is_no_recorded_file_is_told_and_never_waited_for) {
+    const temp_folder folder;
+    record_in_child(folder, "1", [] { record_mark("here", ""); });
+    // Says it has all chunks there can be, and is a hole of 4 TiB.
+    const std::string holes = folder.with("2-2.amtrace");
+    std::filesystem::copy_file(file_in(folder), holes);
+    if (::truncate(holes.c_str(), off_t{1} << 42) != 0) GTEST_SKIP() << "no files of holes here";
+    {
+        std::fstream file(holes, std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(offsetof(trace_file_header, chunks));
+        file << "\xff\xff\xff\xff";
+    }
+    ASSERT_EQ(::mkfifo(folder.with("3-3.amtrace").c_str(), 0600), 0);
+    std::filesystem::create_directory(folder.with("4-4.amtrace"));
+    std::filesystem::create_symlink("/dev/zero", folder.with("5-5.amtrace"));
+    nlohmann::json events;
+    const gathered_trace told = gather(folder, events);
+    EXPECT_EQ(told.processes.size(), 2u);
+    ASSERT_EQ(told.unreadable.size(), 3u);
+    for (const std::string& each : told.unreadable)
+        EXPECT_NE(each.find("no regular file"), std::string::npos) << each;
+}
+
+TEST(recorder, a_descriptor_that_the_program_has_closed_and_used_again_is_not_written_to) {
+    for (const bool removed : {false, true}) {
+        const temp_folder folder;
+        const std::string precious = folder.with("precious", "mine");
+        record_in_child(folder, "1", [&] {
+            record_mark("before", "");
+            if (removed) std::filesystem::remove(file_in(folder));
+            for (int i = 3; i < 100; ++i)
+                ::close(i);
+            // All of its numbers are this file's now.
+            while (::open(precious.c_str(), O_RDWR) < 100) {
+            }
+            for (int i = 0; i < 4000; ++i)  // More than a chunk.
+                record_span(span(span_kind::call, 1, 2, 3, 1));
+        });
+        EXPECT_EQ(std::filesystem::file_size(precious), 4u);
+        if (removed) continue;
+        nlohmann::json events;
+        const gathered_trace told = gather(folder, events);
+        EXPECT_EQ(told.processes.at(0).dropped, 0u);
+        EXPECT_GT(told.processes.at(0).records, 4000u);
     }
 }
 

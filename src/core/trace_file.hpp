@@ -16,6 +16,8 @@ inline constexpr std::uint64_t trace_magic = 0x31'45'43'41'52'54'4d'41;  // "AMT
 inline constexpr std::size_t trace_header_bytes = 4096;
 inline constexpr std::size_t trace_texts = 4096;
 inline constexpr std::size_t trace_chunk_bytes = 256 * 1024;
+inline constexpr std::size_t trace_most_mib = 16384;
+inline constexpr std::size_t trace_most_chunks = trace_most_mib * 1024 * 1024 / trace_chunk_bytes;
 
 struct trace_file_header {
     std::uint64_t magic;
