@@ -173,6 +173,38 @@ TEST_F(traced, files_that_are_no_traces_are_told_and_left_out) {
     EXPECT_EQ(checked()["slices"]["call node"], 2);
 }
 
+TEST_F(traced, a_program_that_changes_its_folder_is_traced_where_TMPDIR_is_relative) {
+    const outcome ran =
+        run_tool("cd " + folder.path() + " && TMPDIR=. " + tool,
+                 "trace -o " + file + " -- sh -c 'cd / && exec " + program + " calls 2'");
+    EXPECT_EQ(ran.code, 0) << ran.output;
+    expect_only_the_file();
+    EXPECT_EQ(checked()["slices"]["call node"], 2);
+}
+
+TEST_F(traced, a_reader_that_ends_leaves_nothing_behind) {
+    const outcome ran =
+        run_tool("TMPDIR=" + folder.path() + " " + tool,
+                 "trace -o - -- " + program + " calls 3000 2>&1 | head -c 9 >/dev/null");
+    EXPECT_EQ(ran.code, 0) << ran.output;
+    expect_only_the_file();
+}
+
+TEST_F(traced, what_files_say_is_no_command_for_the_terminal) {
+    const std::string records = folder.with("records");
+    std::filesystem::create_directory(records);
+    // The name of the program as the kernel has it.
+    const outcome ran = run_tool("AMALGAM_TRACE=" + records + " bash -c 'exec -a \"$(printf " +
+                                     std::string("\"a\\033[31mb\")\" ") + program + " calls 1'",
+                                 "");
+    ASSERT_EQ(ran.code, 0) << ran.output;
+    std::ofstream(records + "/\x1b[31m.amtrace") << "short";
+    const outcome gathered = trace("--from " + records);
+    EXPECT_EQ(gathered.code, 0) << gathered.output;
+    EXPECT_FALSE(has(gathered.output, "\x1b")) << gathered.output;
+    EXPECT_TRUE(has(gathered.output, "traced a\\x1b[31mb (pid ")) << gathered.output;
+}
+
 TEST(slow_call_log, names_the_handler_that_took_long) {
     const outcome ran = run_tool("AMALGAM_SLOW_CALLS=30ms " + program, "slow");
     EXPECT_EQ(ran.code, 0) << ran.output;

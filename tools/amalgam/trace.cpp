@@ -17,6 +17,7 @@
 #include <amalgam/core/gathered_trace.hpp>
 #include <amalgam/core/status.hpp>
 
+#include "call/shown.hpp"
 #include "commands.hpp"
 
 namespace amalgam::tool {
@@ -35,7 +36,9 @@ class scratch_folder {
 public:
     scratch_folder() {
         const char* const set = std::getenv("TMPDIR");
-        path_ = fmt::format("{}/amalgam-trace-XXXXXX", set != nullptr && *set != 0 ? set : "/tmp");
+        // Absolute: the program may change its folder before it records.
+        path_ = std::filesystem::absolute(
+            fmt::format("{}/amalgam-trace-XXXXXX", set != nullptr && *set != 0 ? set : "/tmp"));
         if (::mkdtemp(path_.data()) == nullptr) {
             throw error(errc::invalid,
                         fmt::format("cannot make a folder for what is recorded ({}: {}); expected "
@@ -123,12 +126,15 @@ std::string aligned(const traced_process& one) {
 }
 
 void write(const std::vector<std::string>& folders, const std::string& file) {
+    // A reader of standard output that ends is an error like a full disk: what was recorded is
+    // removed all the same.
+    ::signal(SIGPIPE, SIG_IGN);
     const gathered_trace told = write_chrome_trace(folders, file);
     for (const std::string& each : told.unreadable)
-        fmt::print(stderr, "amalgam: not a trace: {}\n", each);
+        fmt::print(stderr, "amalgam: not a trace: {}\n", shown(each, 5000));
     for (const traced_process& each : told.processes) {
-        fmt::print(stderr, "amalgam: traced {} (pid {} on {}): {} records{}{}\n", each.program,
-                   each.pid, each.host, each.records,
+        fmt::print(stderr, "amalgam: traced {} (pid {} on {}): {} records{}{}\n",
+                   shown(each.program), each.pid, shown(each.host), each.records,
                    each.dropped == 0
                        ? std::string()
                        : fmt::format(", and {} without room: see --rate and --mib", each.dropped),
