@@ -1,4 +1,5 @@
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -214,6 +215,23 @@ TEST(metrics_text, prometheus_gets_cumulative_buckets_with_sum_and_count) {
           "# TYPE queued_bytes gauge\nqueued_bytes 1.5\n"}) {
         EXPECT_NE(text.find(line), std::string::npos) << line << "in\n" << text;
     }
+}
+
+TEST(metrics_text, prometheus_reads_what_a_peer_made_up) {
+    metric_snapshot all;
+    metric_family& one = all.families.emplace_back();
+    one.what = {"9\nevil 1", "It \\ says \"no\"\nevil 2", metric_kind::gauge};
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const double infinite = std::numeric_limits<double>::infinity();
+    one.samples = {{{{"a\x1b=", "b"}}, nan}, {{{"", "c"}}, infinite}, {{}, -infinite}};
+    // Quotes are escaped in labels only: promtool refuses them in a help.
+    EXPECT_EQ(to_prometheus(all),
+              "# HELP _9_evil_1 It \\\\ says \"no\"\\nevil 2\n"
+              "# TYPE _9_evil_1 gauge\n"
+              "_9_evil_1{a__=\"b\"} NaN\n"
+              "_9_evil_1{_=\"c\"} +Inf\n"
+              "_9_evil_1 -Inf\n");
+    EXPECT_EQ(to_text(all).find('\x1b'), std::string::npos);
 }
 
 TEST(process_metrics, are_those_of_this_process) {

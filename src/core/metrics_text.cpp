@@ -1,5 +1,6 @@
 #include <array>
 #include <chrono>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -52,15 +53,15 @@ std::size_t character_at_front(std::string_view text) {
     return too_long || no_character ? 0 : bytes;
 }
 
-/// Names come from peers, and are any bytes.
-std::string escaped(std::string_view text) {
+/// Names come from peers, and are any bytes. `quotes`: as within quotes, where these are escaped.
+std::string escaped(std::string_view text, bool quotes = true) {
     std::string out;
     while (!text.empty()) {
         const std::size_t bytes = character_at_front(text);
         if (bytes == 0) {
             out += "\xef\xbf\xbd";
             text.remove_prefix(1);
-        } else if (text[0] == '\\' || text[0] == '"') {
+        } else if (text[0] == '\\' || (quotes && text[0] == '"')) {
             out += '\\';
             out += text[0];
             text.remove_prefix(1);
@@ -78,12 +79,31 @@ std::string escaped(std::string_view text) {
     return out;
 }
 
+/// A name as Prometheus allows it, whatever a peer has sent.
+std::string plain_name(std::string_view text) {
+    std::string name(text);
+    for (char& c : name) {
+        const bool fits = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                          (c >= '0' && c <= '9') || c == '_' || c == ':';
+        if (!fits) c = '_';
+    }
+    return name.empty() || (name[0] >= '0' && name[0] <= '9') ? "_" + name : name;
+}
+
 std::string labels_of(const metric_sample& one, std::string_view further = {}) {
     std::string out;
     for (const metric_label& each : one.labels)
-        out += fmt::format("{}{}=\"{}\"", out.empty() ? "" : ",", each.name, escaped(each.value));
+        out += fmt::format("{}{}=\"{}\"", out.empty() ? "" : ",", plain_name(each.name),
+                           escaped(each.value));
     if (!further.empty()) out += fmt::format("{}{}", out.empty() ? "" : ",", further);
     return out.empty() ? out : "{" + out + "}";
+}
+
+/// As Prometheus writes it; fmt's words differ.
+std::string number(double value) {
+    if (std::isnan(value)) return "NaN";
+    if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
+    return fmt::format("{}", value);
 }
 
 bool is_shown(const metric_family& what, std::string_view only) {
@@ -171,14 +191,14 @@ std::string to_prometheus(const metric_snapshot& all, std::string_view only) {
     std::string out;
     for (const metric_family& family : all.families) {
         if (!is_shown(family, only)) continue;
-        const std::string& name = family.what.name;
-        out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, escaped(family.what.help), name,
-                           word_of(family.what.kind));
+        const std::string name = plain_name(family.what.name);
+        out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, escaped(family.what.help, false),
+                           name, word_of(family.what.kind));
         for (const metric_sample& each : family.samples) {
             if (family.what.kind == metric_kind::latency)
                 add_histogram(out, name, each);
             else
-                out += fmt::format("{}{} {}\n", name, labels_of(each), each.value);
+                out += fmt::format("{}{} {}\n", name, labels_of(each), number(each.value));
         }
     }
     return out;

@@ -1,4 +1,5 @@
 // `amalgam stats` as users see it.
+#include <atomic>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -6,6 +7,7 @@
 
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/metrics.hpp>
+#include <amalgam/tasks.hpp>
 
 #include "tool/run_tool.hpp"
 
@@ -65,12 +67,30 @@ TEST(tool_stats, watches_as_often_as_asked) {
     EXPECT_TRUE(nlohmann::json::accept(twice.output.substr(first + 1)));
 }
 
+TEST(tool_stats, give_up_on_an_engine_that_does_not_answer) {
+    amalgam::engine stuck("shm://");
+    std::atomic<bool> reached = false;
+    std::atomic<bool> ends = false;
+    stuck.define(amalgam::detail::library_name{"amalgam.metrics"}, [&] {
+        reached = true;
+        while (!ends)
+            amalgam::this_task::yield();
+        return amalgam::metric_snapshot();
+    });
+    const auto got = amalgam_tool("stats " + stuck.address() + " --timeout 200");
+    ends = true;
+    EXPECT_TRUE(reached);
+    EXPECT_EQ(got.code, 1) << got.output;
+    EXPECT_TRUE(has(got.output, "no answer before the deadline")) << got.output;
+}
+
 TEST(tool_stats, says_how_an_engine_would_offer_them) {
     amalgam::engine silent("shm://");
     const auto got = amalgam_tool("stats " + silent.address());
     EXPECT_EQ(got.code, 1) << got.output;
-    EXPECT_TRUE(has(got.output, "does not offer its metrics; to offer them, call "
-                                "am::offer_metrics(engine) there"))
+    EXPECT_TRUE(has(got.output,
+                    "does not offer its metrics; to offer them, call "
+                    "am::offer_metrics(engine) there"))
         << got.output;
 }
 

@@ -28,6 +28,7 @@ struct stats_options {
     bool prometheus = false;
     double watch = 0;
     unsigned count = 0;
+    unsigned timeout_ms = 5000;
 };
 
 /// `of`: empty for one engine alone.
@@ -51,8 +52,8 @@ void print(const metric_snapshot& all, const std::string& of, const stats_option
 void stats(const stats_options& options) {
     std::vector<std::string> ports, uris;
     for (const std::string& each : options.uris) {
-        uris.push_back(of_argument(
-            "uri", [&] { return with_credentials("uri", each, options.credentials); }));
+        uris.push_back(
+            of_argument("uri", [&] { return with_credentials("uri", each, options.credentials); }));
         const std::string one = client_uri(uri::parse(uris.back()));
         if (std::find(ports.begin(), ports.end(), one) == ports.end()) ports.push_back(one);
     }
@@ -65,7 +66,8 @@ void stats(const stats_options& options) {
             try {
                 const peer there = of_argument("uri", [&] { return client.lookup(uris[i]); });
                 const std::string of = uris.size() > 1 ? shown(options.uris[i]) : std::string();
-                print(read_metrics(client, there), of, options);
+                print(read_metrics(client, there, std::chrono::milliseconds(options.timeout_ms)),
+                      of, options);
             } catch (const error& why) {
                 if (uris.size() == 1 && options.watch <= 0) throw;
                 std::fprintf(stderr, "amalgam: %s: %s\n", shown(options.uris[i]).c_str(),
@@ -94,6 +96,9 @@ void add_stats(CLI::App& app) {
         ->required();
     add_credentials(*command, options->credentials);
     command->add_option("--filter", options->filter, "Only numbers whose names contain this");
+    command->add_option("--timeout", options->timeout_ms, "Milliseconds to wait for each answer")
+        ->check(CLI::Range(1, 3600000))
+        ->capture_default_str();
     CLI::Option* const json =
         command->add_flag("--json", options->json, "Print JSON, a line for each engine");
     command

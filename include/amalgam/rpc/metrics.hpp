@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 
 #include <amalgam/core/metrics.hpp>
@@ -16,15 +17,17 @@ class engine;
 metric_registry& metrics_of(engine& here);
 
 /// All numbers of an engine of this process: its registry, its procedures, peers and pools, and the
-/// process. Parks the ULT or thread for a moment; after stop(), without procedures, peers and pools.
-/// Failure: throws error{invalid} where the caller must not wait: in call_then(), inline handlers,
+/// process. Parks the ULT or thread for a moment; after stop(), without procedures, peers and
+/// pools. Failure: throws error{invalid} where the caller must not wait: in call_then(), inline
+/// handlers,
 ///          tasklets and callbacks of a registry.
 metric_snapshot read_metrics(engine& here);
 
-/// Those of a peer; parks the ULT or thread.
+/// Those of a peer; parks the ULT or thread, `timeout` at most.
 /// Failure: throws error{not_found} if it does not offer them, error{denied} if not to us; else
-///          what calls throw.
-metric_snapshot read_metrics(engine& here, const peer& there);
+///          what calls throw, as error{timed_out}.
+metric_snapshot read_metrics(engine& here, const peer& there,
+                             std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max());
 
 /// Lets peers read this engine's numbers (`amalgam stats URI`), which name procedures and peers:
 /// those of `to`; empty optional: those that may call at all, as engine_options::allow says. Once

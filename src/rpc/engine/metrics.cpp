@@ -104,18 +104,18 @@ void write_counter(const counter_value& one, metric_writer& into) {
     }
     std::string name = one.name;
     for (char& c : name) {
-        const bool fits = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                          (c >= '0' && c <= '9') || c == '_';
+        const bool fits =
+            (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
         if (!fits) c = '_';
     }
     const bool ours =
         std::any_of(counting_layers.begin(), counting_layers.end(),
                     [&](std::string_view layer) { return one.name.starts_with(layer); });
     if (ours) {
-        into.add({fmt::format("amalgam_{}_total", name),
-                  fmt::format("Counter {} of the engine; see the guide to logging.", one.name),
-                  grows},
-                 {}, value);
+        into.add(
+            {fmt::format("amalgam_{}_total", name),
+             fmt::format("Counter {} of the engine; see the guide to logging.", one.name), grows},
+            {}, value);
     } else {
         into.add({name.empty() || (name[0] >= '0' && name[0] <= '9') ? "_" + name : name,
                   "A counter of the program's own.", varies},
@@ -138,11 +138,13 @@ void write_served(const served_procedure& each, metric_writer& into) {
     into.add({"amalgam_rpc_handlers_running", "Calls of a procedure being served now.", varies},
              labels, static_cast<double>(each.running));
     if (each.took != nullptr) {
-        into.add({"amalgam_rpc_handler_seconds",
-                  fmt::format("Time in the handler of a procedure; of frequent calls, one in {} is measured.",
-                              limits::measured_call_in),
-                  metric_kind::latency, "seconds"},
-                 labels, each.took->snapshot());
+        into.add(
+            {"amalgam_rpc_handler_seconds",
+             fmt::format(
+                 "Time in the handler of a procedure; of frequent calls, one in {} is measured.",
+                 limits::measured_call_in),
+             metric_kind::latency, "seconds"},
+            labels, each.took->snapshot());
     }
 }
 
@@ -171,11 +173,13 @@ void write_calls(engine_core& core, metric_writer& into) {
     }
     calls.for_each_measured([&](std::uint32_t index, const latency_histogram& took) {
         const std::string name = core.procedures().name_of(index);
-        into.add({"amalgam_rpc_call_seconds",
-                  fmt::format("Time of calls made until they ended; of frequent calls, one in {} is measured.",
-                              limits::measured_call_in),
-                  metric_kind::latency, "seconds"},
-                 {{"procedure", name}}, took.snapshot());
+        into.add(
+            {"amalgam_rpc_call_seconds",
+             fmt::format(
+                 "Time of calls made until they ended; of frequent calls, one in {} is measured.",
+                 limits::measured_call_in),
+             metric_kind::latency, "seconds"},
+            {{"procedure", name}}, took.snapshot());
     });
 }
 
@@ -214,9 +218,9 @@ void write_port(const port& which, const std::string& address, metric_writer& in
     into.add({"amalgam_port_queued_bytes",
               "Messages of a port not taken yet, and large ones still arriving.", varies, "bytes"},
              labels, static_cast<double>(used.queued_bytes));
-    into.add({"amalgam_port_pooled_bytes", "Free memory that a port keeps for reuse.", varies,
-              "bytes"},
-             labels, static_cast<double>(used.pooled_bytes));
+    into.add(
+        {"amalgam_port_pooled_bytes", "Free memory that a port keeps for reuse.", varies, "bytes"},
+        labels, static_cast<double>(used.pooled_bytes));
     into.add({"amalgam_port_evicted_total",
               "Connections of a port ended because a bound was exceeded.", grows},
              labels, static_cast<double>(used.evicted));
@@ -224,9 +228,9 @@ void write_port(const port& which, const std::string& address, metric_writer& in
     into.add({"amalgam_port_direct_transfers_total",
               "Puts and gets carried out by library, device or kernel.", grows},
              labels, static_cast<double>(moved.direct));
-    into.add({"amalgam_port_direct_transfer_bytes_total", "Bytes that these moved.", grows,
-              "bytes"},
-             labels, static_cast<double>(moved.direct_bytes));
+    into.add(
+        {"amalgam_port_direct_transfer_bytes_total", "Bytes that these moved.", grows, "bytes"},
+        labels, static_cast<double>(moved.direct_bytes));
     into.add({"amalgam_port_served_transfers_total",
               "Puts and gets of peers that the port's progress answered.", grows},
              labels, static_cast<double>(moved.served));
@@ -258,9 +262,9 @@ metric_snapshot read_metrics(engine& here) {
     return read(here.core());
 }
 
-metric_snapshot read_metrics(engine& here, const peer& there) {
+metric_snapshot read_metrics(engine& here, const peer& there, std::chrono::nanoseconds timeout) {
     try {
-        return here.procedure<metric_snapshot()>(detail::metrics_name).on(there)();
+        return here.procedure<metric_snapshot()>(detail::metrics_name).on(there).within(timeout)();
     } catch (const error& why) {
         if (why.code() != errc::not_found) throw;
         throw error(errc::not_found,
@@ -272,8 +276,7 @@ metric_snapshot read_metrics(engine& here, const peer& there) {
 
 void offer_metrics(engine& here, std::optional<allow_list> to) {
     here.define(detail::library_name{detail::metrics_name},
-                [&core = here.core()] { return read(core); },
-                {.allow = std::move(to)});
+                [&core = here.core()] { return read(core); }, {.allow = std::move(to)});
 }
 
 }  // namespace amalgam
