@@ -106,8 +106,8 @@ TEST(metrics, of_a_peer_are_read_once_it_offers_them) {
     loop_pair two;
     two.server.define("sum", [](int a, int b) { return a + b; });
     const peer there = two.there();
-    const error why = error_of(
-        [&] { two.in_client([&] { (void)read_metrics(two.client, there); }); });
+    const error why =
+        error_of([&] { two.in_client([&] { (void)read_metrics(two.client, there); }); });
     EXPECT_EQ(why.code(), errc::not_found);
     EXPECT_NE(std::string(why.what()).find("does not offer its metrics"), std::string::npos);
     offer_metrics(two.server);
@@ -125,9 +125,9 @@ TEST(metrics, are_denied_to_who_is_not_on_the_list) {
     loop_pair two;
     offer_metrics(two.server, allow_list{.groups = {"operators"}});
     const peer there = two.there();
-    EXPECT_EQ(error_of([&] { two.in_client([&] { (void)read_metrics(two.client, there); }); })
-                  .code(),
-              errc::denied);
+    EXPECT_EQ(
+        error_of([&] { two.in_client([&] { (void)read_metrics(two.client, there); }); }).code(),
+        errc::denied);
 }
 
 TEST(metrics, of_an_engine_that_has_stopped_lack_what_has_ended) {
