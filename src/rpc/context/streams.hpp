@@ -77,7 +77,8 @@ public:
     bool stopped() const noexcept { return stopped_.load(std::memory_order_acquire); }
     bool has(const execution_stream* what);
     bool has(const pool& what);
-    /// Calls `visit(name, pool)` for every pool with a name, and those that streams have for themselves.
+    /// Calls `visit(name, pool)` for every pool with a name, and those that streams have for
+    /// themselves.
     template <typename Function>
     void for_each_pool(Function visit) {
         for (const named_pool& each : pools_)
