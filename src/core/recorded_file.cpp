@@ -1,5 +1,6 @@
 #include "recorded_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
 #include <fcntl.h>
@@ -23,7 +24,9 @@ std::unique_ptr<recorded_file> recorded_file::open(const std::string& path, std:
         why = "it is no regular file";
         return nullptr;
     }
-    const auto bytes = static_cast<std::size_t>(what.st_size);
+    // What lies beyond the most that a process records is none of it, and is not mapped.
+    const auto bytes = std::min(static_cast<std::size_t>(what.st_size),
+                                trace_chunks_at + trace_most_chunks * trace_chunk_bytes);
     why = "it is too short, or of another release of Amalgam";
     if (bytes < trace_chunks_at) return nullptr;
     void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
