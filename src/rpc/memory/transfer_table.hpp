@@ -75,8 +75,8 @@ public:
     /// A transfer made of several counts as pending from here,
     void hold() noexcept { ++pending_; }
     /// to here.
-    static void record(const transfer_record& mine) noexcept;
     void let_go() noexcept;
+    static void record(const transfer_record& mine) noexcept;
     std::size_t pending() const noexcept { return pending_; }
     /// At rest: no record waits, and every piece is free. For tests.
     bool is_at_rest() const noexcept;

@@ -10,7 +10,7 @@
 
 /// What a process records of itself where AMALGAM_TRACE names a folder: spans of calls, handlers
 /// and transfers, and what its units do. The file is mapped memory, so what was recorded outlives a
-/// process that is killed; gather_trace() reads it.
+/// process that is killed; write_chrome_trace() reads it.
 ///
 /// Threads: any; each thread writes to memory of its own, without a lock.
 /// Cost:    while nothing is recorded, a load and a branch. Else a copy of at most 96 bytes per
