@@ -13,7 +13,7 @@
 #include <amalgam/core/detail/recorder.hpp>
 #include <amalgam/core/gathered_trace.hpp>
 
-#include "trace_file.hpp"
+#include "file_format.hpp"
 
 namespace amalgam::detail {
 

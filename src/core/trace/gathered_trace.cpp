@@ -11,7 +11,7 @@
 
 #include "chrome_trace.hpp"
 #include "recorded_file.hpp"
-#include "trace_clocks.hpp"
+#include "clocks.hpp"
 
 namespace amalgam {
 

@@ -17,7 +17,7 @@
 #include <amalgam/core/detail/recorder.hpp>
 #include <amalgam/core/gathered_trace.hpp>
 
-#include "core/trace_file.hpp"
+#include "core/trace/file_format.hpp"
 #include "temp_folder.hpp"
 
 // A process asks the environment once. So each test records in children of fork(), each of which

@@ -1,4 +1,4 @@
-#include "trace_clocks.hpp"
+#include "clocks.hpp"
 
 namespace amalgam::detail {
 

@@ -26,7 +26,7 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/random.hpp>
 
-#include "trace_file.hpp"
+#include "file_format.hpp"
 
 namespace amalgam::detail {
 
