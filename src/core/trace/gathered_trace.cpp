@@ -10,8 +10,8 @@
 #include <amalgam/core/status.hpp>
 
 #include "chrome_trace.hpp"
-#include "recorded_file.hpp"
 #include "clocks.hpp"
+#include "recorded_file.hpp"
 
 namespace amalgam {
 
