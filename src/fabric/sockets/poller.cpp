@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <amalgam/core/status.hpp>
@@ -31,6 +32,15 @@ void poller::forget(int fd) noexcept {
     // Closing is not enough: a fork() child may hold the same connection open.
     epoll_event unused{};
     ::epoll_ctl(fd_.get(), EPOLL_CTL_DEL, fd, &unused);
+}
+
+void poller::close(unique_fd& socket) noexcept {
+    if (socket && !is_inherited()) {
+        forget(socket.get());
+        // Closing ends a connection only with its last copy.
+        ::shutdown(socket.get(), SHUT_RDWR);
+    }
+    socket.reset();
 }
 
 bool poller::is_inherited() const noexcept {

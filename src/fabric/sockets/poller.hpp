@@ -36,6 +36,9 @@ public:
     void change(int fd, event_source& source, std::uint32_t events) noexcept;
     /// Does nothing if is_inherited(): the parent watches the same set.
     void forget(int fd) noexcept;
+    /// Forgets a socket and closes it. A connection ends for the peer, and a listener for its
+    /// callers, also while a child of fork() has copies; a child closes no more than its copy.
+    void close(unique_fd& socket) noexcept;
     /// This process is a child of the one that made it. Cost: a system call.
     bool is_inherited() const noexcept;
 

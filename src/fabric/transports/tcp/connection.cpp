@@ -51,6 +51,7 @@ connection::connection(tcp_port& home, std::string address)
 connection::~connection() {
     drop_deadline();
     close_socket();
+    if (handshake_) handshake_->abandon();
 }
 
 // ---- receiving
@@ -261,8 +262,7 @@ void connection::follow(handshake::state outcome) noexcept {
 void connection::close_socket() noexcept {
     if (blocked_) home_.count_blocked(-1);
     blocked_ = false;
-    if (socket_) home_.events().forget(socket_.get());
-    socket_.reset();
+    home_.events().close(socket_);
     queue_.clear();
     sent_.clear();
 }

@@ -33,11 +33,10 @@ handshake::handshake(const handshake_setting& setting, event_source& source, std
 }
 
 void handshake::abandon() noexcept {
-    if (socket_) setting_.events.forget(socket_.get());
     if (session_ && !setting_.events.is_inherited())
         discard_unread(socket_.get());  // A reset would overtake the alert.
     session_.reset();
-    socket_.reset();
+    setting_.events.close(socket_);
     watches_room_ = false;
 }
 

@@ -257,6 +257,54 @@ TEST(tcp_port, the_end_of_an_inherited_port_in_a_child_takes_nothing_from_its_pa
     connect(there, here);
 }
 
+/// A child that has copies of this process's descriptors while this object lives.
+struct keeping_child {
+    keeping_child() {
+        int ends[2];
+        if (::pipe(ends) != 0) throw std::runtime_error("cannot make a pipe");
+        unique_fd in(ends[0]);
+        out.reset(ends[1]);
+        id = ::fork();
+        if (id < 0) throw std::runtime_error("cannot fork");
+        if (id > 0) return;
+        out.reset();
+        char end;
+        (void)!::read(in.get(), &end, 1);
+        ::_exit(0);
+    }
+    ~keeping_child() {
+        out.reset();
+        ::waitpid(id, nullptr, 0);
+    }
+
+    unique_fd out;
+    pid_t id = -1;
+};
+
+TEST(tcp_port, a_close_is_heard_while_a_child_has_copies_of_the_descriptors) {
+    tcp_test_port here("tcp://127.0.0.1:0"), there("tcp://127.0.0.1:0");
+    const auto [to, back] = connect(here, there);
+    const keeping_child child;
+    here.end->close(to);
+    move_until({&here, &there}, [&] { return !there.lost.empty(); });
+    EXPECT_EQ(there.lost.front().first, back);
+}
+
+TEST(tcp_port, the_end_of_a_port_is_heard_while_a_child_has_copies_of_the_descriptors) {
+    tcp_test_port there("tcp://127.0.0.1:0");
+    auto here = std::make_unique<tcp_test_port>("tcp://127.0.0.1:0");
+    const std::string address = here->end->address();
+    connect(*here, there);
+    tcp_raw_peer stranger(address);
+    for (int i = 0; i < 100; ++i)  // It takes the stranger in.
+        here->end->progress();
+    const keeping_child child;
+    here.reset();
+    move_until({&there}, [&] { return !there.lost.empty(); });
+    stranger.wait_for_the_end();
+    EXPECT_THROW(tcp_raw_peer{address}, std::runtime_error) << "nobody would accept it";
+}
+
 TEST(tcp_port, a_port_can_look_itself_up) {
     tcp_test_port here("tcp://127.0.0.1:0");
     const peer_id self = here.look_up(here.end->address());

@@ -26,6 +26,10 @@ reception::reception(tcp_port& home, unique_fd listener)
     home_.events().watch(listener_.get(), *this, EPOLLIN);
 }
 
+reception::~reception() {
+    home_.events().close(listener_);
+}
+
 void reception::ready(std::uint32_t) noexcept {
     int evicted = 0;
     for (int i = 0; i < accepts_at_a_time && !held_; ++i) {

@@ -25,13 +25,13 @@ class tcp_port;
 class reception final : public event_source, public timed {
 public:
     reception(tcp_port& home, unique_fd listener);
+    ~reception();
 
     void ready(std::uint32_t events) noexcept override;
     void due(clock::time_point now) noexcept override;
 
     /// A stranger completed its handshake, or ended.
     void stranger_settled() noexcept;
-    void close() noexcept { listener_.reset(); }
 
 private:
     bool somebody_waits() const noexcept;
