@@ -55,4 +55,11 @@ std::shared_ptr<broadcast_medium> sign_broadcasts(std::shared_ptr<broadcast_medi
                                                   std::shared_ptr<const credentials> by,
                                                   signed_broadcast_options options = {});
 
+/// As broadcast_medium::listen(), on a medium that sign_broadcasts() made: tells who signed each
+/// packet, too.
+///
+/// Failure: throws error{invalid} if packets of that medium are not signed.
+void listen_to_signed(broadcast_medium& on,
+                      std::function<void(const_bytes, const identity&)> receiver);
+
 }  // namespace amalgam

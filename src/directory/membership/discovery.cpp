@@ -86,6 +86,8 @@ void discovery::meet(const broadcast_packet& stranger) {
         if (!there || there->is_self()) continue;
         try {
             runtime_.lets_in->check_is(directory_role::member, *there, until - runtime_.now());
+            // Else a member could make others meet at addresses that it picks.
+            runtime_.lets_in->check_signed(stranger.signer, *there, until - runtime_.now());
             meet_.on(*there).within(until - runtime_.now())(view_.self().addresses);
             break;
         } catch (const error& why) {

@@ -7,6 +7,7 @@
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/directory/attributes.hpp>
+#include <amalgam/fabric/identity.hpp>
 
 namespace amalgam::detail {
 
@@ -23,6 +24,8 @@ struct broadcast_packet {
     /// In a query: its number, for the answers. In `here`: how many servers the sender knows.
     std::uint64_t number = 0;
     attribute_list query{};
+    /// Who signed it; of no kind if nobody did. Not in its bytes.
+    identity signer{};
 };
 
 std::vector<std::byte> to_bytes(const broadcast_packet& packet);

@@ -62,22 +62,41 @@ bool role_policy::caller_is(directory_role which) const {
     return call.from().is_self() || list->allows(call.who());
 }
 
+identity role_policy::who_is(const peer& there, std::chrono::nanoseconds within) const {
+    identity who = there.who();
+    if (who.kind != identity_kind::none) return who;
+    // Perhaps only because it is not connected yet.
+    const auto ping = on_.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping");
+    (void)ping.on(there).within(within).try_call(0);
+    return there.who();
+}
+
 void role_policy::check_is(directory_role which, const peer& there,
                            std::chrono::nanoseconds within) const {
     const auto& list = list_of(which);
     if (!list || there.is_self()) return;
-    identity who = there.who();
-    if (who.kind == identity_kind::none) {  // Perhaps only because it is not connected yet.
-        const auto ping = on_.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping");
-        (void)ping.on(there).within(within).try_call(0);
-        who = there.who();
-    }
+    const identity who = who_is(there, within);
     if (list->allows(who)) return;
     refused_.add();
     throw error(errc::denied,
                 fmt::format("{} at {} is not among the {} of this directory; add its name, a group "
                             "or its uid to directory_roles::{}",
                             to_text(who), there.address(), plural(which), plural(which)));
+}
+
+void role_policy::check_signed(const identity& by, const peer& there,
+                               std::chrono::nanoseconds within) const {
+    if (by.kind == identity_kind::none || there.is_self()) return;
+    const identity who = who_is(there, within);
+    // A port without keys proves nothing, and shared memory only which process it is.
+    if (who.kind != identity_kind::certificate || who.key == by.key) return;
+    // A certificate may have been renewed with another key since one of the two was made.
+    if (!who.name.empty() && who.name == by.name) return;
+    refused_.add();
+    throw error(errc::denied,
+                fmt::format("{} broadcast in the name of {} at {}, expected its own address and "
+                            "key in the ring",
+                            to_text(by), to_text(who), there.address()));
 }
 
 void role_policy::throw_ended() const {

@@ -37,6 +37,10 @@ public:
     /// That peer has that role. May ping it, to learn who it is.
     /// Failure: throws error{denied}, and counts it as "directory.refused".
     void check_is(directory_role which, const peer& there, std::chrono::nanoseconds within) const;
+    /// That peer is who signed something. Nothing is checked if nobody signed it, or if the peer
+    /// proves no certificate. May ping it, as check_is().
+    /// Failure: throws error{denied}, and counts it as "directory.refused".
+    void check_signed(const identity& by, const peer& there, std::chrono::nanoseconds within) const;
 
     /// From here on check_open() refuses everybody.
     void end() noexcept { ended_.store(true, std::memory_order_relaxed); }
@@ -47,6 +51,7 @@ public:
     }
 
 private:
+    identity who_is(const peer& there, std::chrono::nanoseconds within) const;
     [[noreturn]] void throw_ended() const;
 
     engine& on_;

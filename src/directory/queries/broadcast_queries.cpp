@@ -48,6 +48,16 @@ void broadcast_queries::answer(const broadcast_packet& asked) {
     if (!view_.knows(asked.from)) return;  // Strangers are met first.
     const auto here = runtime_.here.lock();
     if (here == nullptr) return;
+    std::optional<peer> there;
+    try {
+        there = peers_.reach(asked.from);
+        if (!there) return;
+        // Another member may have used that key: to have us search, or flood whose key it is.
+        runtime_.lets_in->check_signed(asked.signer, *there, runtime_.options.answer_limit);
+    } catch (const error& why) {
+        return log(log_level::info, "directory", "cannot answer a broadcast query",
+                   {{"key", asked.from}, {"why", why.what()}});
+    }
     first_answer mine;
     if (asked.what == broadcast_packet::kind::find) {
         mine.found = here->find_here(asked.query);
@@ -57,8 +67,7 @@ void broadcast_queries::answer(const broadcast_packet& asked) {
     }
     mine.server = view_.key();
     try {
-        if (const auto there = peers_.reach(asked.from))
-            answer_.on(*there).post(asked.number, mine);
+        answer_.on(*there).post(asked.number, mine);
     } catch (const error& why) {
         log(log_level::debug, "directory", "cannot answer a broadcast query",
             {{"key", asked.from}, {"why", why.what()}});

@@ -53,9 +53,13 @@ void directory_ring::start() {
     broadcasts_.start();
     if (options.medium) {
         joining_.check_can_be_reached();
-        options.medium->listen([self = weak_from_this()](const_bytes bytes) {
-            if (const auto me = self.lock()) me->take_packet(bytes);
-        });
+        const auto take = [self = weak_from_this()](const_bytes bytes, const identity& signer) {
+            if (const auto me = self.lock()) me->take_packet(bytes, signer);
+        };
+        if (options.trust != nullptr)
+            listen_to_signed(*options.medium, take);
+        else
+            options.medium->listen([take](const_bytes bytes) { take(bytes, {}); });
         discovery_.start_announcing();
     }
     runtime_.run([this] {
@@ -95,11 +99,12 @@ void directory_ring::sign_medium() {
 }
 
 // On the medium's thread.
-void directory_ring::take_packet(const_bytes bytes) noexcept {
+void directory_ring::take_packet(const_bytes bytes, const identity& signer) noexcept {
     try {
         auto packet = parse_packet(bytes);
         if (!packet) return packets_refused_.add();
         if (packet->from == view_.key()) return;
+        packet->signer = signer;
         if (packet->what == broadcast_packet::kind::here) {
             discovery_.hear(std::move(*packet));
         } else {

@@ -44,7 +44,7 @@ public:
 
 private:
     void sign_medium();
-    void take_packet(const_bytes bytes) noexcept;
+    void take_packet(const_bytes bytes, const identity& signer) noexcept;
 
     ring_runtime runtime_;
     membership_view view_;

@@ -1,6 +1,8 @@
 // Who may do what at a directory, over tcp+tls: identities are proved, or not, by real outsiders.
 #include <atomic>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -12,8 +14,10 @@
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/fabric/loop.hpp>
+#include <amalgam/fabric/signed_broadcast.hpp>
 #include <amalgam/tasks/channel.hpp>
 
+#include "directory/protocol/broadcast_packet.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/trust/tls_testing.hpp"
 #include "rpc/loop_pair.hpp"
@@ -237,6 +241,104 @@ TEST_F(over_tls, nobody_but_the_receiver_says_that_a_message_did_not_arrive) {
     tells(in_r, 8);
     EXPECT_EQ(*told.pop(), 8);
     EXPECT_EQ(counted(in_a, "context.forged"), 1u);
+}
+
+/// A network on which each hears all others, and what they send themselves.
+class hub : public std::enable_shared_from_this<hub> {
+public:
+    std::shared_ptr<broadcast_medium> station() {
+        return std::make_shared<end>(shared_from_this());
+    }
+
+private:
+    struct end final : broadcast_medium {
+        explicit end(std::shared_ptr<hub> of) : on(std::move(of)) {}
+        ~end() override { listen({}); }
+        void listen(receiver function) override {
+            const std::lock_guard one(on->lock_);
+            if (function)
+                on->hear_[this] = std::move(function);
+            else
+                on->hear_.erase(this);
+        }
+        bool send(const_bytes packet) noexcept override {
+            const std::lock_guard one(on->lock_);
+            const std::vector<std::byte> copy(packet.begin(), packet.end());
+            for (const auto& [whose, hears] : on->hear_)
+                hears(copy);
+            return true;
+        }
+        std::size_t max_bytes() const noexcept override { return 1400; }
+        const std::shared_ptr<hub> on;
+    };
+
+    std::mutex lock_;
+    std::map<const end*, broadcast_medium::receiver> hear_;
+};
+
+TEST_F(over_tls, a_member_cannot_have_others_met_by_announcing_them) {
+    const auto network = std::make_shared<hub>();
+    const auto on_network = [&](const engine_options& as) {
+        ring_options ring = quick;
+        ring.medium = network->station();
+        ring.trust = as.ports.trust;
+        return directory_options{.ring = ring};
+    };
+    const engine_options one = named("one"), two = named("two");
+    engine in_one{"tcp+tls://127.0.0.1:0", one}, in_two{"tcp+tls://127.0.0.1:0", two};
+    engine in_other{"tcp+tls://127.0.0.1:0", named("other")};
+    const directory_server asked(in_one, on_network(one)), other(in_other, {.ring = quick});
+
+    const auto liar = sign_broadcasts(network->station(), named("liar").ports.trust);
+    broadcast_packet lie;
+    lie.from = 12345;
+    lie.addresses = {in_other.address()};
+    while (counted(in_one, "directory.refused") == 0 && asked.servers() == 1) {
+        (void)liar->send(to_bytes(lie));
+        std::this_thread::yield();
+    }
+    EXPECT_GE(counted(in_one, "directory.refused"), 1u);
+    EXPECT_EQ(asked.servers(), 1u);
+    // Who announces himself is met meanwhile.
+    const directory_server honest(in_two, on_network(two));
+    while (asked.servers() < 2 || honest.servers() < 2)
+        std::this_thread::yield();
+    EXPECT_EQ(other.servers(), 1u);
+}
+
+TEST_F(over_tls, a_member_cannot_ask_by_broadcast_under_the_key_of_another) {
+    const auto network = std::make_shared<hub>();
+    const engine_options one = named("one"), two = named("two");
+    engine in_one{"tcp+tls://127.0.0.1:0", one}, in_two{"tcp+tls://127.0.0.1:0", two};
+    const auto on_network = [&](const engine_options& as) {
+        ring_options ring = quick;
+        ring.medium = network->station();
+        ring.trust = as.ports.trust;
+        return directory_options{.ring = ring};
+    };
+    // Its announcements tell everybody its key in the ring.
+    const auto liar = sign_broadcasts(network->station(), named("liar").ports.trust);
+    std::atomic<std::uint64_t> key_of_two{0};
+    listen_to_signed(*liar, [&](const_bytes bytes, const identity& by) {
+        const auto packet = parse_packet(bytes);
+        if (packet && by.name == "two") key_of_two = packet->from;
+    });
+    const directory_server first(in_one, on_network(one)), second(in_two, on_network(two));
+    while (key_of_two == 0 || first.servers() < 2 || second.servers() < 2)
+        std::this_thread::yield();
+    liar->listen({});
+
+    EXPECT_EQ(counted(in_one, "directory.refused"), 0u) << "of those who are what they say";
+    broadcast_packet lie;
+    lie.what = broadcast_packet::kind::find;
+    lie.from = key_of_two;
+    lie.query = {{"type", "anything"}};
+    // Else the watchdog ends this.
+    while (counted(in_one, "directory.refused") == 0) {
+        (void)liar->send(to_bytes(lie));
+        std::this_thread::yield();
+    }
+    EXPECT_EQ(counted(in_two, "directory.refused"), 0u) << "took its own key for another's";
 }
 
 TEST_F(over_tls, a_medium_whose_packets_would_not_be_signed_is_refused) {

@@ -93,6 +93,8 @@ private:
     std::map<std::string, verified_signer, std::less<>> all_;
 };
 
+using signed_receiver = std::function<void(const_bytes, const identity&)>;
+
 class signed_broadcast final : public broadcast_medium {
 public:
     signed_broadcast(std::shared_ptr<broadcast_medium> on, std::shared_ptr<const credentials> by,
@@ -116,8 +118,17 @@ public:
     }
 
     void listen(receiver function) override {
-        listens_ = function != nullptr;
-        if (!function) return on_->listen({});
+        if (!function) {
+            listens_ = false;
+            return on_->listen({});
+        }
+        listen_signed([function = std::move(function)](const_bytes payload, const identity&) {
+            function(payload);
+        });
+    }
+
+    void listen_signed(signed_receiver function) {
+        listens_ = true;
         on_->listen(
             [this, function = std::move(function)](const_bytes packet) { take(function, packet); });
     }
@@ -162,7 +173,7 @@ private:
         return all;
     }
 
-    void take(const receiver& function, const_bytes packet) {
+    void take(const signed_receiver& function, const_bytes packet) {
         const auto head = header::read(packet);
         if (!head) return refuse(broadcast_refusal::malformed);
         if (head->run == run_) return;  // Its own, which it hears, too.
@@ -173,14 +184,16 @@ private:
         const const_bytes payload = rest.first(head->payload_bytes);
         const std::size_t signed_bytes =
             header::bytes + head->payload_bytes + head->certificate_bytes;
+        identity who;
         if (const auto why = judge(*head, rest.subspan(payload.size(), head->certificate_bytes),
-                                   packet.first(signed_bytes), packet.subspan(signed_bytes)))
+                                   packet.first(signed_bytes), packet.subspan(signed_bytes), who))
             return refuse(*why);
-        function(payload);
+        function(payload, who);
     }
 
     std::optional<broadcast_refusal> judge(const header& head, const_bytes certificate,
-                                           const_bytes statement, const_bytes signature) {
+                                           const_bytes statement, const_bytes signature,
+                                           identity& who) {
         const wall_clock::time_point now = options_.now();
         const std::lock_guard one(lock_);
         const verified_signer* const by = signers_.find(by_->store().current(), certificate, now);
@@ -195,6 +208,7 @@ private:
         }
         switch (windows_.note(by->who().key, head.run, head.number, now)) {
             case replay_windows::outcome::fresh:
+                who = by->who();
                 return std::nullopt;
             case replay_windows::outcome::repeated:
                 return broadcast_refusal::repeated;
@@ -229,6 +243,16 @@ private:
 };
 
 }  // namespace
+
+void listen_to_signed(broadcast_medium& on,
+                      std::function<void(const_bytes, const identity&)> receiver) {
+    auto* const medium = dynamic_cast<signed_broadcast*>(&on);
+    if (medium == nullptr)
+        throw error(errc::invalid,
+                    "packets of this medium are not signed, so nobody can tell who sent one; "
+                    "expected a medium of sign_broadcasts()");
+    medium->listen_signed(std::move(receiver));
+}
 
 std::string_view name(broadcast_refusal why) noexcept {
     switch (why) {

@@ -282,5 +282,23 @@ TEST(replay_windows, give_nobody_up_who_may_still_be_replayed) {
     EXPECT_EQ(all.note(key(1), 1, 2, now), outcome::repeated);
 }
 
+TEST(signed_broadcast, tells_who_signed_to_who_asks_for_it) {
+    const auto time = std::chrono::system_clock::now();
+    const detail::test_lab lab;
+    const auto one = lab.trust_of(lab.authority.issue({.name = "one"}));
+    station from(one, time), to(lab.trust, time);
+    std::vector<std::string> signers;
+    listen_to_signed(*to.on, [&](const_bytes, const identity& by) { signers.push_back(by.name); });
+    to.hears(from.says("hello"));
+    EXPECT_EQ(signers, words{"one"});
+    EXPECT_TRUE(to.heard.empty()) << "the earlier receiver was replaced";
+    try {
+        listen_to_signed(*to.raw, [](const_bytes, const identity&) {});
+        ADD_FAILURE() << "nobody signs on that medium";
+    } catch (const error& why) {
+        EXPECT_EQ(why.code(), errc::invalid);
+    }
+}
+
 }  // namespace
 }  // namespace amalgam
