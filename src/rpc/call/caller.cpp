@@ -396,14 +396,32 @@ bool caller::begin_plain(pending_call& call) noexcept {
     ++there->pending_calls;
     std::byte* const header = arguments.front(request_bytes);
     write_plain(header, message_kind::request, call.provider, call.xdr, call.urgent, call.what->id);
-    if (goes_at_once) [[likely]] {
-        out_.send_short(*there, call.id, {header, bytes}, call);
-        return true;
-    }
+    if (!goes_at_once) [[unlikely]]
+        return send_plain(call);
+    const posted how = out_.post_short(*there, call.id, {header, bytes}, call);
+    return how == posted::done || not_done(call, how);
+}
+
+// What is rare has functions of its own, which find everything in the call: so begin_plain() keeps
+// next to nothing over its post.
+
+namespace {
+const_bytes framed(pending_call& call) noexcept {
+    body& arguments = call.record.arguments;
+    return {arguments.front(request_bytes), request_bytes + arguments.size()};
+}
+}  // namespace
+
+[[gnu::noinline]] bool caller::send_plain(pending_call& call) noexcept {
     call.tag = call.id;
-    call.pieces[0] = {header, bytes};
+    call.pieces[0] = framed(call);
     call.piece_count = 1;
-    if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
+    if (out_.send(*call.callee, call) == outbox::result::closed) end(call, {errc::closed});
+    return true;
+}
+
+[[gnu::noinline]] bool caller::not_done(pending_call& call, posted how) noexcept {
+    out_.not_done(*call.callee, call.id, framed(call), call, how);
     return true;
 }
 

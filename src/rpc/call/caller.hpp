@@ -205,6 +205,9 @@ private:
     void start_measuring(const pending_call& call, slot& in) noexcept;
     void stop_measuring(slot& in) noexcept;
     void refuse(pending_call& call) noexcept;
+    // The ends of begin_plain(), which say true.
+    bool send_plain(pending_call& call) noexcept;
+    bool not_done(pending_call& call, posted how) noexcept;
     pending_call* find(std::uint64_t id) noexcept;
     peer_state* turn(pending_call& call) noexcept;
     void frame(peer_state& there, pending_call& call) noexcept;

@@ -6,17 +6,21 @@
 namespace amalgam::detail {
 
 void peer_state::set_verified(std::uint32_t procedure, bool yes) noexcept {
-    const std::size_t word = procedure / 64;
-    if (word >= verified_.size()) {
-        if (!yes) return;
-        try {
-            verified_.resize(word + 1);
-        } catch (const std::bad_alloc&) {
-            return;  // The names are sent once more.
-        }
-    }
     const std::uint64_t bit = std::uint64_t{1} << procedure % 64;
-    verified_[word] = yes ? verified_[word] | bit : verified_[word] & ~bit;
+    std::uint64_t* mine = &verified_first_;
+    if (procedure >= 64) {
+        const std::size_t word = procedure / 64 - 1;
+        if (word >= verified_.size()) {
+            if (!yes) return;
+            try {
+                verified_.resize(word + 1);
+            } catch (const std::bad_alloc&) {
+                return;  // The names are sent once more.
+            }
+        }
+        mine = &verified_[word];
+    }
+    *mine = yes ? *mine | bit : *mine & ~bit;
 }
 
 peer_state& known_peers::meet(std::uint16_t port, peer_id id) {
@@ -46,6 +50,7 @@ void known_peers::forget(peer_state& gone) noexcept {
     const std::uint32_t slot = gone.name.slot();
     gone.name = peer();
     gone.address.clear();
+    gone.verified_first_ = 0;
     gone.verified_.clear();
     gone.introduced = false;
     gone.untold = false;

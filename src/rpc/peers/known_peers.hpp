@@ -47,14 +47,17 @@ struct peer_state {
 
     /// The peer has confirmed this procedure's name and signature, so the id suffices.
     bool verified(std::uint32_t procedure) const noexcept {
-        const std::size_t word = procedure / 64;
+        if (procedure < 64) [[likely]]
+            return (verified_first_ >> procedure & 1) != 0;
+        const std::size_t word = procedure / 64 - 1;
         return word < verified_.size() && (verified_[word] >> procedure % 64 & 1) != 0;
     }
     void set_verified(std::uint32_t procedure, bool yes) noexcept;
 
 private:
     friend class known_peers;
-    std::vector<std::uint64_t> verified_;
+    std::uint64_t verified_first_ = 0;     // Of the first 64 procedures, which most calls are of.
+    std::vector<std::uint64_t> verified_;  // Of the others.
 };
 
 /// The peers of an engine, by slot and by port and id.

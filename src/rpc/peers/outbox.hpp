@@ -70,14 +70,15 @@ public:
 
     /// Sends `out.pieces` to `there`, behind what is queued for it.
     result send(peer_state& there, outgoing& out) noexcept;
-    /// The same for one piece of at most `there.at_once_bytes`, which `out` need not have.
-    /// Precondition: not closed.
-    void send_short(peer_state& there, std::uint64_t tag, const_bytes whole,
-                    outgoing& out) noexcept {
-        const posted how = there.way->post_send(there.name.id(), tag, gather(&whole, 1), out);
-        if (how != posted::done) [[unlikely]]
-            not_done(there, tag, whole, out, how);
+    /// Posts one piece of at most `there.at_once_bytes`, which `out` need not have. Unless it says
+    /// `done`, not_done() must follow. Precondition: not closed.
+    posted post_short(peer_state& there, std::uint64_t tag, const_bytes whole,
+                      outgoing& out) noexcept {
+        return there.way->post_send(there.name.id(), tag, gather(&whole, 1), out);
     }
+    /// What must follow if post_short() does not say `done`.
+    void not_done(peer_state& there, std::uint64_t tag, const_bytes whole, outgoing& out,
+                  posted how) noexcept;
     /// Sends a copy of the pieces, followed by what `how` adds, without reporting the outcome.
     /// False: nothing was taken; out of memory or closed. A small reserve lets short messages be
     /// sent even when out of memory.
@@ -142,8 +143,6 @@ private:
     };
 
     posted post(const peer& to, outgoing& out) noexcept;
-    void not_done(peer_state& there, std::uint64_t tag, const_bytes whole, outgoing& out,
-                  posted how) noexcept;
     bool post_at_once(peer_state& there, std::uint64_t tag,
                       std::initializer_list<const_bytes> pieces, const copy_options& how) noexcept;
     bool make_unused() noexcept;

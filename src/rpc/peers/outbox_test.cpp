@@ -262,9 +262,12 @@ TEST(known_peers, a_forgotten_peer_is_not_found_and_its_slot_serves_another) {
     known_peers peers(owner.core());
     peer_state& first = peers.meet(0, peer_id{10});
     const peer name = first.name;
+    first.set_verified(6, true);
     first.set_verified(70, true);
     first.heard = true;
+    EXPECT_TRUE(first.verified(6));
     EXPECT_TRUE(first.verified(70));
+    EXPECT_FALSE(first.verified(5));
     EXPECT_FALSE(first.verified(69));
     EXPECT_EQ(&peers.meet(0, peer_id{10}), &first);
     EXPECT_NE(&peers.meet(1, peer_id{10}), &first);
@@ -274,6 +277,7 @@ TEST(known_peers, a_forgotten_peer_is_not_found_and_its_slot_serves_another) {
     EXPECT_EQ(peers.find(0, peer_id{10}), nullptr);
     peer_state& next = peers.meet(0, peer_id{11});
     EXPECT_EQ(&next, &first);
+    EXPECT_FALSE(next.verified(6));
     EXPECT_FALSE(next.verified(70));
     EXPECT_FALSE(next.heard);  // Its connection may not be up: a port may borrow what it is given.
     EXPECT_EQ(peers.find(name), nullptr);

@@ -31,36 +31,43 @@ void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
     const const_bytes bytes = arrived.bytes();
     if (bytes.size() < request_bytes) [[unlikely]]
         return others_.on_any(from, arrived);
-    const auto id = load_le<std::uint64_t>(bytes.data() + 8);
-    served_procedure* const what = procedures_.find(id, plain_head::provider_of(head));
-    if (what == nullptr || !what->plain || !serves_plain_ ||
-        bytes.size() - request_bytes > max_values_ ||
-        out_.unread_bytes().value() > max_unread_total_) [[unlikely]] {
+    served_procedure* const what =
+        procedures_.find(load_le<std::uint64_t>(bytes.data() + 8), plain_head::provider_of(head));
+    if (what == nullptr || !what->plain || !serves_plain_) [[unlikely]]
         return others_.on_any(from, arrived);
+    if (what->options.run == handler::inline_) return run_plain_inline(from, *what, arrived, head);
+    if (!may_run_plain(from, *what, arrived, head)) [[unlikely]]
+        return others_.on_any(from, arrived);
+    launch_plain(from, *what, arrived, head);
+}
+
+/// Whether no limit is against it, and nobody wants to measure it: what is measured has a clock
+/// around it, and is left to the general functions.
+[[gnu::always_inline]] inline bool server::may_run_plain(const peer_state& from,
+                                                         served_procedure& what,
+                                                         const message& arrived,
+                                                         std::uint64_t head) const noexcept {
+    if (arrived.bytes().size() - request_bytes > max_values_ ||
+        out_.unread_bytes().value() > max_unread_total_) [[unlikely]] {
+        return false;
     }
     const bool is_too_much = plain_head::is_one_way(head)
                                  ? counts_.one_ways.value() >= max_one_ways_
                                  : running() >= max_running_ || from.unread_bytes > max_unread_;
     if (is_too_much) [[unlikely]]
-        return others_.on_any(from, arrived);
-    // What is measured has a clock around it, and is left to the general functions.
-    if (what->options.run != handler::inline_) {
-        if (--what->until_measured <= 0) [[unlikely]]
-            return others_.on_any(from, arrived);
-        return launch_plain(from, *what, arrived, head);
-    }
-    // Aligned as required by views of them.
-    if (reinterpret_cast<std::uintptr_t>(bytes.data()) % 8 != 0) [[unlikely]]
-        return others_.on_any(from, arrived);
-    if (--what->until_measured <= 0) [[unlikely]]
-        return others_.on_any(from, arrived);
-    run_plain_inline(from, *what, arrived, head);
+        return false;
+    return --what.until_measured > 0;
 }
 
 [[gnu::noinline, gnu::flatten]] void server::run_plain_inline(peer_state& from,
                                                               served_procedure& what,
                                                               message& arrived,
                                                               std::uint64_t head) noexcept {
+    // Aligned as required by views of them.
+    if (reinterpret_cast<std::uintptr_t>(arrived.bytes().data()) % 8 != 0 ||
+        !may_run_plain(from, what, arrived, head)) [[unlikely]] {
+        return others_.on_any(from, arrived);
+    }
     const std::uint64_t id = arrived.tag();
     inline_call call(from.name, where_, what, head);
     counts_.served.add();

@@ -161,6 +161,8 @@ private:
                 clock::time_point::max()};
     }
     class inline_call;
+    bool may_run_plain(const peer_state& from, served_procedure& what, const message& arrived,
+                       std::uint64_t head) const noexcept;
     void launch_plain(peer_state& from, served_procedure& what, message& arrived,
                       std::uint64_t head) noexcept;
     void run_plain_inline(peer_state& from, served_procedure& what, message& arrived,

@@ -185,7 +185,9 @@ public:
         : place_(place), head_(place.origin), told_(place.origin), woken_(place.origin) {}
 
     /// Whether a record is present. Cost: one load of one line.
-    bool ready() const noexcept { return record() != nullptr; }
+    bool ready() const noexcept {
+        return place_.sequence(place_.line(head_)).load(std::memory_order_acquire) == head_;
+    }
     /// The current record, valid until consume(); else null.
     const std::byte* record() const noexcept {
         std::byte* const at = place_.line(head_);

@@ -55,7 +55,7 @@ posted shm_sender::send_other(const frame_header& header, gather payload,
 }
 
 /// Rings it if it sleeps. Says what wake_reader() does, for a call at its end.
-posted shm_sender::look_at_reader(std::uint64_t now) noexcept {
+[[gnu::noinline]] posted shm_sender::look_at_reader(std::uint64_t now) noexcept {
     const std::uint64_t awake = now & shm_registrations_layout::fences;
     if (awake != reader_awake_) {
         reader_awake_ = awake;
