@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -22,6 +23,18 @@ namespace detail {
 namespace {
 
 constexpr std::string_view metrics_name = "amalgam.metrics";
+
+/// A number whose name the program has given to a metric of another kind is counted as failed; the
+/// others are there all the same.
+template <typename Value>
+void put(metric_writer& into, const metric_description& what, std::vector<metric_label> labels,
+         const Value& value) {
+    try {
+        into.add(what, std::move(labels), value);
+    } catch (const error&) {
+        into.add_failure();
+    }
+}
 
 /// A counter of an engine, as a metric.
 struct named_counter {
@@ -97,9 +110,10 @@ void write_counter(const counter_value& one, metric_writer& into) {
                                     [&](const auto& each) { return each.counter == one.name; });
     if (known != named_counters.end()) {
         if (known->metric.empty()) return;
-        into.add({fmt::format("amalgam_{}", known->metric), std::string(known->help), known->kind,
-                  std::string(known->unit)},
-                 {}, value);
+        put(into,
+            {fmt::format("amalgam_{}", known->metric), std::string(known->help), known->kind,
+             std::string(known->unit)},
+            {}, value);
         return;
     }
     std::string name = one.name;
@@ -117,9 +131,10 @@ void write_counter(const counter_value& one, metric_writer& into) {
              fmt::format("Counter {} of the engine; see the guide to logging.", one.name), grows},
             {}, value);
     } else {
-        into.add({name.empty() || (name[0] >= '0' && name[0] <= '9') ? "_" + name : name,
-                  "A counter of the program's own.", varies},
-                 {}, value);
+        put(into,
+            {name.empty() || (name[0] >= '0' && name[0] <= '9') ? "_" + name : name,
+             "A counter of the program's own.", varies},
+            {}, value);
     }
 }
 
@@ -128,15 +143,16 @@ void write_served(const served_procedure& each, metric_writer& into) {
     if (each.library) return;
     const std::vector<metric_label> labels{{"procedure", each.name},
                                            {"provider", std::to_string(each.options.provider)}};
-    into.add({"amalgam_rpc_handled_total", "Calls passed to the handler of a procedure.", grows},
-             labels, static_cast<double>(each.calls()));
-    into.add({"amalgam_rpc_handler_failures_total",
-              "Calls of which the handler of a procedure failed; without failures told by a "
-              "responder.",
-              grows},
-             labels, static_cast<double>(each.failures.load(std::memory_order_relaxed)));
-    into.add({"amalgam_rpc_handlers_running", "Calls of a procedure being served now.", varies},
-             labels, static_cast<double>(each.running));
+    put(into, {"amalgam_rpc_handled_total", "Calls passed to the handler of a procedure.", grows},
+        labels, static_cast<double>(each.calls()));
+    put(into,
+        {"amalgam_rpc_handler_failures_total",
+         "Calls of which the handler of a procedure failed; without failures told by a "
+         "responder.",
+         grows},
+        labels, static_cast<double>(each.failures.load(std::memory_order_relaxed)));
+    put(into, {"amalgam_rpc_handlers_running", "Calls of a procedure being served now.", varies},
+        labels, static_cast<double>(each.running));
     if (each.took != nullptr) {
         into.add(
             {"amalgam_rpc_handler_seconds",
@@ -150,26 +166,29 @@ void write_served(const served_procedure& each, metric_writer& into) {
 
 void write_peer(const std::string& address, const peer_state& each, metric_writer& into) {
     const std::vector<metric_label> labels{{"peer", address}};
-    into.add({"amalgam_rpc_peer_queued_messages", "Messages to a peer that wait for room.", varies},
-             labels, static_cast<double>(each.queued));
-    into.add({"amalgam_rpc_peer_unread_bytes", "Answers queued for a peer.", varies, "bytes"},
-             labels, static_cast<double>(each.unread_bytes));
-    into.add({"amalgam_rpc_peer_running_one_way_handlers",
-              "One-way calls of a peer being served now.", varies},
-             labels, static_cast<double>(each.one_ways));
+    put(into,
+        {"amalgam_rpc_peer_queued_messages", "Messages to a peer that wait for room.", varies},
+        labels, static_cast<double>(each.queued));
+    put(into, {"amalgam_rpc_peer_unread_bytes", "Answers queued for a peer.", varies, "bytes"},
+        labels, static_cast<double>(each.unread_bytes));
+    put(into,
+        {"amalgam_rpc_peer_running_one_way_handlers", "One-way calls of a peer being served now.",
+         varies},
+        labels, static_cast<double>(each.one_ways));
 }
 
 void write_calls(engine_core& core, metric_writer& into) {
     const caller& calls = core.caller();
-    into.add({"amalgam_rpc_calls_pending", "Calls made that have not ended.", varies}, {},
-             static_cast<double>(calls.pending()));
+    put(into, {"amalgam_rpc_calls_pending", "Calls made that have not ended.", varies}, {},
+        static_cast<double>(calls.pending()));
     const auto& failed = calls.counts().failed_by;
     for (std::size_t code = 1; code < failed.size(); ++code) {
         if (failed[code].value() == 0) continue;
-        into.add({"amalgam_rpc_call_failures_total", "Calls that ended without a value, by code.",
-                  grows},
-                 {{"code", std::string(name(static_cast<errc>(code)))}},
-                 static_cast<double>(failed[code].value()));
+        put(into,
+            {"amalgam_rpc_call_failures_total", "Calls that ended without a value, by code.",
+             grows},
+            {{"code", std::string(name(static_cast<errc>(code)))}},
+            static_cast<double>(failed[code].value()));
     }
     calls.for_each_measured([&](std::uint32_t index, const latency_histogram& took) {
         const std::string name = core.procedures().name_of(index);
@@ -193,14 +212,14 @@ void write_on_stream(engine_core& core, metric_writer& into) {
         if (each.name.is_self() || ++peers > metric_limits{}.label_sets) return;
         write_peer(core.peer_addresses().address_of(each.name), each, into);
     });
-    into.add({"amalgam_rpc_peers", "Peers known, connected or being looked up.", varies}, {},
-             static_cast<double>(peers));
+    put(into, {"amalgam_rpc_peers", "Peers known, connected or being looked up.", varies}, {},
+        static_cast<double>(peers));
     core.streams().for_each_pool([&](std::string_view name, const pool& each) {
         const std::vector<metric_label> labels{{"pool", std::string(name)}};
-        into.add({"amalgam_pool_ready_units", "Units of work that wait in a pool.", varies}, labels,
-                 static_cast<double>(each.size()));
-        into.add({"amalgam_pool_ults", "ULTs of a pool, ready, running and parked.", varies},
-                 labels, static_cast<double>(each.ults()));
+        put(into, {"amalgam_pool_ready_units", "Units of work that wait in a pool.", varies},
+            labels, static_cast<double>(each.size()));
+        put(into, {"amalgam_pool_ults", "ULTs of a pool, ready, running and parked.", varies},
+            labels, static_cast<double>(each.ults()));
     });
 }
 
@@ -215,25 +234,29 @@ void write_port(const port& which, const std::string& address, metric_writer& in
     const std::vector<metric_label> labels{{"port", address},
                                            {"transport", std::string(which.can().transport)}};
     const port_usage used = which.usage();
-    into.add({"amalgam_port_queued_bytes",
-              "Messages of a port not taken yet, and large ones still arriving.", varies, "bytes"},
-             labels, static_cast<double>(used.queued_bytes));
+    put(into,
+        {"amalgam_port_queued_bytes",
+         "Messages of a port not taken yet, and large ones still arriving.", varies, "bytes"},
+        labels, static_cast<double>(used.queued_bytes));
     into.add(
         {"amalgam_port_pooled_bytes", "Free memory that a port keeps for reuse.", varies, "bytes"},
         labels, static_cast<double>(used.pooled_bytes));
-    into.add({"amalgam_port_evicted_total",
-              "Connections of a port ended because a bound was exceeded.", grows},
-             labels, static_cast<double>(used.evicted));
+    put(into,
+        {"amalgam_port_evicted_total", "Connections of a port ended because a bound was exceeded.",
+         grows},
+        labels, static_cast<double>(used.evicted));
     const amalgam::transfer_counts moved = which.transfers();
-    into.add({"amalgam_port_direct_transfers_total",
-              "Puts and gets carried out by library, device or kernel.", grows},
-             labels, static_cast<double>(moved.direct));
+    put(into,
+        {"amalgam_port_direct_transfers_total",
+         "Puts and gets carried out by library, device or kernel.", grows},
+        labels, static_cast<double>(moved.direct));
     into.add(
         {"amalgam_port_direct_transfer_bytes_total", "Bytes that these moved.", grows, "bytes"},
         labels, static_cast<double>(moved.direct_bytes));
-    into.add({"amalgam_port_served_transfers_total",
-              "Puts and gets of peers that the port's progress answered.", grows},
-             labels, static_cast<double>(moved.served));
+    put(into,
+        {"amalgam_port_served_transfers_total",
+         "Puts and gets of peers that the port's progress answered.", grows},
+        labels, static_cast<double>(moved.served));
 }
 
 }  // namespace detail
@@ -252,7 +275,11 @@ metric_snapshot read(detail::engine_core& core) {
     } catch (const error& why) {
         if (why.code() != errc::closed) throw;  // It ended meanwhile.
     }
-    write_process_metrics(all);
+    try {
+        write_process_metrics(all);
+    } catch (const error&) {  // A name is taken.
+        all.add_failure();
+    }
     return all.take();
 }
 

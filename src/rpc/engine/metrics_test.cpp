@@ -73,6 +73,19 @@ TEST(metrics, each_engine_counts_its_calls_by_procedure_with_failures_and_times)
     EXPECT_EQ(called.failed + served.failed, 0u);
 }
 
+TEST(metrics, a_name_that_the_program_has_taken_hides_no_other_number) {
+    loop_pair two;
+    two.server.define("sum", [](int a, int b) { return a + b; });
+    const auto read = [] { return 3.0; };
+    const auto one = metrics_of(two.server).add({"amalgam_rpc_handled_total", ""}, {}, read);
+    const auto other = metrics_of(two.server).add({"process_cpu_seconds_total", ""}, {}, read);
+    const metric_snapshot all = read_metrics(two.server);
+    EXPECT_EQ(all.value("amalgam_rpc_handled_total"), 3);
+    EXPECT_NE(all.find("amalgam_rpc_handlers_running"), nullptr);
+    EXPECT_NE(all.find("amalgam_pool_ults"), nullptr);
+    EXPECT_EQ(all.failed, 2u);
+}
+
 TEST(metrics, peers_ports_pools_and_the_process_are_there) {
     loop_pair two;
     const peer there = two.there();
