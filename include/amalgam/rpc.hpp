@@ -18,6 +18,7 @@
 #include <amalgam/rpc/engine_streams.hpp>
 #include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/rpc/metrics.hpp>
+#include <amalgam/rpc/metrics_server.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/rpc/peer_lost.hpp>
 #include <amalgam/rpc/procedure.hpp>

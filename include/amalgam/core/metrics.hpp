@@ -188,5 +188,7 @@ std::string to_json(const metric_snapshot& all, std::string_view only = {});
 /// In the text format of Prometheus, version 0.0.4. A time counts in the bucket of the smallest
 /// power of two nanoseconds above it.
 std::string to_prometheus(const metric_snapshot& all, std::string_view only = {});
+/// The same in the format of OpenMetrics, version 1.0.0.
+std::string to_openmetrics(const metric_snapshot& all, std::string_view only = {});
 
 }  // namespace amalgam

@@ -48,6 +48,9 @@ struct engine_health {
 /// What peers are told from now on. An engine is `serving` until it says otherwise; nothing but its
 /// answer changes. `sentence`: at most 1,024 bytes. Any thread.
 void set_health(engine& here, bool serving, std::string_view sentence = {});
+/// What they are told. Parks the ULT or thread for a moment. Failure: throws error{closed} after
+/// stop(), error{invalid} where the caller must not wait.
+engine_health health_of(engine& here);
 /// Asks a peer; parks the ULT or thread. An engine that stops answers `unavailable`.
 /// Failure: throws what calls throw.
 engine_health health_of(engine& here, const peer& there);

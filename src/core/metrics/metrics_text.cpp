@@ -19,6 +19,8 @@ struct shown_quantile {
 constexpr std::array<shown_quantile, 4> shown_quantiles{
     {{0.5, "p50"}, {0.9, "p90"}, {0.99, "p99"}, {0.999, "p99.9"}}};
 
+constexpr std::string_view total = "_total";
+
 // The buckets that Prometheus sees: from 256 ns to 69 s.
 constexpr unsigned first_shown_bits = 8, last_shown_bits = 36;
 
@@ -202,6 +204,30 @@ std::string to_prometheus(const metric_snapshot& all, std::string_view only) {
         }
     }
     return out;
+}
+
+std::string to_openmetrics(const metric_snapshot& all, std::string_view only) {
+    std::string out;
+    for (const metric_family& family : all.families) {
+        if (!is_shown(family, only)) continue;
+        // The family's name has no "_total", which only its samples have.
+        std::string name = plain_name(family.what.name);
+        const bool counts = family.what.kind == metric_kind::counter;
+        if (counts && name.ends_with("_total")) name.resize(name.size() - total.size());
+        out += fmt::format("# TYPE {} {}\n", name, word_of(family.what.kind));
+        const std::string& unit = family.what.unit;
+        if (!unit.empty() && name.ends_with("_" + unit))
+            out += fmt::format("# UNIT {} {}\n", name, unit);
+        out += fmt::format("# HELP {} {}\n", name, escaped(family.what.help));
+        for (const metric_sample& each : family.samples) {
+            if (family.what.kind == metric_kind::latency)
+                add_histogram(out, name, each);
+            else
+                out += fmt::format("{}{}{} {}\n", name, counts ? total : "", labels_of(each),
+                                   number(each.value));
+        }
+    }
+    return out + "# EOF\n";
 }
 
 }  // namespace amalgam

@@ -92,6 +92,12 @@ void set_health(engine& here, bool serving, std::string_view sentence) {
     here.core().health().set(serving, sentence);
 }
 
+engine_health health_of(engine& here) {
+    engine_health now;
+    here.core().on_stream([&] { now = here.core().health().now(here.core().server().running()); });
+    return now;
+}
+
 engine_health health_of(engine& here, const peer& there) {
     return here.procedure<engine_health()>(detail::health_name).on(there)();
 }

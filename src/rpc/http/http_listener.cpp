@@ -1,0 +1,359 @@
+#include "rpc/http/http_listener.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <amalgam/core/detail/printable.hpp>
+#include <amalgam/core/status.hpp>
+
+namespace amalgam::detail {
+
+namespace {
+
+struct socket_address {
+    ::sockaddr_storage bytes{};
+    ::socklen_t size = 0;
+
+    const ::sockaddr* get() const noexcept { return reinterpret_cast<const ::sockaddr*>(&bytes); }
+    ::sockaddr* get() noexcept { return reinterpret_cast<::sockaddr*>(&bytes); }
+};
+
+[[noreturn]] void refuse(std::string_view address) {
+    throw error(errc::invalid,
+                fmt::format("\"{}\" is no address to listen at, expected an IP address and a port; "
+                            "example: 127.0.0.1:9464",
+                            printable_name(address)));
+}
+
+socket_address parse(std::string_view address) {
+    const std::size_t colon = address.rfind(':');
+    if (colon == address.npos) refuse(address);
+    const std::string_view digits = address.substr(colon + 1);
+    std::uint16_t port = 0;
+    const auto [stop, wrong] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
+    if (wrong != std::errc{} || stop != digits.data() + digits.size()) refuse(address);
+    std::string host(address.substr(0, colon));
+    if (host == "localhost") host = "127.0.0.1";
+    socket_address out;
+    bool loopback = false;
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+        ::sockaddr_in6 six{};
+        six.sin6_family = AF_INET6;
+        six.sin6_port = htons(port);
+        if (::inet_pton(AF_INET6, host.substr(1, host.size() - 2).c_str(), &six.sin6_addr) != 1)
+            refuse(address);
+        loopback = IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
+        out.size = sizeof six;
+        std::memcpy(&out.bytes, &six, sizeof six);
+    } else {
+        ::sockaddr_in four{};
+        four.sin_family = AF_INET;
+        four.sin_port = htons(port);
+        if (::inet_pton(AF_INET, host.c_str(), &four.sin_addr) != 1) refuse(address);
+        loopback = ntohl(four.sin_addr.s_addr) >> 24 == 127;
+        out.size = sizeof four;
+        std::memcpy(&out.bytes, &four, sizeof four);
+    }
+    if (!loopback) {
+        throw error(errc::denied,
+                    fmt::format("other hosts could read the numbers at \"{}\", expected a loopback "
+                                "address, behind a proxy that knows who may ask if need be; "
+                                "example: 127.0.0.1:9464",
+                                printable_name(address)));
+    }
+    return out;
+}
+
+std::string text_of(const socket_address& where) {
+    char host[INET6_ADDRSTRLEN] = {};
+    if (where.bytes.ss_family == AF_INET6) {
+        ::sockaddr_in6 six;
+        std::memcpy(&six, &where.bytes, sizeof six);
+        ::inet_ntop(AF_INET6, &six.sin6_addr, host, sizeof host);
+        return fmt::format("[{}]:{}", host, ntohs(six.sin6_port));
+    }
+    ::sockaddr_in four;
+    std::memcpy(&four, &where.bytes, sizeof four);
+    ::inet_ntop(AF_INET, &four.sin_addr, host, sizeof host);
+    return fmt::format("{}:{}", host, ntohs(four.sin_port));
+}
+
+std::string_view trimmed(std::string_view text) {
+    while (!text.empty() && (text.front() == ' ' || text.front() == '\t'))
+        text.remove_prefix(1);
+    while (!text.empty() && (text.back() == ' ' || text.back() == '\t'))
+        text.remove_suffix(1);
+    return text;
+}
+
+std::string_view up_to(std::string_view& text, std::string_view end) {
+    const std::size_t at = std::min(text.find(end), text.size());
+    const std::string_view front = text.substr(0, at);
+    text.remove_prefix(std::min(at + end.size(), text.size()));
+    return front;
+}
+
+bool same_word(std::string_view a, std::string_view b) {
+    const auto lower = [](char c) {
+        return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    };
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+/// A page from elsewhere could have its own name resolve to this host, and read what a browser
+/// here can. Then the browser names that page's host.
+bool is_of_this_host(std::string_view host) {
+    if (host.empty() || host.starts_with("[::1]")) return true;
+    const std::string name(host.substr(0, host.rfind(':')));
+    ::in_addr four{};
+    return same_word(name, "localhost") ||
+           (::inet_pton(AF_INET, name.c_str(), &four) == 1 && ntohl(four.s_addr) >> 24 == 127);
+}
+
+std::string_view reason(int code) {
+    switch (code) {
+        case 200:
+            return "OK";
+        case 400:
+            return "Bad Request";
+        case 403:
+            return "Forbidden";
+        case 404:
+            return "Not Found";
+        case 405:
+            return "Method Not Allowed";
+        case 431:
+            return "Request Header Fields Too Large";
+        case 500:
+            return "Internal Server Error";
+        default:
+            return "Service Unavailable";
+    }
+}
+
+std::string bytes_of(const http_answer& what, bool body = true) {
+    std::string out = fmt::format(
+        "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Cache-Control: "
+        "no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+        what.code, reason(what.code), what.type, what.body.size(),
+        what.code == 405 ? "Allow: GET, HEAD\r\n" : "");
+    if (body) out += what.body;
+    return out;
+}
+
+http_answer sentence(int code, std::string_view text) {
+    return {.code = code, .body = fmt::format("{}\n", text)};
+}
+
+}  // namespace
+
+http_listener::http_listener(std::string_view address, handler answer)
+    : answer_(std::move(answer)), made_in_(::getpid()) {
+    listen(address);
+    // Signals are for the program's own threads.
+    ::sigset_t every, before;
+    ::sigfillset(&every);
+    ::pthread_sigmask(SIG_BLOCK, &every, &before);
+    try {
+        thread_ = std::thread([this] { run(); });
+    } catch (...) {
+        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        throw;
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+http_listener::~http_listener() {
+    if (::getpid() != made_in_) {
+        thread_.detach();  // It has not come along over fork().
+        return;
+    }
+    const std::uint64_t one = 1;
+    while (::write(wake_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+    }
+    thread_.join();
+}
+
+void http_listener::listen(std::string_view address) {
+    socket_address where = parse(address);
+    listening_ =
+        unique_fd(::socket(where.bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    wake_ = unique_fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (!listening_ || !wake_) {
+        throw error(errc::no_memory,
+                    fmt::format("cannot make a socket for HTTP ({})", std::strerror(errno)));
+    }
+    const int yes = 1;
+    ::setsockopt(listening_.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (::bind(listening_.get(), where.get(), where.size) != 0 ||
+        ::listen(listening_.get(), static_cast<int>(most_connections)) != 0) {
+        throw error(errno == EADDRINUSE ? errc::in_use : errc::invalid,
+                    fmt::format("cannot listen at {} ({}), expected a free port; example: "
+                                "127.0.0.1:0, which chooses one",
+                                text_of(where), std::strerror(errno)));
+    }
+    ::getsockname(listening_.get(), where.get(), &where.size);
+    address_ = text_of(where);
+}
+
+void http_listener::run() noexcept {
+    std::vector<::pollfd> looks;
+    steady::time_point accepts_again{};  // After a failure: else poll() would not wait.
+    for (;;) {
+        const steady::time_point now = steady::now();
+        std::erase_if(all_,
+                      [&](const connection& each) { return each.ended || now >= each.until; });
+        try {
+            looks.clear();
+            looks.reserve(2 + most_connections);
+        } catch (const std::bad_alloc&) {
+            return;  // Only possible at the start.
+        }
+        looks.push_back({wake_.get(), POLLIN, 0});
+        looks.push_back({now >= accepts_again ? listening_.get() : -1, POLLIN, 0});
+        steady::time_point next = now + std::chrono::hours(1);
+        if (now < accepts_again) next = accepts_again;
+        for (const connection& each : all_) {
+            looks.push_back(
+                {each.socket.get(), static_cast<short>(each.answered() ? POLLOUT : POLLIN), 0});
+            next = std::min(next, each.until);
+        }
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
+        if (::poll(looks.data(), looks.size(), static_cast<int>(left)) < 0) continue;
+        if (looks[0].revents != 0) return;
+        for (std::size_t i = 2; i < looks.size(); ++i) {
+            if (looks[i].revents == 0) continue;
+            connection& one = all_[i - 2];
+            try {
+                serve(one);
+            } catch (const std::bad_alloc&) {
+                one.ended = true;
+            }
+        }
+        if (looks[1].revents != 0 && !accept_all())
+            accepts_again = steady::now() + std::chrono::milliseconds(100);
+    }
+}
+
+bool http_listener::accept_all() {
+    for (std::size_t i = 0; i < most_connections; ++i) {
+        if (!make_room()) return false;
+        unique_fd fresh(
+            ::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (!fresh) return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+        try {
+            all_.push_back({.socket = std::move(fresh), .until = steady::now() + longest});
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/// Whoever has connected and asks nothing makes room for those that come. False: all are being
+/// answered.
+bool http_listener::make_room() noexcept {
+    std::erase_if(all_, [](const connection& each) { return each.ended; });
+    if (all_.size() < most_connections) return true;
+    const auto silent = std::find_if(all_.begin(), all_.end(),
+                                     [](const connection& each) { return !each.answered(); });
+    if (silent == all_.end()) return false;
+    all_.erase(silent);
+    return true;
+}
+
+void http_listener::serve(connection& one) {
+    if (!one.answered()) read(one);
+    if (!one.ended && one.answered()) write(one);
+}
+
+void http_listener::read(connection& one) {
+    char part[most_request_bytes];
+    const ssize_t got = ::recv(one.socket.get(), part, sizeof part, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) {
+        one.ended = true;
+        return;
+    }
+    one.in.append(part, static_cast<std::size_t>(got));
+    const std::size_t end = one.in.find("\r\n\r\n");
+    if (end == one.in.npos && one.in.size() <= most_request_bytes) return;
+    if (end > most_request_bytes) {
+        one.out = bytes_of(sentence(431, "the request is too large, expected at most 8 KiB"));
+    } else if (unsent() > most_unsent_bytes) {
+        one.out = bytes_of(sentence(503, "too many answers wait for slow readers; ask later"));
+    } else {
+        one.out = answer_to(std::string_view(one.in).substr(0, end + 2));
+    }
+    one.in = std::string();
+}
+
+std::string http_listener::answer_to(std::string_view request) {
+    std::string_view line = up_to(request, "\r\n");
+    const std::string_view method = up_to(line, " ");
+    std::string_view target = up_to(line, " ");
+    if (!line.starts_with("HTTP/1.") || !target.starts_with('/')) {
+        return bytes_of(
+            sentence(400, "this is no request of HTTP/1.1; example: GET /metrics HTTP/1.1"));
+    }
+    const bool head = method == "HEAD";
+    if (!head && method != "GET")
+        return bytes_of(sentence(405, "nothing can be changed here, expected GET"));
+    http_request asked{std::string(up_to(target, "?")), {}};
+    while (!request.empty()) {
+        std::string_view field = up_to(request, "\r\n");
+        const std::string_view name = up_to(field, ":");
+        if (same_word(name, "accept")) {
+            asked.accept += fmt::format("{},", trimmed(field));
+        } else if (same_word(name, "host") && !is_of_this_host(trimmed(field))) {
+            return bytes_of(sentence(403,
+                                     "this is for clients on this host, by its loopback "
+                                     "address; example: http://127.0.0.1/metrics"));
+        }
+    }
+    try {
+        return bytes_of(answer_(asked), !head);
+    } catch (const std::exception& why) {
+        return bytes_of(sentence(500, why.what()));
+    }
+}
+
+void http_listener::write(connection& one) noexcept {
+    const ssize_t put = ::send(one.socket.get(), one.out.data() + one.sent,
+                               one.out.size() - one.sent, MSG_NOSIGNAL);
+    if (put < 0) {
+        one.ended = errno != EAGAIN && errno != EINTR;
+        return;
+    }
+    one.sent += static_cast<std::size_t>(put);
+    if (one.sent < one.out.size()) return;
+    // Bytes that nobody has read would turn the end into a reset, which may overtake the answer.
+    ::shutdown(one.socket.get(), SHUT_WR);
+    char rest[4096];
+    static_cast<void>(::recv(one.socket.get(), rest, sizeof rest, MSG_DONTWAIT));
+    one.ended = true;
+}
+
+std::size_t http_listener::unsent() const noexcept {
+    std::size_t bytes = 0;
+    for (const connection& each : all_)
+        bytes += each.out.size();  // Kept whole until it is sent.
+    return bytes;
+}
+
+}  // namespace amalgam::detail
