@@ -190,6 +190,43 @@ TEST_F(traced, a_reader_that_ends_leaves_nothing_behind) {
     expect_only_the_file();
 }
 
+TEST_F(traced, a_signal_ends_the_wait_for_a_reader_and_nothing_is_left_behind) {
+    const std::string fifo = folder.with("fifo");
+    const outcome ran =
+        run_tool("bash -c 'mkfifo " + fifo + "; TMPDIR=" + folder.path() + " " + tool +
+                     " trace -o " + fifo + " -- " + program + " calls 1 & ends=never; " +
+                     "for i in $(seq 400); do if kill -INT $! 2>&-; then sleep 0.05; "
+                     "else ends=now; break; fi; done; echo ends $ends; kill -KILL $! 2>&-; wait; "
+                     "rm " +
+                     fifo + "'",
+                 "");
+    EXPECT_TRUE(has(ran.output, "ends now")) << ran.output;
+    EXPECT_TRUE(has(ran.output, "Interrupted system call")) << ran.output;
+    expect_only_the_file();
+}
+
+TEST_F(traced, a_setuid_program_does_not_write_where_its_caller_says) {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root, to make a setuid program";
+    std::filesystem::permissions(folder.path(), std::filesystem::perms{0777});
+    const std::string as_nobody = "setpriv --reuid 65534 --clear-groups ";
+    const auto setuid = [&](const std::string& from, const std::string& name) {
+        std::filesystem::copy_file(from, folder.with(name));
+        std::filesystem::permissions(folder.with(name), std::filesystem::perms{04755});
+        return as_nobody + folder.with(name);
+    };
+    const std::string who = setuid("/usr/bin/id", "who");
+    if (run_tool(who, "-un").output != "root\n") GTEST_SKIP() << "no setuid programs here";
+    std::filesystem::create_directory(folder.with("records"));
+    const std::string set = "env AMALGAM_TRACE=" + folder.with("records") + " ";
+    const std::string ours = setuid(program, "program");
+    EXPECT_EQ(run_tool(set + ours, "calls 1").code, 0);
+    EXPECT_TRUE(std::filesystem::is_empty(folder.with("records")));
+    std::filesystem::permissions(folder.with("program"), std::filesystem::perms{0755});
+    std::filesystem::permissions(folder.with("records"), std::filesystem::perms{0777});
+    EXPECT_EQ(run_tool(set + ours, "calls 1").code, 0);
+    EXPECT_FALSE(std::filesystem::is_empty(folder.with("records")));
+}
+
 TEST_F(traced, what_files_say_is_no_command_for_the_terminal) {
     const std::string records = folder.with("records");
     std::filesystem::create_directory(records);

@@ -116,6 +116,15 @@ int run_program(const trace_options& options, const std::string& folder) {
     return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
 }
 
+/// From here on, what asks this process to end interrupts its waiting for a reader of the trace.
+/// What was recorded is removed then, as after any error.
+void let_signals_interrupt() {
+    struct sigaction interrupting {};
+    interrupting.sa_handler = [](int) {};
+    for (const int each : {SIGINT, SIGQUIT, SIGTERM, SIGHUP})
+        ::sigaction(each, &interrupting, nullptr);
+}
+
 std::string aligned(const traced_process& one) {
     if (one.clock_offset.count() == 0 && one.clock_error.count() == 0) return {};
     if (one.clock_error.count() < 0) {
@@ -156,6 +165,7 @@ void trace(const trace_options& options) {
     }
     const scratch_folder folder;
     const int code = run_program(options, folder.path());
+    let_signals_interrupt();
     try {
         write({folder.path()}, options.file);
     } catch (const error& why) {

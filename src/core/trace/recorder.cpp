@@ -202,7 +202,7 @@ std::string first_word_of(const char* path) {
 
 /// A number of the environment. `least` and above; else as `fallback`, with a log line.
 double number_of(const char* variable, double fallback, double most, const char* example) {
-    const char* const text = std::getenv(variable);
+    const char* const text = ::secure_getenv(variable);
     if (text == nullptr || *text == '\0') return fallback;
     double value = -1;
     const char* const end = text + std::strlen(text);
@@ -268,7 +268,8 @@ recorder* open_recorder(const std::string& folder) {
 
 bool start_recording() noexcept {
     if (asked.load(std::memory_order_acquire)) return recording();
-    const char* const folder = std::getenv("AMALGAM_TRACE");
+    // A setuid program must not write files where its caller says.
+    const char* const folder = ::secure_getenv("AMALGAM_TRACE");
     if (folder == nullptr || *folder == '\0') return false;
     const std::lock_guard hold(starting);
     if (asked.load(std::memory_order_relaxed)) return recording();
