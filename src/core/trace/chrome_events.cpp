@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <amalgam/core/status.hpp>
@@ -21,7 +22,7 @@ trace_output::trace_output(const std::string& file)
         part_ = file_;  // A pipe or device.
         to_ = std::fopen(part_.c_str(), "we");
     } else {
-        to_ = std::fopen(part_.c_str(), "wxe");
+        to_ = open_part();
     }
     if (to_ == nullptr) refuse(errno);
 }
@@ -29,7 +30,32 @@ trace_output::trace_output(const std::string& file)
 trace_output::~trace_output() {
     if (to_ == nullptr) return;
     if (to_ != stdout) std::fclose(to_);
-    if (to_ != stdout && part_ != file_) ::unlink(part_.c_str());
+    if (has_name_) ::unlink(part_.c_str());
+}
+
+// Without a name until it is complete, so that nothing is left of it however this process ends.
+std::FILE* trace_output::open_part() {
+    std::string folder = std::filesystem::path(file_).parent_path().string();
+    if (folder.empty()) folder = ".";
+    const int unnamed = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    if (unnamed >= 0) {
+        std::FILE* const opened = ::fdopen(unnamed, "w");
+        if (opened == nullptr) ::close(unnamed);
+        return opened;
+    }
+    // The file system, a network's for example, has none of those.
+    std::FILE* const opened = std::fopen(part_.c_str(), "wxe");
+    has_name_ = opened != nullptr;
+    return opened;
+}
+
+/// Gives the file the name of its part; returns errno. It cannot take another's place at once.
+int trace_output::name_part(int file) {
+    const std::string unnamed = fmt::format("/proc/self/fd/{}", file);
+    if (::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, part_.c_str(), AT_SYMLINK_FOLLOW) != 0)
+        return errno;
+    has_name_ = true;
+    return 0;
 }
 
 void trace_output::add(std::string_view text) {
@@ -38,14 +64,13 @@ void trace_output::add(std::string_view text) {
 
 void trace_output::finish() {
     std::FILE* const to = std::exchange(to_, nullptr);
+    const bool takes_place = to != stdout && part_ != file_;
     int why = std::fflush(to) != 0 ? errno : 0;
+    if (why == 0 && takes_place && !has_name_) why = name_part(::fileno(to));
     if (to != stdout && std::fclose(to) != 0 && why == 0) why = errno;
-    if (why == 0 && to != stdout && part_ != file_ &&
-        std::rename(part_.c_str(), file_.c_str()) != 0) {
-        why = errno;
-    }
+    if (why == 0 && takes_place && std::rename(part_.c_str(), file_.c_str()) != 0) why = errno;
     if (why == 0) return;
-    if (to != stdout && part_ != file_) ::unlink(part_.c_str());
+    if (has_name_) ::unlink(part_.c_str());
     refuse(why);
 }
 

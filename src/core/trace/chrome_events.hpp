@@ -26,9 +26,12 @@ public:
 
 private:
     [[noreturn]] void refuse(int why) const;
+    std::FILE* open_part();
+    int name_part(int file);
 
     std::string file_;
     std::string part_;
+    bool has_name_ = false;  // `part_` is there.
     std::FILE* to_ = nullptr;
 };
 

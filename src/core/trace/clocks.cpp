@@ -1,5 +1,9 @@
 #include "clocks.hpp"
 
+#include <algorithm>
+#include <functional>
+#include <queue>
+
 namespace amalgam::detail {
 
 void compare(clock_differences& all, const seen_call& call) {
@@ -16,25 +20,51 @@ void compare(clock_differences& all, const seen_call& call) {
     best = {-ahead, round / 2};
 }
 
+namespace {
+
+std::int64_t add_within(std::int64_t a, std::int64_t b) noexcept {
+    return std::clamp(a + b, -most_offset,
+                      most_offset);  // Both are within, so it does not overflow.
+}
+
+}  // namespace
+
 void align_clocks(std::vector<host_clock>& clocks, const clock_differences& all) {
-    clocks.front().known = true;
-    for (bool found = true; found;) {
-        found = false;
-        for (const auto& [between, what] : all) {
-            host_clock& caller = clocks[between.first];
-            host_clock& server = clocks[between.second];
-            if (caller.known == server.known) continue;
-            found = true;
-            const host_clock from = caller.known ? caller : server;
-            host_clock& to = caller.known ? server : caller;
-            to.offset = from.offset + (caller.known ? what.offset : -what.offset);
-            to.error = from.error + what.error;
-            to.known = true;
+    struct way {
+        std::size_t to;
+        clock_difference what;
+    };
+    std::vector<std::vector<way>> from(clocks.size());
+    for (const auto& [between, what] : all) {
+        if (what.error < 0) continue;
+        from[between.first].push_back({between.second, what});
+        from[between.second].push_back({between.first, {-what.offset, what.error}});
+    }
+    struct reached {
+        std::int64_t error;
+        std::int64_t offset;
+        std::size_t clock;
+        bool operator>(const reached& other) const noexcept { return error > other.error; }
+    };
+    std::priority_queue<reached, std::vector<reached>, std::greater<>> next;
+    next.push({0, 0, 0});
+    while (!next.empty()) {
+        const reached now = next.top();
+        next.pop();
+        host_clock& here = clocks[now.clock];
+        if (here.known) continue;
+        here.known = true;
+        here.offset = now.offset;
+        here.error = now.error;
+        for (const way& each : from[now.clock]) {
+            if (clocks[each.to].known) continue;
+            next.push({add_within(now.error, each.what.error),
+                       add_within(now.offset, each.what.offset), each.to});
         }
     }
     for (host_clock& each : clocks) {
         if (each.known) continue;
-        each.offset = each.to_wall - clocks.front().to_wall;
+        each.offset = std::clamp(each.to_wall - clocks.front().to_wall, -most_offset, most_offset);
         each.error = -1;
     }
 }

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,7 +22,6 @@ struct clock_difference {
 };
 
 struct host_clock {
-    std::string boot;
     std::int64_t to_wall = 0;
     std::int64_t offset = 0;  // To the first.
     std::int64_t error = 0;
@@ -36,8 +34,12 @@ using clock_differences = std::map<std::pair<std::size_t, std::size_t>, clock_di
 /// As NTP: both ways of a round trip are taken to be equally long, and the shortest is believed.
 void compare(clock_differences& all, const seen_call& call);
 
-/// Gives each clock its offset to the first, by the differences; by the wall clocks where there is
-/// none.
+/// The most that a clock is moved by: times are below 2^60, so nothing that is computed of them
+/// overflows, whatever the files say and over however many hosts.
+inline constexpr std::int64_t most_offset = std::int64_t{1} << 61;
+
+/// Gives each clock its offset to the first, over the hosts between them with the least error; by
+/// the wall clocks where no calls connect them.
 void align_clocks(std::vector<host_clock>& clocks, const clock_differences& all);
 
 }  // namespace amalgam::detail

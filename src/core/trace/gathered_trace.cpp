@@ -1,8 +1,9 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <set>
+#include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -51,7 +52,9 @@ std::vector<recorded_process> open_all(std::span<const std::string> folders, gat
 /// What identifies a process to the reader, and which clock it has.
 std::vector<host_clock> introduce(std::vector<recorded_process>& all) {
     std::vector<host_clock> clocks;
-    std::set<std::uint32_t> pids;
+    std::unordered_map<std::string, std::size_t> by_boot;
+    std::unordered_set<std::uint32_t> pids;
+    std::uint32_t spare = std::uint32_t{1} << 22;  // Above all that Linux gives.
     for (recorded_process& each : all) {
         const trace_file_header& header = each.file->header();
         each.told.program = recorded_file::text_of(header.program);
@@ -61,14 +64,12 @@ std::vector<host_clock> introduce(std::vector<recorded_process>& all) {
         // exec keeps a pid, and hosts have the same ones.
         each.pid = header.pid;
         while (!pids.insert(each.pid).second)
-            ++each.pid;
-        const std::string boot(recorded_file::text_of(header.boot));
-        const auto at = std::find_if(clocks.begin(), clocks.end(),
-                                     [&](const host_clock& one) { return one.boot == boot; });
-        each.clock = static_cast<std::size_t>(at - clocks.begin());
-        if (at == clocks.end()) {
-            clocks.push_back({.boot = boot,
-                              .to_wall = is_time(header.started) && header.started_wall >> 62 == 0
+            each.pid = spare++;
+        const auto [at, is_new] =
+            by_boot.try_emplace(std::string(recorded_file::text_of(header.boot)), clocks.size());
+        each.clock = at->second;
+        if (is_new) {
+            clocks.push_back({.to_wall = is_time(header.started) && header.started_wall >> 62 == 0
                                              ? static_cast<std::int64_t>(header.started_wall) -
                                                    static_cast<std::int64_t>(header.started)
                                              : 0});
@@ -131,8 +132,11 @@ gathered_trace write_chrome_trace(std::span<const std::string> folders, const st
     trace_output out(file);
     event_writer events(out, start);
     arrow_table arrows;
-    for (const recorded_process& each : all)
+    for (recorded_process& each : all) {
+        each.file->read_texts();
         write_process(events, each, clocks[each.clock].offset, arrows);
+        each.file->forget_texts();
+    }
     write_arrows(events, arrows);
     told.events = events.count();
     events.finish();

@@ -12,45 +12,48 @@
 
 #include <amalgam/core/detail/recorder.hpp>
 #include <amalgam/core/gathered_trace.hpp>
+#include <amalgam/core/unique_fd.hpp>
 
 #include "file_format.hpp"
 
 namespace amalgam::detail {
 
-/// The file that one process recorded, or records still. It is mapped, not read: it may have
-/// gigabytes. What it holds is checked as a stranger's would be: a killed process leaves a record
-/// half written, and a full disk a short file.
+/// The file that one process recorded, or records still. It is read a chunk at a time: it may have
+/// gigabytes. It is read and not mapped, since a file that somebody cuts off while it is mapped
+/// ends the process that looks at it. What it holds is checked as a stranger's would be: a killed
+/// process leaves a record half written, and a full disk a short file. Between two calls it is
+/// closed, so that any number of them can be gathered.
 class recorded_file {
 public:
     /// Empty, and `why` says it, if it is none.
     static std::unique_ptr<recorded_file> open(const std::string& path, std::string& why);
-    recorded_file(const recorded_file&) = delete;
-    recorded_file& operator=(const recorded_file&) = delete;
-    ~recorded_file();
 
-    const trace_file_header& header() const noexcept {
-        return *reinterpret_cast<const trace_file_header*>(at_);
-    }
+    const trace_file_header& header() const noexcept { return header_; }
     template <std::size_t Bytes>
     static std::string_view text_of(const char (&text)[Bytes]) noexcept {
         return {text, ::strnlen(text, Bytes)};
     }
+    /// Reads the texts by number as they are now; forget_texts() has their memory back.
+    void read_texts();
+    void forget_texts() noexcept { texts_.reset(); }
+    /// Empty before read_texts().
     std::string_view text(std::uint32_t index) const noexcept {
-        if (index == 0 || index >= trace_texts) return {};
-        const auto& slot =
-            reinterpret_cast<const trace_text_slot*>(at_ + trace_header_bytes)[index];
-        const std::size_t length = slot.length.load(std::memory_order_acquire);
+        if (texts_ == nullptr || index == 0 || index >= trace_texts) return {};
+        const trace_text_slot& slot = texts_[index];
+        const std::size_t length = slot.length.load(std::memory_order_relaxed);
         return {slot.text, std::min(length == 0 ? 0 : length - 1, sizeof slot.text)};
     }
-    /// Calls `see(head, record)` for each record, those of a thread in its order.
+    /// Calls `see(head, record)` for each record, those of a thread in its order. Of a file that is
+    /// gone, for none.
     template <typename See>
     void for_each(See&& see) const {
-        for (const std::size_t offset : chunks_) {
-            const char* const at = at_ + offset;
-            const auto& chunk = *reinterpret_cast<const trace_chunk_header*>(at);
-            const std::size_t used = std::min<std::size_t>(
-                chunk.used.load(std::memory_order_acquire), trace_chunk_bytes - sizeof chunk);
-            const char* record = at + sizeof chunk;
+        const unique_fd file = open_regular();
+        if (!file) return;
+        std::vector<char> chunk(trace_chunk_bytes);
+        std::size_t index = 0;
+        while (next_chunk(file.get(), index)) {
+            const std::size_t used = read_chunk(file.get(), index++, 0, chunk.data());
+            const char* record = chunk.data();
             const char* const end = record + used;
             while (end - record >= static_cast<std::ptrdiff_t>(sizeof(trace_record_head))) {
                 trace_record_head head{};
@@ -63,12 +66,14 @@ public:
     }
 
 private:
-    recorded_file(const char* at, std::size_t bytes) noexcept : at_(at), bytes_(bytes) {}
-    void find_chunks(int file);
+    recorded_file() = default;
+    unique_fd open_regular() const;
+    bool next_chunk(int file, std::size_t& index) const noexcept;
+    static std::size_t read_chunk(int file, std::size_t index, std::size_t from, char* to) noexcept;
 
-    const char* at_;
-    std::size_t bytes_;
-    std::vector<std::size_t> chunks_;  // Where they begin.
+    std::string path_;
+    trace_file_header header_{};
+    std::unique_ptr<trace_text_slot[]> texts_;
 };
 
 /// Whether a clock has ever shown it: of damaged records it hardly is.

@@ -1,13 +1,16 @@
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
@@ -17,7 +20,10 @@
 #include <amalgam/core/detail/recorder.hpp>
 #include <amalgam/core/gathered_trace.hpp>
 
+#include "core/trace/chrome_events.hpp"
+#include "core/trace/clocks.hpp"
 #include "core/trace/file_format.hpp"
+#include "core/trace/recorded_file.hpp"
 #include "temp_folder.hpp"
 
 // A process asks the environment once. So each test records in children of fork(), each of which
@@ -221,6 +227,78 @@ TEST(recorder, damaged_files_are_read_as_far_as_they_go) {
         nlohmann::json events;
         gather(folder, events);
     }
+}
+
+TEST(recorder, a_file_that_is_cut_off_while_it_is_read_ends_there) {
+    const temp_folder folder;
+    record_in_child(folder, "4", [] {
+        for (int i = 0; i < 10'000; ++i)  // More than three chunks.
+            record_span(span(span_kind::call, 1, 2, 3, 1));
+    });
+    std::string why;
+    const auto file = recorded_file::open(file_in(folder), why);
+    ASSERT_NE(file, nullptr) << why;
+    int records = 0;
+    file->for_each([&](const trace_record_head&, const char*) {
+        if (++records == 1)
+            std::filesystem::resize_file(file_in(folder), trace_chunks_at + trace_chunk_bytes);
+    });
+    EXPECT_GT(records, 2'000);
+    EXPECT_LT(records, 3'000);
+    std::filesystem::resize_file(file_in(folder), 0);
+    file->for_each([&](const trace_record_head&, const char*) { ++records; });
+    EXPECT_LT(records, 3'000);
+    file->read_texts();
+    EXPECT_EQ(file->text(1), "");
+}
+
+TEST(recorder, many_files_of_one_pid_have_numbers_of_their_own) {
+    const temp_folder folder;
+    record_in_child(folder, "1", [] { record_mark("here", ""); });
+    const std::string first = file_in(folder);
+    for (int i = 0; i < 20; ++i)
+        std::filesystem::copy_file(first, folder.with(fmt::format("1-{}.amtrace", i)));
+    nlohmann::json events;
+    EXPECT_EQ(gather(folder, events).processes.size(), 21u);
+    std::set<int> pids;
+    for (const auto& each : events)
+        pids.insert(each["pid"].get<int>());
+    EXPECT_EQ(pids.size(), 21u);
+}
+
+TEST(clocks, offsets_over_any_number_of_lying_hosts_stay_within_what_can_be_computed) {
+    constexpr std::size_t hosts = 100;
+    std::vector<host_clock> clocks(hosts);
+    clock_differences all;
+    for (std::size_t i = 0; i + 1 < hosts; ++i)
+        all[{i, i + 1}] = {.offset = std::int64_t{1} << 60, .error = std::int64_t{1} << 60};
+    align_clocks(clocks, all);
+    EXPECT_EQ(clocks[1].offset, std::int64_t{1} << 60);
+    EXPECT_EQ(clocks[hosts - 1].offset, most_offset);
+    EXPECT_EQ(clocks[hosts - 1].error, most_offset);
+}
+
+TEST(clocks, a_host_is_compared_over_the_hosts_that_are_wrong_the_least) {
+    std::vector<host_clock> clocks(3);
+    const clock_differences all{{{0, 2}, {.offset = 100, .error = 50}},
+                                {{0, 1}, {.offset = 10, .error = 3}},
+                                {{2, 1}, {.offset = -10, .error = 4}}};
+    align_clocks(clocks, all);
+    EXPECT_EQ(clocks[2].offset, 20);
+    EXPECT_EQ(clocks[2].error, 7);
+}
+
+TEST(chrome_trace, nothing_is_left_of_a_trace_whose_writer_was_killed) {
+    const temp_folder folder;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        trace_output out(folder.with("out.json"));
+        out.add("half of it");
+        ::raise(SIGKILL);
+    }
+    int how = 0;
+    ASSERT_EQ(::waitpid(child, &how, 0), child);
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(recorder, what_is_no_recorded_file_is_told_and_never_waited_for) {
