@@ -5,7 +5,9 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fcntl.h>
@@ -16,6 +18,7 @@
 
 #include <amalgam/core/gathered_trace.hpp>
 #include <amalgam/core/status.hpp>
+#include <amalgam/core/unique_fd.hpp>
 
 #include "call/shown.hpp"
 #include "commands.hpp"
@@ -25,6 +28,8 @@ namespace {
 
 struct trace_options {
     std::string file = "trace.json";
+    bool writes_file = true;
+    std::string otlp;
     std::vector<std::string> command;
     std::vector<std::string> from;
     double rate = 1;
@@ -56,6 +61,62 @@ public:
 
 private:
     std::string path_;
+};
+
+/// `amalgam-otlp` beside this program, or in PATH. Only it loads a library for HTTP and TLS.
+std::string find_exporter() {
+    std::error_code none;
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", none);
+    const std::string beside = self.parent_path() / "amalgam-otlp";
+    return ::access(beside.c_str(), X_OK) == 0 ? beside : "amalgam-otlp";
+}
+
+/// Sends what is recorded in some folders to a collector while it lives, and at the end what is
+/// left: a process of its own.
+class span_exporter {
+public:
+    span_exporter(const std::string& url, const std::vector<std::string>& folders) {
+        std::vector<std::string> words{find_exporter(), url};
+        words.insert(words.end(), folders.begin(), folders.end());
+        std::vector<char*> arguments;
+        for (std::string& each : words)
+            arguments.push_back(each.data());
+        arguments.push_back(nullptr);
+        int input[2];
+        if (::pipe2(input, O_CLOEXEC) != 0) throw error(errc::no_memory, std::strerror(errno));
+        until_ = unique_fd(input[1]);
+        const unique_fd theirs(input[0]);
+        process_ = ::fork();
+        if (process_ < 0) throw error(errc::no_memory, std::strerror(errno));
+        if (process_ != 0) return;
+        ::dup2(theirs.get(), 0);
+        // It ends when the traced program has: the terminal interrupts both.
+        for (const int each : {SIGINT, SIGQUIT, SIGTERM, SIGHUP})
+            ::signal(each, SIG_IGN);
+        ::execvp(arguments.front(), arguments.data());
+        const auto why = std::string_view(
+            "amalgam: no program amalgam-otlp beside this one or in PATH; it is built with Amalgam "
+            "where cpp-httplib is installed; example: apt install libcpp-httplib-dev\n");
+        static_cast<void>(!::write(2, why.data(), why.size()));
+        ::_exit(1);
+    }
+    span_exporter(const span_exporter&) = delete;
+    span_exporter& operator=(const span_exporter&) = delete;
+    ~span_exporter() { finish(); }
+
+    /// Its exit code: 0 if the collector has taken everything.
+    int finish() {
+        until_.reset();
+        int how = 1;
+        while (process_ > 0 && ::waitpid(process_, &how, 0) < 0 && errno == EINTR) {
+        }
+        process_ = -1;
+        return WIFEXITED(how) ? WEXITSTATUS(how) : 1;
+    }
+
+private:
+    unique_fd until_;
+    pid_t process_ = -1;
 };
 
 volatile std::sig_atomic_t program = 0;
@@ -153,26 +214,43 @@ void write(const std::vector<std::string>& folders, const std::string& file) {
                file);
 }
 
+/// What was asked to be made of what is in the folder, but for what `exporter` sends. Exit code.
+int make_of(const std::vector<std::string>& folders, const trace_options& options,
+            span_exporter* exporter) {
+    int code = exporter != nullptr ? exporter->finish() : 0;
+    if (!options.writes_file) return code;
+    try {
+        write(folders, options.file);
+    } catch (const error& why) {
+        fmt::print(stderr, "amalgam: {}\n", why.what());
+        code = 1;
+    }
+    return code;
+}
+
 void trace(const trace_options& options) {
-    if (!options.from.empty()) return write(options.from, options.file);
+    if (!options.from.empty()) {
+        std::optional<span_exporter> exporter;
+        if (!options.otlp.empty()) exporter.emplace(options.otlp, options.from);
+        if (!exporter) return write(options.from, options.file);
+        throw exit_code{make_of(options.from, options, &*exporter)};
+    }
     // Before the program has run for an hour.
     const std::filesystem::path whole = std::filesystem::absolute(options.file).lexically_normal();
-    if (options.file != "-" && ::access(whole.parent_path().c_str(), W_OK | X_OK) != 0) {
+    if (options.writes_file && options.file != "-" &&
+        ::access(whole.parent_path().c_str(), W_OK | X_OK) != 0) {
         throw error(errc::invalid,
                     fmt::format("cannot write to the folder of \"{}\" ({}); expected a file in a "
                                 "folder of yours; example: -o /tmp/trace.json",
                                 options.file, std::strerror(errno)));
     }
     const scratch_folder folder;
+    std::optional<span_exporter> exporter;
+    if (!options.otlp.empty()) exporter.emplace(options.otlp, std::vector{folder.path()});
     const int code = run_program(options, folder.path());
     let_signals_interrupt();
-    try {
-        write({folder.path()}, options.file);
-    } catch (const error& why) {
-        fmt::print(stderr, "amalgam: {}\n", why.what());
-        throw exit_code{code == 0 ? 1 : code};
-    }
-    throw exit_code{code};
+    const int made = make_of({folder.path()}, options, exporter ? &*exporter : nullptr);
+    throw exit_code{code == 0 ? made : code};
 }
 
 }  // namespace
@@ -182,10 +260,11 @@ void add_trace(CLI::App& app) {
     CLI::App* sub =
         app.add_subcommand("trace", "Run a program, and write what its processes did as one trace");
     sub->footer("example: amalgam trace -o trace.json -- ./program");
-    sub->add_option("-o,--output", options->file,
-                    "File for the trace, in Chrome's JSON format: for ui.perfetto.dev; - is "
-                    "standard output")
-        ->capture_default_str();
+    auto* output =
+        sub->add_option("-o,--output", options->file,
+                        "File for the trace, in Chrome's JSON format: for ui.perfetto.dev; - is "
+                        "standard output")
+            ->capture_default_str();
     sub->add_option("--rate", options->rate,
                     "Share of the traces that are recorded, from 0 to 1; a call that another call "
                     "has caused belongs to its trace")
@@ -194,6 +273,10 @@ void add_trace(CLI::App& app) {
     sub->add_option("--mib", options->mib, "Most MiB on disk that a process may record")
         ->check(CLI::Range(1, 16384))
         ->capture_default_str();
+    sub->add_option("--otlp", options->otlp,
+                    "Send spans to this collector of OTLP over HTTP, http://HOST:4318 for example, "
+                    "while the program runs; env: as OTEL_EXPORTER_OTLP_ENDPOINT says. Writes no "
+                    "file unless -o is given, too");
     auto* from = sub->add_option(
         "--from", options->from,
         "Run nothing: gather what processes recorded in these folders, with AMALGAM_TRACE=FOLDER");
@@ -201,7 +284,8 @@ void add_trace(CLI::App& app) {
         sub->add_option("program", options->command, "After --: the program and its arguments");
     from->excludes(command);
     sub->positionals_at_end();
-    sub->callback([options] {
+    sub->callback([options, output] {
+        options->writes_file = options->otlp.empty() || output->count() != 0;
         if (options->command.empty() && options->from.empty()) throw CLI::RequiredError("program");
         trace(*options);
     });

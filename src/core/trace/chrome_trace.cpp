@@ -222,7 +222,9 @@ private:
             to_.argument("span", hex(span.what.id));
             to_.argument("trace", hex(span.what.trace));
         }
-        if (number_of(id_of(span.what.parent)) != 0) to_.argument("parent", hex(span.what.parent));
+        const std::uint64_t above = number_of(id_of(span.what.parent));
+        if (above != 0 && above != number_of(id_of(span.what.id)))
+            to_.argument("parent", hex(span.what.parent));
     }
 
     void slice(std::string_view name, std::string_view category, std::uint64_t tid,

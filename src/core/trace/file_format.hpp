@@ -12,7 +12,7 @@
 ///     chunks of 256 KiB          each of one thread at a time: a chunk_header, then records
 namespace amalgam::detail {
 
-inline constexpr std::uint64_t trace_magic = 0x31'45'43'41'52'54'4d'41;  // "AMTRACE1"
+inline constexpr std::uint64_t trace_magic = 0x32'45'43'41'52'54'4d'41;  // "AMTRACE2"
 inline constexpr std::size_t trace_header_bytes = 4096;
 inline constexpr std::size_t trace_texts = 4096;
 inline constexpr std::size_t trace_chunk_bytes = 256 * 1024;
@@ -30,6 +30,8 @@ struct trace_file_header {
     char boot[40];  ///< Processes of the same boot share the monotonic clock.
     char host[72];
     char program[256];
+    char service[128];      ///< OTEL_SERVICE_NAME.
+    char attributes[1024];  ///< OTEL_RESOURCE_ATTRIBUTES.
 };
 static_assert(sizeof(trace_file_header) <= trace_header_bytes);
 
@@ -60,7 +62,7 @@ struct trace_record_head {
     std::uint32_t thread;
 };
 struct trace_span_bytes {
-    trace_record_head head;
+    trace_record_head head;  // A handler that begins its trace is its own parent.
     std::uint64_t begin, middle, end;
     std::byte trace[16], id[8], parent[8];
     std::uint32_t name, peer;

@@ -61,6 +61,14 @@ std::unique_ptr<recorded_file> recorded_file::open(const std::string& path, std:
     return made;
 }
 
+void recorded_file::read_header() {
+    const unique_fd file = open_regular();
+    trace_file_header now{};
+    if (!file || read_at(file.get(), static_cast<void*>(&now), sizeof now, 0) != sizeof now) return;
+    header_.chunks.store(now.chunks.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    header_.dropped.store(now.dropped.load(std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
 void recorded_file::read_texts() {
     texts_ = std::make_unique<trace_text_slot[]>(trace_texts);
     const unique_fd file = open_regular();

@@ -36,6 +36,8 @@ public:
     /// Reads the texts by number as they are now; forget_texts() has their memory back.
     void read_texts();
     void forget_texts() noexcept { texts_.reset(); }
+    /// The header as it is now.
+    void read_header();
     /// Empty before read_texts().
     std::string_view text(std::uint32_t index) const noexcept {
         if (texts_ == nullptr || index == 0 || index >= trace_texts) return {};
@@ -47,14 +49,22 @@ public:
     /// gone, for none.
     template <typename See>
     void for_each(See&& see) const {
+        std::vector<std::uint32_t> read;
+        read_on(read, ~std::size_t{0}, see);
+    }
+    /// The same for records that were not read yet; about `most` bytes of them. `read` has how much
+    /// of each chunk was, and is empty at first. Returns how many bytes it was.
+    template <typename See>
+    std::size_t read_on(std::vector<std::uint32_t>& read, std::size_t most, See&& see) const {
         const unique_fd file = open_regular();
-        if (!file) return;
+        if (!file) return 0;
         std::vector<char> chunk(trace_chunk_bytes);
-        std::size_t index = 0;
-        while (next_chunk(file.get(), index)) {
-            const std::size_t used = read_chunk(file.get(), index++, 0, chunk.data());
+        std::size_t done = 0;
+        for (std::size_t index = 0; done < most && next_chunk(file.get(), index); ++index) {
+            if (read.size() <= index) read.resize(index + 1);
+            const std::size_t got = read_chunk(file.get(), index, read[index], chunk.data());
             const char* record = chunk.data();
-            const char* const end = record + used;
+            const char* const end = record + got;
             while (end - record >= static_cast<std::ptrdiff_t>(sizeof(trace_record_head))) {
                 trace_record_head head{};
                 std::memcpy(&head, record, sizeof head);
@@ -62,7 +72,10 @@ public:
                 see(head, record);
                 record += head.bytes;
             }
+            read[index] += static_cast<std::uint32_t>(got);
+            done += got;
         }
+        return done;
     }
 
 private:

@@ -200,6 +200,11 @@ std::string first_word_of(const char* path) {
     return std::string(all.substr(0, all.find_first_of(std::string_view("\n\0", 2))));
 }
 
+std::string_view variable(const char* name) noexcept {
+    const char* const text = std::getenv(name);
+    return text != nullptr ? text : "";
+}
+
 /// A number of the environment. `least` and above; else as `fallback`, with a log line.
 double number_of(const char* variable, double fallback, double most, const char* example) {
     const char* const text = ::secure_getenv(variable);
@@ -259,6 +264,8 @@ recorder* open_recorder(const std::string& folder) {
     copy_text(header.boot, first_word_of("/proc/sys/kernel/random/boot_id"));
     ::gethostname(header.host, sizeof header.host - 1);
     copy_text(header.program, first_word_of("/proc/self/cmdline"));
+    copy_text(header.service, variable("OTEL_SERVICE_NAME"));
+    copy_text(header.attributes, variable("OTEL_RESOURCE_ATTRIBUTES"));
     header.magic = trace_magic;
     made->of_parent = std::exchange(last_made, made);
     return made;

@@ -86,7 +86,7 @@ handler_span::~handler_span() {
                      .end = trace_time(),
                      .trace = trace_->trace_id,
                      .id = trace_->span_id,
-                     .parent = {},
+                     .parent = own_ ? trace_->span_id : decltype(span_record::parent){},
                      .name = trace_text(call_.procedure()),
                      .peer = text_of(call_.from()),
                      .bytes = bytes_,
