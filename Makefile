@@ -1,7 +1,7 @@
 # The short way to everything. `make` alone lists it.
 # not a shell's own $SECONDS, which would count up
 SOAK_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
-.PHONY: help demo test soak bench build format install check configured
+.PHONY: help demo test soak bench build package format install check configured
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 RELEASE := build/release
@@ -15,6 +15,7 @@ help:
 	@echo "make bench    compare with rivals in one run; writes build/bench/report.md and report.json"
 	@echo "make build    build the library, $(RELEASE)/bin/amalgam, the tests and the examples"
 	@echo "make check    the checks that CI runs beside the tests: format, layers, headers, README, scripts"
+	@echo "make package  leave Debian packages of the library, the tool and the plug-ins in build/packages"
 	@echo "make format   format all sources"
 	@echo "make install  install to PREFIX (now $(PREFIX))"
 
@@ -50,6 +51,17 @@ bench:
 	@cmake --preset release -DAMALGAM_BENCHES=ON >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
 	@cmake --build $(RELEASE) -j $(JOBS)
 	@benches/run.py $(RELEASE) build/bench
+
+package:
+	@scripts/install_packages demo package
+	@mkdir -p build
+	@cmake --preset package >build/package.log 2>&1 || { cat build/package.log; exit 1; }
+	@cmake --build build/package -j $(JOBS)
+	@rm -rf build/packages
+	@cd build/package && cpack >../package.log 2>&1 || { cat ../package.log; exit 1; }
+	@rm -rf build/packages/_CPack_Packages
+	@lintian --fail-on error,warning build/packages/*.deb
+	@ls build/packages
 
 check:
 	@scripts/check_format

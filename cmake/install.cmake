@@ -12,10 +12,11 @@ target_link_libraries(amalgam_amalgam INTERFACE ${layers})
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/amalgam)
 install(TARGETS ${layers} amalgam_amalgam EXPORT amalgam ARCHIVE LIBRARY)
 if(TARGET amalgam_tool)
-  install(TARGETS amalgam_tool RUNTIME)
+  install(TARGETS amalgam_tool RUNTIME COMPONENT tools)
+  include(${CMAKE_CURRENT_LIST_DIR}/manual.cmake)
 endif()
 if(TARGET amalgam_conformance_program)
-  install(TARGETS amalgam_conformance_program EXPORT amalgam RUNTIME)
+  install(TARGETS amalgam_conformance_program EXPORT amalgam RUNTIME COMPONENT tools)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/cmake/plugin.cmake ${PROJECT_SOURCE_DIR}/cmake/image.cmake
               ${PROJECT_SOURCE_DIR}/cmake/sodium.cmake
@@ -38,3 +39,9 @@ install(FILES ${PROJECT_BINARY_DIR}/amalgamConfig.cmake
               ${PROJECT_BINARY_DIR}/amalgamConfigVersion.cmake
         DESTINATION ${config_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/scripts/gdb/amalgam.py DESTINATION ${CMAKE_INSTALL_DATADIR}/amalgam/gdb)
+
+if(TARGET amalgam_shared)
+  file(RELATIVE_PATH prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/amalgam.pc.in ${PROJECT_BINARY_DIR}/amalgam.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/amalgam.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

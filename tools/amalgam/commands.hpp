@@ -13,17 +13,19 @@ namespace amalgam::tool {
 
 /// Each adds its sub-command to `app`. If that is chosen, CLI11 runs its callback, which throws
 /// amalgam::error to show to the user, or exit_code to end quietly.
-void add_info(CLI::App& app);       ///< Capabilities of this machine and build.
-void add_call(CLI::App& app);       ///< A procedure, with JSON.
-void add_ping(CLI::App& app);       ///< Round trips to a remote engine.
-void add_perf(CLI::App& app);       ///< Latency, rate and bandwidth over one transport.
-void add_run(CLI::App& app);        ///< Starts the groups of a flow program.
-void add_trace(CLI::App& app);      ///< A program, with a trace of what it does.
-void add_directory(CLI::App& app);  ///< The directory of a host.
-void add_find(CLI::App& app);       ///< Resources by attribute.
-void add_inject(CLI::App& app);     ///< Images of code.
-void add_key(CLI::App& app);        ///< Keys and certificates.
-void add_stats(CLI::App& app);      ///< What engines count.
+void add_info(CLI::App& app);        ///< Capabilities of this machine and build.
+void add_call(CLI::App& app);        ///< A procedure, with JSON.
+void add_ping(CLI::App& app);        ///< Round trips to a remote engine.
+void add_perf(CLI::App& app);        ///< Latency, rate and bandwidth over one transport.
+void add_run(CLI::App& app);         ///< Starts the groups of a flow program.
+void add_trace(CLI::App& app);       ///< A program, with a trace of what it does.
+void add_directory(CLI::App& app);   ///< The directory of a host.
+void add_find(CLI::App& app);        ///< Resources by attribute.
+void add_inject(CLI::App& app);      ///< Images of code.
+void add_key(CLI::App& app);         ///< Keys and certificates.
+void add_stats(CLI::App& app);       ///< What engines count.
+void add_man(CLI::App& app);         ///< Manual pages of all of these.
+void add_completion(CLI::App& app);  ///< What shells need to complete them.
 
 /// Whether the tool was started by the name of FastFlow's launcher, and what its arguments mean to
 /// `amalgam run`. The latter throws exit_code, having said why.

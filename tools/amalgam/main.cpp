@@ -64,6 +64,8 @@ int run(int argc, char** argv) {
     amalgam::tool::add_inject(app);
     amalgam::tool::add_key(app);
     amalgam::tool::add_stats(app);
+    amalgam::tool::add_man(app);
+    amalgam::tool::add_completion(app);
     try {
         std::vector<std::string> words;
         std::vector<char*> translated;
