@@ -28,8 +28,8 @@ struct otlp_batch {
 /// events of its span. Times are those of each host's wall clock.
 ///
 /// Threads: like a plain value.
-/// Cost:    memory for 16 MiB of records and 512 KiB of texts at a time; what was given is not kept,
-///          and nothing is read before it is asked for, so the files are the queue.
+/// Cost:    memory for 16 MiB of records and 512 KiB of texts at a time. What was given is not
+///          kept, and nothing is read before it is asked for, so the files are the queue.
 class otlp_reader {
 public:
     explicit otlp_reader(std::vector<std::string> folders, otlp_options options = {});
