@@ -16,6 +16,7 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/metrics.hpp>
 #include <amalgam/core/next_iterator.hpp>
+#include <amalgam/core/otlp_trace.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/status.hpp>
