@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include <amalgam/fabric/transport.hpp>
+#include <amalgam/version.hpp>
 
 #include "commands.hpp"
 
@@ -39,8 +40,7 @@ void print_json(const transport_registry& registry) {
         if (!one.usable) object["why_not"] = one.why_not;
         all.push_back(std::move(object));
     }
-    fmt::print("{}\n",
-               nlohmann::ordered_json{{"version", AMALGAM_VERSION}, {"transports", all}}.dump(2));
+    fmt::print("{}\n", nlohmann::ordered_json{{"version", version()}, {"transports", all}}.dump(2));
 }
 
 const char* reach_of(const capabilities& can) {

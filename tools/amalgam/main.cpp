@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/status.hpp>
+#include <amalgam/version.hpp>
 
 #include "commands.hpp"
 
@@ -49,7 +50,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& wrong) {
 int run(int argc, char** argv) {
     CLI::App app{"Amalgam: programs that span processes and machines"};
     app.require_subcommand(1);
-    app.set_version_flag("--version", AMALGAM_VERSION);
+    app.set_version_flag("--version", amalgam::version());
     app.footer(
         "Exit codes: 0: success; 1: failure, or nothing found; 2: invalid command line. `amalgam "
         "run` exits with the code of its groups.");

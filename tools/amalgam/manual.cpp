@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <amalgam/version.hpp>
+
 #include "commands.hpp"
 #include "definitions.hpp"
 
@@ -147,7 +149,7 @@ void add_man(CLI::App& app) {
             });
             return;
         }
-        fmt::print("{}", manual_page(find_command(root, options->words), AMALGAM_VERSION));
+        fmt::print("{}", manual_page(find_command(root, options->words), version()));
     });
 }
 

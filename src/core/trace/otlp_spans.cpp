@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/baggage.hpp>
 #include <amalgam/core/detail/json_text.hpp>
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/status.hpp>
@@ -62,32 +63,6 @@ void append_event(std::string& json, std::string_view name, std::uint64_t time) 
     json += fmt::format("{{\"timeUnixNano\":\"{}\",\"name\":", time);
     append_json_string(json, name);
     json += '}';
-}
-
-int hex_digit(char c) noexcept {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
-std::string_view trimmed(std::string_view text) noexcept {
-    while (!text.empty() && text.front() == ' ')
-        text.remove_prefix(1);
-    while (!text.empty() && text.back() == ' ')
-        text.remove_suffix(1);
-    return text;
-}
-
-std::string decoded(std::string_view text) {
-    std::string out;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const int high = i + 2 < text.size() && text[i] == '%' ? hex_digit(text[i + 1]) : -1;
-        const int low = high >= 0 ? hex_digit(text[i + 2]) : -1;
-        if (low >= 0) i += 2;
-        out += low >= 0 ? static_cast<char>(high * 16 + low) : text[i];
-    }
-    return out;
 }
 
 std::string_view kind_of(span_kind kind) noexcept {
@@ -156,19 +131,6 @@ void unit_waits::forget_ended() {
     ended_before_ = std::exchange(ended_, {});
 }
 
-std::vector<std::pair<std::string, std::string>> parse_attributes(std::string_view text) {
-    std::vector<std::pair<std::string, std::string>> all;
-    while (!text.empty()) {
-        const std::string_view one = text.substr(0, text.find(','));
-        text.remove_prefix(std::min(text.size(), one.size() + 1));
-        const std::size_t equals = one.find('=');
-        const std::string_view key = trimmed(one.substr(0, equals));
-        if (equals == one.npos || key.empty()) continue;
-        all.emplace_back(decoded(key), decoded(trimmed(one.substr(equals + 1))));
-    }
-    return all;
-}
-
 std::uint64_t handler_id(std::uint64_t call_id) noexcept {
     const std::uint64_t id = mix(call_id ^ 0x68616e646c657221u);
     return id != 0 ? id : 1;
@@ -186,7 +148,7 @@ std::string begin_request(const recorded_file& of, std::string_view service,
     // What follows is a fact, and not up to the environment.
     std::unordered_set<std::string> seen{"process.pid", "process.executable.name", "host.name"};
     for (const auto& [key, value] :
-         parse_attributes(own_attributes.empty() ? attributes : own_attributes)) {
+         parse_baggage(own_attributes.empty() ? attributes : own_attributes)) {
         if (value.empty() || (key == "service.name" && !service.empty())) continue;
         if (!seen.insert(key).second) continue;  // Keys must be unique.
         names_service = names_service || key == "service.name";

@@ -47,10 +47,6 @@ private:
     std::unordered_set<std::uint64_t> ended_, ended_before_;
 };
 
-/// "key=value,key=value" with percent-encoded values, as OTEL_RESOURCE_ATTRIBUTES has them. What is
-/// malformed is left out.
-std::vector<std::pair<std::string, std::string>> parse_attributes(std::string_view text);
-
 /// The id of a handler's span, whose record has that of its call.
 std::uint64_t handler_id(std::uint64_t call_id) noexcept;
 

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <amalgam/core/detail/baggage.hpp>
 #include <amalgam/core/otlp_trace.hpp>
 #include <amalgam/core/status.hpp>
 
@@ -50,43 +51,16 @@ collector_url url_of(const std::string& given) {
     return collector_url::parse(base.empty() ? "http://localhost:4318" : base, true);
 }
 
-std::string decoded(std::string_view text) {
-    std::string out;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        unsigned value = 0;
-        const bool escaped =
-            text[i] == '%' && i + 2 < text.size() &&
-            std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16).ptr ==
-                text.data() + i + 3;
-        out += escaped ? static_cast<char>(value) : text[i];
-        if (escaped) i += 2;
-    }
-    return out;
-}
-
-std::string_view trimmed(std::string_view text) {
-    while (!text.empty() && text.front() == ' ')
-        text.remove_prefix(1);
-    while (!text.empty() && text.back() == ' ')
-        text.remove_suffix(1);
-    return text;
-}
-
 collector_options options_of(const std::string& given) {
     collector_options options;
     options.url = url_of(given);
     options.ca_file = otlp_variable("CERTIFICATE");
-    const std::string headers = otlp_variable("HEADERS");
-    for (std::string_view rest = headers; !rest.empty();) {
-        const std::string_view one = rest.substr(0, rest.find(','));
-        rest.remove_prefix(std::min(rest.size(), one.size() + 1));
-        const std::size_t equals = one.find('=');
-        if (equals == one.npos) continue;
-        const std::string value = decoded(trimmed(one.substr(equals + 1)));
-        const bool fits = std::none_of(value.begin(), value.end(),
-                                       [](unsigned char c) { return c < ' ' || c == 0x7f; });
-        if (fits) options.headers.emplace_back(trimmed(one.substr(0, equals)), value);
-    }
+    const auto fits = [](const std::string& word) {
+        return std::none_of(word.begin(), word.end(),
+                            [](unsigned char c) { return c < ' ' || c == 0x7f; });
+    };
+    for (const auto& [name, value] : detail::parse_baggage(otlp_variable("HEADERS")))
+        if (fits(name) && fits(value)) options.headers.emplace_back(name, value);
     if (const std::string text = otlp_variable("TIMEOUT"); !text.empty()) {
         unsigned ms = 0;
         const char* const end = text.data() + text.size();

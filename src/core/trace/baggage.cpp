@@ -1,0 +1,50 @@
+#include <algorithm>
+
+#include <amalgam/core/detail/baggage.hpp>
+
+namespace amalgam::detail {
+
+namespace {
+
+int hex_digit(char c) noexcept {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+std::string_view trimmed(std::string_view text) noexcept {
+    while (!text.empty() && text.front() == ' ')
+        text.remove_prefix(1);
+    while (!text.empty() && text.back() == ' ')
+        text.remove_suffix(1);
+    return text;
+}
+
+std::string decoded(std::string_view text) {
+    std::string out;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const int high = i + 2 < text.size() && text[i] == '%' ? hex_digit(text[i + 1]) : -1;
+        const int low = high >= 0 ? hex_digit(text[i + 2]) : -1;
+        if (low >= 0) i += 2;
+        out += low >= 0 ? static_cast<char>(high * 16 + low) : text[i];
+    }
+    return out;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> parse_baggage(std::string_view text) {
+    std::vector<std::pair<std::string, std::string>> all;
+    while (!text.empty()) {
+        const std::string_view one = text.substr(0, text.find(','));
+        text.remove_prefix(std::min(text.size(), one.size() + 1));
+        const std::size_t equals = one.find('=');
+        const std::string_view key = trimmed(one.substr(0, equals));
+        if (equals == one.npos || key.empty()) continue;
+        all.emplace_back(decoded(key), decoded(trimmed(one.substr(equals + 1))));
+    }
+    return all;
+}
+
+}  // namespace amalgam::detail
