@@ -4,10 +4,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace amalgam {
+
+/// The pairs of "key=value,key=value", percent-encoded, as W3C Baggage has them, and
+/// OTEL_RESOURCE_ATTRIBUTES and OTEL_EXPORTER_OTLP_HEADERS; what is no such pair is left out.
+std::vector<std::pair<std::string, std::string>> parse_baggage(std::string_view text);
 
 struct otlp_options {
     std::size_t most_spans = 512;  ///< In one batch.

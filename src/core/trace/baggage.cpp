@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include <amalgam/core/detail/baggage.hpp>
+#include <amalgam/core/otlp_trace.hpp>
 
-namespace amalgam::detail {
+namespace amalgam {
 
 namespace {
 
@@ -47,4 +47,4 @@ std::vector<std::pair<std::string, std::string>> parse_baggage(std::string_view 
     return all;
 }
 
-}  // namespace amalgam::detail
+}  // namespace amalgam

@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include <amalgam/core/detail/baggage.hpp>
 #include <amalgam/core/detail/json_text.hpp>
 #include <amalgam/core/hash.hpp>
+#include <amalgam/core/otlp_trace.hpp>
 #include <amalgam/core/status.hpp>
 
 namespace amalgam::detail {

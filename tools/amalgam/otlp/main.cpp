@@ -12,7 +12,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <amalgam/core/detail/baggage.hpp>
 #include <amalgam/core/otlp_trace.hpp>
 #include <amalgam/core/status.hpp>
 
@@ -59,7 +58,7 @@ collector_options options_of(const std::string& given) {
         return std::none_of(word.begin(), word.end(),
                             [](unsigned char c) { return c < ' ' || c == 0x7f; });
     };
-    for (const auto& [name, value] : detail::parse_baggage(otlp_variable("HEADERS")))
+    for (const auto& [name, value] : parse_baggage(otlp_variable("HEADERS")))
         if (fits(name) && fits(value)) options.headers.emplace_back(name, value);
     if (const std::string text = otlp_variable("TIMEOUT"); !text.empty()) {
         unsigned ms = 0;
