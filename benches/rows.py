@@ -350,7 +350,8 @@ ROWS = [
          ours=flow("pipeline"), peers=flow_peers("pipeline"), limit=None, goal=lambda row: 4),
     dict(metric="1000 stages in a process, per item and hop", unit="ns", better="lower", read=value,
          ours=flow("stages1000"), peers=flow_peers("stages1000"),
-         limit=("10 stages", flow("stages10")), goal=lambda row: 3 * row["limit"]),
+         limit=("10 stages", flow("stages10")),
+         goal=lambda row: 3 * row["limit"] if row["limit"] else None),
     dict(metric="farm of 2 in a process, per item", unit="ns", better="lower", read=value,
          ours=flow("farm"), peers=flow_peers("farm"), limit=None, goal=lambda row: 25),
     dict(metric="stream of 64 B items, shm", unit="items/s", better="higher", read=rate,
@@ -375,11 +376,11 @@ ROWS = [
     dict(metric="resource message round trip, shm, 8 B", unit="us", better="lower", read=us,
          ours=directory("message", "shm://"), peers={},
          limit=("bare port", perf("message-latency", "shm://", 8)),
-         goal=lambda row: 1.3 * row["limit"]),
+         goal=lambda row: 1.3 * row["limit"] if row["limit"] else None),
     dict(metric="resource message round trip, tcp, 8 B", unit="us", better="lower", read=us,
          ours=directory("message", "tcp://127.0.0.1:0"), peers={},
          limit=("bare port", perf("message-latency", "tcp://127.0.0.1:0", 8)),
-         goal=lambda row: 1.3 * row["limit"]),
+         goal=lambda row: 1.3 * row["limit"] if row["limit"] else None),
     *(inject_row(what, test, over, better, goal)
       for over in ("shm", "tcp")
       for what, test, better, goal in [
