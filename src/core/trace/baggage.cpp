@@ -2,6 +2,8 @@
 
 #include <amalgam/core/otlp_trace.hpp>
 
+#include "core/text.hpp"
+
 namespace amalgam {
 
 namespace {
@@ -11,14 +13,6 @@ int hex_digit(char c) noexcept {
     if (c >= 'a' && c <= 'f') return c - 'a' + 10;
     if (c >= 'A' && c <= 'F') return c - 'A' + 10;
     return -1;
-}
-
-std::string_view trimmed(std::string_view text) noexcept {
-    while (!text.empty() && text.front() == ' ')
-        text.remove_prefix(1);
-    while (!text.empty() && text.back() == ' ')
-        text.remove_suffix(1);
-    return text;
 }
 
 std::string decoded(std::string_view text) {
@@ -40,9 +34,9 @@ std::vector<std::pair<std::string, std::string>> parse_baggage(std::string_view 
         const std::string_view one = text.substr(0, text.find(','));
         text.remove_prefix(std::min(text.size(), one.size() + 1));
         const std::size_t equals = one.find('=');
-        const std::string_view key = trimmed(one.substr(0, equals));
+        const std::string_view key = detail::trimmed(one.substr(0, equals));
         if (equals == one.npos || key.empty()) continue;
-        all.emplace_back(decoded(key), decoded(trimmed(one.substr(equals + 1))));
+        all.emplace_back(decoded(key), decoded(detail::trimmed(one.substr(equals + 1))));
     }
     return all;
 }

@@ -9,6 +9,8 @@
 
 #include <amalgam/core/status.hpp>
 
+#include "core/text.hpp"
+
 namespace amalgam::detail {
 
 namespace {
@@ -219,12 +221,12 @@ private:
         to_.argument("bytes", span.what.bytes);
         to_.argument("status", name(static_cast<errc>(span.what.code)));
         if (number_of(id_of(span.what.id)) != 0) {
-            to_.argument("span", hex(span.what.id));
-            to_.argument("trace", hex(span.what.trace));
+            to_.argument("span", to_hex(span.what.id));
+            to_.argument("trace", to_hex(span.what.trace));
         }
         const std::uint64_t above = number_of(id_of(span.what.parent));
         if (above != 0 && above != number_of(id_of(span.what.id)))
-            to_.argument("parent", hex(span.what.parent));
+            to_.argument("parent", to_hex(span.what.parent));
     }
 
     void slice(std::string_view name, std::string_view category, std::uint64_t tid,
@@ -270,14 +272,6 @@ private:
             if (phase == 'b') describe(span);
             to_.end();
         }
-    }
-
-    template <std::size_t Bytes>
-    static std::string hex(const std::byte (&id)[Bytes]) {
-        std::string text;
-        for (const std::byte each : id)
-            text += fmt::format("{:02x}", static_cast<unsigned>(each));
-        return text;
     }
 
     event_writer& to_;

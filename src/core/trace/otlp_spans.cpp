@@ -1,7 +1,7 @@
 #include "otlp_spans.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -9,6 +9,8 @@
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/otlp_trace.hpp>
 #include <amalgam/core/status.hpp>
+
+#include "core/text.hpp"
 
 namespace amalgam::detail {
 
@@ -21,17 +23,8 @@ constexpr std::size_t most_units = 1 << 18;
 constexpr int kind_internal = 1, kind_server = 2, kind_client = 3;
 constexpr int status_error = 2;
 
-std::string hex(const std::byte* bytes, std::size_t count) {
-    std::string text;
-    for (std::size_t i = 0; i < count; ++i)
-        fmt::format_to(std::back_inserter(text), "{:02x}", static_cast<unsigned>(bytes[i]));
-    return text;
-}
-
-std::string hex(std::uint64_t id) {
-    std::byte bytes[sizeof id];
-    std::memcpy(bytes, &id, sizeof id);
-    return hex(bytes, sizeof bytes);
+std::string to_hex(std::uint64_t id) {
+    return detail::to_hex(std::as_bytes(std::span(&id, 1)));
 }
 
 void append_key(std::string& json, std::string_view key) {
@@ -178,12 +171,12 @@ void append_span(std::string& json, const recorded_file& of, const read_span& sp
     const bool is_call = kind == span_kind::call || kind == span_kind::one_way;
     const std::uint64_t end = std::max(what.begin, what.end);
     if (json.back() == '}') json += ',';
-    json += fmt::format("{{\"traceId\":\"{}\",\"spanId\":\"{}\"", hex(what.trace, 16),
-                        hex(is_handler ? handler_id(id) : id));
+    json += fmt::format("{{\"traceId\":\"{}\",\"spanId\":\"{}\"", detail::to_hex(what.trace),
+                        to_hex(is_handler ? handler_id(id) : id));
     // A handler is below its call, and what it calls is below the handler.
-    if (is_handler && above != id) json += fmt::format(",\"parentSpanId\":\"{}\"", hex(id));
+    if (is_handler && above != id) json += fmt::format(",\"parentSpanId\":\"{}\"", to_hex(id));
     if (!is_handler && above != 0)
-        json += fmt::format(",\"parentSpanId\":\"{}\"", hex(handler_id(above)));
+        json += fmt::format(",\"parentSpanId\":\"{}\"", to_hex(handler_id(above)));
     json += ",\"name\":";
     const std::string_view name = of.text(what.name);
     append_json_string(json, name.empty() ? kind_of(kind) : name);

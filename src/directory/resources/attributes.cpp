@@ -6,6 +6,8 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/directory/attributes.hpp>
 
+#include "core/text.hpp"
+
 namespace amalgam {
 
 // Wire format: number of attributes (u32), bytes of the list (u32); then per attribute: bytes of
@@ -270,9 +272,7 @@ std::string to_string(const attribute_view& what) {
         } else if (is_text(each.text())) {
             all += fmt::format(": \"{}\"", each.text());
         } else {
-            all += ": 0x";
-            for (const std::byte byte : each.value)
-                all += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+            all += ": 0x" + detail::to_hex(each.value);
         }
     }
     return all + "}";

@@ -6,6 +6,8 @@
 #include <amalgam/fabric/identity.hpp>
 #include <amalgam/fabric/port.hpp>
 
+#include "core/text.hpp"
+
 namespace amalgam {
 namespace {
 
@@ -19,7 +21,7 @@ int digit_of(char c) noexcept {
 }  // namespace
 
 std::string to_text(const key_fingerprint& key) {
-    return fmt::format("{:02x}", fmt::join(key.bytes, ""));
+    return detail::to_hex(std::as_bytes(std::span(key.bytes)));
 }
 
 key_fingerprint parse_key_fingerprint(std::string_view text) {

@@ -8,6 +8,7 @@
 #include <amalgam/core/detail/read_file.hpp>
 #include <amalgam/inject/image_revocations.hpp>
 
+#include "core/text.hpp"
 #include "inject/image/text.hpp"
 #include "inject/limits.hpp"
 

@@ -15,6 +15,7 @@
 #include <amalgam/inject/code_image.hpp>
 #include <amalgam/rpc/archive.hpp>
 
+#include "core/text.hpp"
 #include "inject/image/contents.hpp"
 #include "inject/image/text.hpp"
 #include "inject/limits.hpp"
@@ -40,18 +41,10 @@ const std::uint8_t* data_of(const std::string& text) noexcept {
     return reinterpret_cast<const std::uint8_t*>(text.data());
 }
 
-template <std::size_t N>
-std::string to_digits(const std::array<std::uint8_t, N>& bytes) {
-    std::string text;
-    for (const std::uint8_t each : bytes)
-        text += fmt::format("{:02x}", each);
-    return text;
-}
-
 }  // namespace
 
 std::string to_text(const signer_key& key) {
-    return to_digits(key);
+    return detail::to_hex(std::as_bytes(std::span(key)));
 }
 
 signer_key parse_signer_key(std::string_view text) {
@@ -99,7 +92,7 @@ signing_key::~signing_key() {
 
 void signing_key::save(const std::string& path) const {
     const unique_fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    std::string text = to_digits(secret_) + "\n";
+    std::string text = detail::to_hex(std::as_bytes(std::span(secret_))) + "\n";
     const bool written =
         file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
     ::sodium_memzero(text.data(), text.size());

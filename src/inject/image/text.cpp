@@ -12,14 +12,9 @@
 
 #include <amalgam/core/unique_fd.hpp>
 
-namespace amalgam::detail {
+#include "core/text.hpp"
 
-std::string_view trimmed(std::string_view text) noexcept {
-    constexpr std::string_view blanks = " \t\r";
-    const std::size_t from = text.find_first_not_of(blanks);
-    if (from == text.npos) return {};
-    return text.substr(from, text.find_last_not_of(blanks) - from + 1);
-}
+namespace amalgam::detail {
 
 bool take_line(std::string_view& text, std::string_view& line) noexcept {
     if (text.empty()) return false;

@@ -14,7 +14,6 @@ namespace amalgam::detail {
 /// Takes the next line from the front of `text`, without its comment and outer blanks. False: there
 /// is none.
 bool take_line(std::string_view& text, std::string_view& line) noexcept;
-std::string_view trimmed(std::string_view text) noexcept;
 
 /// Two hexadecimal digits for each byte. False: it is something else.
 bool parse_digits(std::string_view text, std::span<std::uint8_t> into) noexcept;

@@ -13,6 +13,7 @@
 #include <amalgam/core/detail/read_file.hpp>
 #include <amalgam/core/status.hpp>
 
+#include "core/text.hpp"
 #include "inject/image/text.hpp"
 #include "inject/limits.hpp"
 

@@ -20,6 +20,8 @@
 #include <amalgam/core/detail/printable.hpp>
 #include <amalgam/core/status.hpp>
 
+#include "core/text.hpp"
+
 namespace amalgam::detail {
 
 namespace {
@@ -90,14 +92,6 @@ std::string text_of(const socket_address& where) {
     std::memcpy(&four, &where.bytes, sizeof four);
     ::inet_ntop(AF_INET, &four.sin_addr, host, sizeof host);
     return fmt::format("{}:{}", host, ntohs(four.sin_port));
-}
-
-std::string_view trimmed(std::string_view text) {
-    while (!text.empty() && (text.front() == ' ' || text.front() == '\t'))
-        text.remove_prefix(1);
-    while (!text.empty() && (text.back() == ' ' || text.back() == '\t'))
-        text.remove_suffix(1);
-    return text;
 }
 
 std::string_view up_to(std::string_view& text, std::string_view end) {
