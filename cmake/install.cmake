@@ -39,6 +39,7 @@ install(FILES ${PROJECT_BINARY_DIR}/amalgamConfig.cmake
               ${PROJECT_BINARY_DIR}/amalgamConfigVersion.cmake
         DESTINATION ${config_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/scripts/gdb/amalgam.py DESTINATION ${CMAKE_INSTALL_DATADIR}/amalgam/gdb)
+install(FILES ${PROJECT_SOURCE_DIR}/docs/grafana/amalgam.json DESTINATION ${CMAKE_INSTALL_DATADIR}/amalgam/grafana COMPONENT tools)
 
 if(TARGET amalgam_shared)
   file(RELATIVE_PATH prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})

@@ -14,6 +14,7 @@
 #include <amalgam/core/latency_histogram.hpp>
 #include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
+#include <amalgam/core/merged_metrics.hpp>
 #include <amalgam/core/metrics.hpp>
 #include <amalgam/core/next_iterator.hpp>
 #include <amalgam/core/otlp_trace.hpp>

@@ -13,3 +13,4 @@
 #include <amalgam/flow/report.hpp>
 #include <amalgam/flow/routing.hpp>
 #include <amalgam/flow/run.hpp>
+#include <amalgam/flow/run_status.hpp>

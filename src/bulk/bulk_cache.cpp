@@ -9,6 +9,7 @@
 
 #include <amalgam/bulk/bulk_cache.hpp>
 #include <amalgam/bulk/expose.hpp>
+#include <amalgam/rpc/metrics.hpp>
 
 #include "bulk/bulk_source.hpp"
 #include "bulk/cache_memory.hpp"
@@ -92,6 +93,28 @@ public:
         return counts_;
     }
 
+    /// All caches of an engine add up.
+    void show_in(metric_registry& numbers) {
+        shown_ = numbers.add_group([this](metric_writer& into) {
+            const bulk_cache_counts now = counts();
+            const auto write = [&](const char* name, const char* help, metric_kind kind,
+                                   std::uint64_t value, const char* unit = "") {
+                into.add({name, help, kind, unit}, {}, static_cast<double>(value));
+            };
+            constexpr metric_kind grows = metric_kind::counter, varies = metric_kind::gauge;
+            write("amalgam_bulk_cache_taken_total", "Buffers handed out by caches.", grows,
+                  now.taken);
+            write("amalgam_bulk_cache_reused_total",
+                  "Buffers handed out without registering memory.", grows, now.reused);
+            write("amalgam_bulk_cache_released_total", "Blocks of caches freed to make room.",
+                  grows, now.released);
+            write("amalgam_bulk_cache_used_bytes", "Blocks of caches that are handed out.", varies,
+                  now.bytes_in_use, "bytes");
+            write("amalgam_bulk_cache_idle_bytes", "Blocks of caches that are ready for reuse.",
+                  varies, now.bytes_idle, "bytes");
+        });
+    }
+
 private:
     [[noreturn]] void refuse(std::size_t bytes) const {
         throw error(
@@ -148,6 +171,7 @@ private:
     mutable std::mutex lock_;
     std::array<std::shared_ptr<cache_block>, classes> idle_;
     bulk_cache_counts counts_;
+    metric_registry::registration shown_;  // Last: what it reads is still there when it ends.
 };
 
 }  // namespace detail
@@ -171,7 +195,9 @@ bulk bulk_buffer::descriptor() const {
 }
 
 bulk_cache::bulk_cache(engine& where, const bulk_cache_options& options)
-    : core_(std::make_shared<detail::cache_core>(where.core(), options)) {}
+    : core_(std::make_shared<detail::cache_core>(where.core(), options)) {
+    core_->show_in(metrics_of(where));
+}
 
 bulk_cache::~bulk_cache() {
     core_->trim();

@@ -6,6 +6,7 @@
 
 #include <amalgam/bulk/bulk_cache.hpp>
 #include <amalgam/bulk/expose.hpp>
+#include <amalgam/rpc/metrics.hpp>
 
 #include "bulk/bulk_testing.hpp"
 #include "memory/memory.hpp"
@@ -33,6 +34,17 @@ TEST_F(bulk_cache_here, trim_frees_what_is_idle_and_nothing_else) {
     cache.trim();
     cache.trim();
     EXPECT_EQ(cache.counts().released, 3u);
+}
+
+TEST_F(bulk_cache_here, is_among_the_numbers_of_its_engine_and_adds_up_with_others) {
+    bulk_cache other(here);
+    const bulk_buffer kept = cache.take(5000), more = other.take(5000);
+    { const bulk_buffer idle = other.take(10); }
+    const metric_snapshot all = metrics_of(here).snapshot();
+    EXPECT_EQ(all.value("amalgam_bulk_cache_taken_total"), 3);
+    EXPECT_EQ(all.value("amalgam_bulk_cache_reused_total"), 0);
+    EXPECT_EQ(all.value("amalgam_bulk_cache_used_bytes"), 2 * 8192);
+    EXPECT_EQ(all.value("amalgam_bulk_cache_idle_bytes"), 4096);
 }
 
 TEST_F(bulk_cache_here, after_the_end_of_its_engine_nothing_new_is_taken) {

@@ -24,6 +24,7 @@ void add_find(CLI::App& app);        ///< Resources by attribute.
 void add_inject(CLI::App& app);      ///< Images of code.
 void add_key(CLI::App& app);         ///< Keys and certificates.
 void add_stats(CLI::App& app);       ///< What engines count.
+void add_top(CLI::App& app);         ///< The same, watched in the terminal.
 void add_man(CLI::App& app);         ///< Manual pages of all of these.
 void add_completion(CLI::App& app);  ///< What shells need to complete them.
 

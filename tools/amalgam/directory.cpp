@@ -26,6 +26,7 @@
 #include <amalgam/directory/host_directory.hpp>
 #include <amalgam/fabric/credentials.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/metrics.hpp>
 
 #include "commands.hpp"
 
@@ -215,6 +216,7 @@ void serve(const server_options& options) {
         .silence = std::chrono::milliseconds(static_cast<long>(options.silence_s * 1000))};
     if (options.makes_way) how.on_make_way = [] { (void)::kill(::getpid(), SIGTERM); };
     const directory_server directory(*on, how);
+    offer_metrics(*on, allow_list{.uids = {static_cast<std::uint32_t>(::geteuid())}});
     if (is_of_host(options) && !options.makes_way) {
         remember_host_directory(words_of(options));
     }

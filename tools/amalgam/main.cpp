@@ -1,8 +1,10 @@
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fcntl.h>
@@ -65,6 +67,7 @@ int run(int argc, char** argv) {
     amalgam::tool::add_inject(app);
     amalgam::tool::add_key(app);
     amalgam::tool::add_stats(app);
+    amalgam::tool::add_top(app);
     amalgam::tool::add_man(app);
     amalgam::tool::add_completion(app);
     try {
@@ -102,10 +105,17 @@ void fill_standard_descriptors() {
     if (nothing >= 0) ::close(nothing);
 }
 
+/// Commands that only ask would take the port from the programs that it was set for.
+void leave_metrics_to_others(int argc, char** argv) {
+    const std::string_view command = argc > 1 ? argv[1] : "";
+    if (command != "run" && command != "directory") ::unsetenv("AMALGAM_METRICS");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     fill_standard_descriptors();
+    leave_metrics_to_others(argc, argv);
     const int code = run(argc, argv);
     const bool failed = std::ferror(stdout) != 0;
     if (std::fflush(stdout) == 0 && !failed) return code;

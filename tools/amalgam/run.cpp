@@ -24,6 +24,7 @@ struct run_options {
     bool only_show = false;
     double stats_s = 0;
     std::string report_file;
+    std::string metrics;
     std::string ssh = "ssh";
     std::string remote_amalgam;
     double silence_s = 30;
@@ -59,6 +60,7 @@ int launch_all(const run_options& options) {
     launched.limit = milliseconds(options.limit_s);
     launched.stats = milliseconds(options.stats_s);
     launched.report_file = options.report_file;
+    launched.metrics = options.metrics;
     launched.ssh = CLI::detail::split_up(options.ssh);
     launched.remote_amalgam = options.remote_amalgam.empty()
                                   ? std::filesystem::read_symlink("/proc/self/exe").string()
@@ -105,6 +107,10 @@ void add_run(CLI::App& app) {
         ->default_str("1");
     sub->add_option("--report", options->report_file,
                     "Write each node's statistics as JSON to this file at the end");
+    sub->add_option("--metrics", options->metrics,
+                    "Tell the numbers of all processes by HTTP for Prometheus, at this loopback "
+                    "address; port 0 chooses one: 127.0.0.1:9464")
+        ->envname("AMALGAM_METRICS");
     sub->add_option(
            "--ssh", options->ssh,
            "Command to reach a group's host: \"ssh -p 2222 -i key\"; must not ask for a password")

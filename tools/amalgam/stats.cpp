@@ -1,37 +1,33 @@
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <amalgam/core/uri.hpp>
-#include <amalgam/rpc/engine.hpp>
-#include <amalgam/rpc/metrics.hpp>
+#include <amalgam/core/metrics.hpp>
 
 #include "call/shown.hpp"
 #include "commands.hpp"
-#include "credentials_option.hpp"
+#include "stats/number_source.hpp"
 
 namespace amalgam::tool {
 namespace {
 
 struct stats_options {
-    std::vector<std::string> uris;
-    std::string credentials;
+    number_options whose;
     std::string filter;
     bool json = false;
     bool prometheus = false;
     double watch = 0;
     unsigned count = 0;
-    unsigned timeout_ms = 5000;
+
+    /// All in one, with labels, instead of one after the other.
+    bool merges() const noexcept { return whose.of_run() || whose.of_directory(); }
 };
 
-/// `of`: empty for one engine alone.
+/// `of`: empty for one engine alone, and for all in one.
 void print(const metric_snapshot& all, const std::string& of, const stats_options& options) {
     if (options.prometheus) {
         fmt::print("{}", to_prometheus(all, options.filter));
@@ -45,35 +41,35 @@ void print(const metric_snapshot& all, const std::string& of, const stats_option
     } else {
         fmt::print("{}{}", of.empty() ? of : of + ":\n", to_text(all, options.filter));
     }
-    std::fflush(stdout);
 }
 
-/// Exit code 0: all engines answered in the last round; 1: some did not.
-void stats(const stats_options& options) {
-    std::vector<std::string> ports, uris;
-    for (const std::string& each : options.uris) {
-        uris.push_back(
-            of_argument("uri", [&] { return with_credentials("uri", each, options.credentials); }));
-        const std::string one = client_uri(uri::parse(uris.back()));
-        if (std::find(ports.begin(), ports.end(), one) == ports.end()) ports.push_back(one);
+/// Returns whether all answered.
+bool print_round(const numbers_told& told, const stats_options& options) {
+    if (options.merges()) {
+        print(told.merged(), "", options);
+    } else {
+        const bool one = options.whose.uris.size() == 1;
+        for (const numbers_told::process& each : told.processes)
+            print(each.numbers, one ? std::string() : shown(each.name), options);
     }
-    engine client(ports, {.name = "stats"});
+    std::fflush(stdout);
+    for (const std::string& each : told.silent)
+        std::fprintf(stderr, "amalgam: %s\n", each.c_str());
+    return told.silent.empty();
+}
+
+/// Exit code 0: all answered in the last round; 1: some did not.
+void stats(const stats_options& options) {
+    const auto source = open_numbers(options.whose);
     const unsigned rounds = options.watch > 0 ? options.count : 1;  // 0: without end.
     bool all_answered = true;
     for (unsigned round = 1;; ++round) {
-        all_answered = true;
-        for (std::size_t i = 0; i < uris.size(); ++i) {
-            try {
-                const peer there = of_argument("uri", [&] { return client.lookup(uris[i]); });
-                const std::string of = uris.size() > 1 ? shown(options.uris[i]) : std::string();
-                print(read_metrics(client, there, std::chrono::milliseconds(options.timeout_ms)),
-                      of, options);
-            } catch (const error& why) {
-                if (uris.size() == 1 && options.watch <= 0) throw;
-                std::fprintf(stderr, "amalgam: %s: %s\n", shown(options.uris[i]).c_str(),
-                             shown(why.what(), 8192).c_str());
-                all_answered = false;
-            }
+        try {
+            all_answered = print_round(source->read(), options);
+        } catch (const error& why) {
+            if (options.watch <= 0) throw;
+            std::fprintf(stderr, "amalgam: %s\n", shown(why.what(), 8192).c_str());
+            all_answered = false;
         }
         if (round == rounds) break;
         if (!options.json) fmt::print("\n");
@@ -88,22 +84,16 @@ void add_stats(CLI::App& app) {
     auto options = std::make_shared<stats_options>();
     auto* command = app.add_subcommand(
         "stats",
-        "Show what engines count, if they offer it by am::offer_metrics(); exit code 1 if one "
-        "does not answer");
+        "Show what engines count, if they offer it by am::offer_metrics(), or all processes of a "
+        "run; exit code 1 if one does not answer");
     command->footer("example: amalgam stats tcp://127.0.0.1:7000 --filter rpc_");
-    command->add_option("uri", options->uris, "The engines' addresses")
-        ->check(CLI::Validator(&refusal_of_address, ""))
-        ->required();
-    add_credentials(*command, options->credentials);
+    add_numbers(*command, options->whose);
     command->add_option("--filter", options->filter, "Only numbers whose names contain this");
-    command->add_option("--timeout", options->timeout_ms, "Milliseconds to wait for each answer")
-        ->check(CLI::Range(1, 3600000))
-        ->capture_default_str();
     CLI::Option* const json =
         command->add_flag("--json", options->json, "Print JSON, a line for each engine");
     command
         ->add_flag("--prometheus", options->prometheus,
-                   "Print the text format of Prometheus, for one engine")
+                   "Print the text format of Prometheus, for one engine, a run or a directory")
         ->excludes(json);
     CLI::Option* const watch =
         command->add_option("--watch", options->watch, "Again every so many seconds")
@@ -112,7 +102,8 @@ void add_stats(CLI::App& app) {
         ->check(CLI::Range(1, 1000000))
         ->needs(watch);
     command->callback([options] {
-        if (options->prometheus && options->uris.size() > 1) {
+        check(options->whose);
+        if (options->prometheus && options->whose.uris.size() > 1) {
             throw CLI::ValidationError("--prometheus",
                                        "its format has no place for several engines, expected "
                                        "one address");

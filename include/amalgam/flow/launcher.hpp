@@ -20,6 +20,10 @@ struct launch_options {
     std::chrono::milliseconds stats{0};
     /// File for run_report::json() of the whole run; empty: none.
     std::string report_file{};
+    /// Where the numbers of all processes are told by HTTP, for Prometheus: a loopback address such
+    /// as "127.0.0.1:9464"; port 0 chooses one. Each has the label {"process", "G2.1"}. Empty:
+    /// none.
+    std::string metrics{};
     /// Time for the other processes to end after SIGTERM before they are killed.
     std::chrono::milliseconds grace{3000};
     /// After this long the run is ended as failed; 0: never.
@@ -49,8 +53,8 @@ struct launch_options {
 /// run.
 /// Threads: must be called from a single-threaded process: it forks. Takes over SIGINT, SIGTERM,
 ///          SIGHUP and SIGCHLD, so call it once, from a main().
-/// Failure: throws error{invalid} or error{not_found}, before anything is started, for an unknown
-///          group in `view` or a program that cannot be run.
+/// Failure: throws error{invalid}, {not_found}, {denied} or {in_use}, before anything is started,
+///          for an unknown group in `view`, a program that cannot be run, or such an address.
 /// Cost:    two processes of its own. Each cleans up after the other: everything the groups started
 ///          ends, even if one of the two is killed.
 int launch(const launch_options& options);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <amalgam/core/metrics.hpp>
 #include <amalgam/core/result.hpp>
 
 namespace amalgam {
@@ -38,6 +39,9 @@ struct channel_report {
     std::uint64_t bytes = 0;         ///< Size of these items; between processes only.
     std::uint64_t waiting = 0;       ///< Items not yet taken by `to`, as last reported.
     std::uint64_t most_waiting = 0;  ///< Approximate maximum of `waiting`.
+    /// Sent and not consumed, between processes only. When this reaches run_options::window_bytes
+    /// for each receiver, the sender waits for credit.
+    std::uint64_t unconsumed_bytes = 0;
     bool between_groups = false;
 
     friend bool operator==(const channel_report&, const channel_report&) = default;
@@ -69,6 +73,10 @@ struct run_report {
 
     friend bool operator==(const run_report&, const run_report&) = default;
 };
+
+/// The same as numbers with names: "amalgam_flow_node_taken_total" {"node"},
+/// "amalgam_flow_channel_items_total" {"from", "to"} ...
+metric_snapshot to_metrics(const run_report& report);
 
 /// Parses the output of run_report::json(). Failure: `invalid`.
 result<run_report> parse_run_report(std::string_view json);

@@ -3,7 +3,9 @@
 #include <string>
 #include <string_view>
 
+#include <amalgam/core/detail/function.hpp>
 #include <amalgam/core/detail/memory.hpp>
+#include <amalgam/core/metrics.hpp>
 
 namespace amalgam {
 
@@ -28,6 +30,9 @@ public:
     /// `address`: "127.0.0.1:9464"; port 0 chooses a free one. Loopback only: whoever can connect
     /// can read what procedures and peers are called.
     metrics_server(engine& of, std::string_view address);
+    /// Of anything: `read` tells the numbers, on the server's thread, and /health and /ready are
+    /// 200 as long as this lives. What it throws is answered with 500, and its sentence.
+    metrics_server(std::function<metric_snapshot()> read, std::string_view address);
     metrics_server(const metrics_server&) = delete;
     metrics_server& operator=(const metrics_server&) = delete;
     ~metrics_server();

@@ -11,6 +11,7 @@
 #include <amalgam/directory/host_directory.hpp>
 #include <amalgam/rpc/extension/early_end.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
+#include <amalgam/rpc/metrics.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/limits.hpp"
@@ -56,6 +57,16 @@ context_core::context_core(engine& on, context_options options)
       forged_(on.counters().get("context.forged")) {
     if (!options_.choose) options_.choose = choose_way;
     refuse_secret();
+    numbers_ = metrics_of(on).add_group([this](metric_writer& into) {
+        const auto write = [&](const char* what, std::size_t known) {
+            into.add({"amalgam_context_known_locations",
+                      "Entries of the table by which a context reaches others, by what they are "
+                      "of."},
+                     {{"of", what}}, static_cast<double>(known));
+        };
+        write("resources", where_.resources());
+        write("contexts", where_.contexts());
+    });
 }
 
 context_core::context_core(std::unique_ptr<engine> own, context_options options)

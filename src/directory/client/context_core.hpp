@@ -13,6 +13,7 @@
 
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/bulk/bulk_cache.hpp>
+#include <amalgam/core/metrics.hpp>
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
@@ -250,6 +251,7 @@ private:
     std::unordered_map<std::uint32_t, std::shared_ptr<watch_state>> watches_;
     // Watches that were restarted, and the number from doubt().
     std::vector<std::pair<std::shared_ptr<watch_state>, unsigned>> in_doubt_;
+    metric_registry::registration numbers_;
 };
 
 }  // namespace amalgam::detail

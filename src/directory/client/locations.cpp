@@ -47,6 +47,16 @@ std::optional<peer> locations::look_up(resource_id which, traffic what) const {
     return by;
 }
 
+std::size_t locations::resources() const {
+    const std::lock_guard one(lock_);
+    return resources_.size();
+}
+
+std::size_t locations::contexts() const {
+    const std::lock_guard one(lock_);
+    return contexts_.size();
+}
+
 bool locations::knows(resource_id which) const {
     const std::lock_guard one(lock_);
     return resources_.contains(which);

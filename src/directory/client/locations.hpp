@@ -64,6 +64,10 @@ public:
     /// Does not replace known locations.
     void learn_sender(resource_id which, const ways_there& by);
 
+    /// How many resources, or contexts, have an entry.
+    std::size_t resources() const;
+    std::size_t contexts() const;
+
     /// Grows with each change: what was found is still so while it is the same.
     std::uint64_t changes() const noexcept { return changes_.load(std::memory_order_acquire); }
 

@@ -9,6 +9,7 @@
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
+#include <amalgam/rpc/metrics.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/limits.hpp"
@@ -57,6 +58,14 @@ void directory_core::start() {
 
 void directory_core::start_rest() {
     ring_ = std::make_shared<directory_ring>(on_, options_.ring, lets_in_, weak_from_this());
+    numbers_ = metrics_of(on_).add_group([this](metric_writer& into) {
+        into.add({"amalgam_directory_contexts", "Contexts that are open at this directory."}, {},
+                 static_cast<double>(contexts()));
+        into.add({"amalgam_directory_resources", "Resources of this directory."}, {},
+                 static_cast<double>(resources()));
+        into.add({"amalgam_directory_servers", "Directories known, with this one."}, {},
+                 static_cast<double>(servers()));
+    });
     remote_watches_ =
         std::make_shared<remote_watches>(on_, options_.limits.bytes, options_.ring.answer_limit,
                                          [self = weak_from_this()](watched_change&& change) {
@@ -104,6 +113,7 @@ void directory_core::start_rest() {
 }
 
 void directory_core::stop() noexcept {
+    numbers_.reset();
     stopping_.set();
     lets_in_->end();
     if (ring_) ring_->stop();

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <amalgam/core/metrics.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/event.hpp>
@@ -147,6 +148,7 @@ private:
     bool looking_ = false;
     bool ended_ = false;
     event stopping_;
+    metric_registry::registration numbers_;
 };
 
 template <typename Work>

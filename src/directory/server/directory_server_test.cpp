@@ -11,6 +11,7 @@
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/directory/host_directory.hpp>
+#include <amalgam/rpc/metrics.hpp>
 
 #include "rpc/loop_pair.hpp"
 
@@ -40,6 +41,24 @@ TEST(directory_server, that_was_refused_leaves_its_engine_to_another) {
     const directory_server right(on);
     const context here{"shm://", {.directory = on.address()}};
     EXPECT_EQ(right.contexts(), 1u);
+}
+
+TEST(directory_server, and_contexts_are_among_the_numbers_of_their_engines) {
+    engine on("shm://"), other("shm://");
+    {
+        const directory_server directory(on);
+        context here(other, {.directory = on.address()});
+        const resource box = here.add({{"type", "box"}});
+        EXPECT_TRUE(here.find({{"type", "box"}}));
+        const metric_snapshot all = metrics_of(on).snapshot();
+        EXPECT_EQ(all.value("amalgam_directory_contexts"), 1);
+        EXPECT_EQ(all.value("amalgam_directory_resources"), 2);
+        EXPECT_EQ(all.value("amalgam_directory_servers"), 1);
+        (void)here.lookup(box.id());
+        EXPECT_NE(metrics_of(other).snapshot().find("amalgam_context_known_locations"), nullptr);
+    }
+    EXPECT_EQ(metrics_of(on).snapshot().find("amalgam_directory_contexts"), nullptr);
+    EXPECT_EQ(metrics_of(other).snapshot().find("amalgam_context_known_locations"), nullptr);
 }
 
 TEST(directory_server, whose_engine_stops_first_ends_without_a_word_of_error) {

@@ -149,6 +149,7 @@ channel_out::traffic sender::traffic_so_far() const {
     for (const link& one : links_) {
         all.items += one.posted_items;
         all.bytes += one.posted_bytes - one.posted_batches * limits::batch_overhead;
+        all.unconsumed_bytes += one.in_flight();
     }
     all.waiting = waiting_items();
     all.most_waiting = most_waiting_;

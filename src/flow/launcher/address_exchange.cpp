@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <condition_variable>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -27,6 +29,7 @@
 #include "flow/launcher/control.hpp"
 #include "flow/launcher/pmix.hpp"
 #include "flow/launcher/run_keys.hpp"
+#include "flow/launcher/status_codec.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -112,6 +115,7 @@ public:
         ready.address = own_address;
         ready.graph = graph;
         ready.join_ms = milliseconds_of(limit);
+        ready.can_look = true;
         send(ready);
         auto go = line_.receive();
         if (!go || go->what != control_message::kind::go) ended_before_the_start();
@@ -142,6 +146,30 @@ public:
         so_far.report = report.json();
         send(so_far);
     }
+    void tell_look(const looked_at& what) override {
+        control_message so_far;
+        so_far.what = control_message::kind::report;
+        so_far.report = what.report.json();
+        so_far.metrics = encode_metrics(what.metrics);
+        so_far.drawing = what.drawing;
+        so_far.can_look = true;
+        send(so_far);
+    }
+    wake next_wake(const std::stop_token& stop) override {
+        std::unique_lock hold(looks_lock_);
+        const auto asked = [this] { return looks_ != answered_; };
+        const bool look = report_interval_.count() == 0
+                              ? looked_.wait(hold, stop, asked)
+                              : looked_.wait_for(hold, stop, report_interval_, asked);
+        if (stop.stop_requested()) return wake::never;
+        if (!look) return wake::to_report;
+        answered_ = looks_;
+        return wake::to_tell_look;
+    }
+    bool was_looked_at() const override {
+        const std::lock_guard hold(looks_lock_);
+        return looks_ != 0;
+    }
 
 private:
     [[noreturn]] static void ended_before_the_start() {
@@ -153,7 +181,11 @@ private:
     }
     /// Works also if a script is between this process and the launcher.
     void end_with_the_launcher() {
-        while (line_.receive()) {
+        while (const auto message = line_.receive()) {
+            if (message->what != control_message::kind::look) continue;
+            const std::lock_guard hold(looks_lock_);
+            ++looks_;
+            looked_.notify_one();
         }
         if (done_) return;
         std::fprintf(stderr, "%s: the launcher is gone; stopped\n", group_.c_str());
@@ -165,6 +197,10 @@ private:
     std::mutex send_lock_;
     std::chrono::milliseconds report_interval_{0};
     std::atomic<bool> done_{false};
+    mutable std::mutex looks_lock_;
+    std::condition_variable_any looked_;
+    std::uint64_t looks_ = 0;  // Asked for; `answered_` of them answered, or about to be.
+    std::uint64_t answered_ = 0;
     std::thread watch_;
 };
 

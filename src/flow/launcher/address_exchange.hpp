@@ -3,10 +3,12 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <amalgam/core/metrics.hpp>
 #include <amalgam/fabric/credentials.hpp>
 #include <amalgam/flow/config.hpp>
 #include <amalgam/flow/report.hpp>
@@ -53,6 +55,19 @@ public:
     virtual std::chrono::milliseconds report_interval() const { return {}; }
     /// Called a last time at the end. From any thread.
     virtual void tell_report(const run_report&) {}
+    /// What is told when somebody looks at the run.
+    struct looked_at {
+        run_report report;
+        metric_snapshot metrics;
+        std::string drawing;  ///< graph::json()
+    };
+    virtual void tell_look(const looked_at&) {}
+    enum class wake { to_report, to_tell_look, never };
+    /// Waits until the next report is due, or somebody looks; `never` once `stop` is requested, and
+    /// where nobody asks.
+    virtual wake next_wake(const std::stop_token&) { return wake::never; }
+    /// Whether somebody has looked.
+    virtual bool was_looked_at() const { return false; }
 
 protected:
     flow_config config_;

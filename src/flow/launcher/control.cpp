@@ -15,12 +15,13 @@ namespace {
 using json = nlohmann::json;
 using kind = control_message::kind;
 
-constexpr std::array<std::pair<kind, const char*>, 8> kinds{{{kind::welcome, "welcome"},
+constexpr std::array<std::pair<kind, const char*>, 9> kinds{{{kind::welcome, "welcome"},
                                                              {kind::key, "key"},
                                                              {kind::keys, "keys"},
                                                              {kind::ready, "ready"},
                                                              {kind::refused, "refused"},
                                                              {kind::go, "go"},
+                                                             {kind::look, "look"},
                                                              {kind::report, "report"},
                                                              {kind::failed, "failed"}}};
 
@@ -47,14 +48,20 @@ std::string encode(const control_message& message) {
             break;
         case kind::report:
             out["report"] = message.report;
+            if (message.can_look) out["can_look"] = true;
+            if (!message.metrics.empty()) out["metrics"] = message.metrics;
+            if (!message.drawing.empty()) out["drawing"] = message.drawing;
             break;
         case kind::ready:
             out["address"] = message.address;
             out["graph"] = message.graph;
+            out["can_look"] = message.can_look;
             out["join_ms"] = message.join_ms;
             break;
         case kind::go:
             out["addresses"] = message.addresses;
+            break;
+        case kind::look:
             break;
         case kind::refused:
         case kind::failed:
@@ -85,6 +92,9 @@ result<control_message> decode_control(std::string_view line) {
         message.config = in.value("config", "");
         message.report_ms = in.value("report_ms", std::uint64_t{0});
         message.report = in.value("report", "");
+        message.metrics = in.value("metrics", "");
+        message.drawing = in.value("drawing", "");
+        message.can_look = in.value("can_look", false);
         message.address = in.value("address", "");
         message.graph = in.value("graph", "");
         message.join_ms = in.value("join_ms", std::uint64_t{0});
@@ -101,7 +111,14 @@ result<control_message> decode_control(std::string_view line) {
 bool control_line::send(const control_message& message) noexcept {
     try {
         std::string text = encode(message);
-        if (text.size() > limits::max_control_bytes && message.what == kind::report) return true;
+        if (text.size() > limits::max_control_bytes && message.what == kind::report) {
+            if (!message.can_look) return true;
+            control_message less;  // That there is an answer counts, too.
+            less.what = kind::report;
+            less.can_look = true;
+            if (!message.metrics.empty() || !message.drawing.empty()) less.report = message.report;
+            return send(less);
+        }
         std::string_view rest = text;
         while (!rest.empty()) {
             ssize_t sent = ::send(fd_, rest.data(), rest.size(), MSG_NOSIGNAL);

@@ -22,13 +22,14 @@ inline constexpr const char* control_variable = "AMALGAM_CONTROL";
 ///     process  -> launcher  ready     my graph fits; this is my address
 ///                           refused   my graph does not fit, and why; nothing was started
 ///     launcher -> process   go        all addresses
-///     process  -> launcher  report    progress of my nodes, at the requested interval
+///     launcher -> process   look      report now, with your numbers; to those that `can_look`
+///     process  -> launcher  report    progress of my nodes, at the interval or after `look`
 ///     process  -> launcher  failed    I am about to end, and why
 ///
 /// One JSON object per line, of at most max_control_bytes. A side that sees the other end closed
 /// ends, too.
 struct control_message {
-    enum class kind { welcome, key, keys, ready, refused, go, report, failed };
+    enum class kind { welcome, key, keys, ready, refused, go, look, report, failed };
 
     kind what = kind::welcome;
     std::string group;              ///< welcome
@@ -36,8 +37,11 @@ struct control_message {
     std::string config;             ///< welcome: JSON, as to_json(flow_config)
     std::uint64_t report_ms = 0;    ///< welcome: milliseconds between two reports; 0: none
     std::string report;             ///< report: run_report::json()
+    std::string metrics;            ///< report, if asked for: as encode_metrics() has them
     std::string address;            ///< ready; empty if no other process connects to this one
     std::string graph;              ///< ready: must be equal in every process
+    bool can_look = false;          ///< ready: whether it answers `look`; report: that it does
+    std::string drawing;            ///< report, if asked for: graph::json()
     std::uint64_t join_ms = 0;      ///< key, ready: how long the others may take; 0: unlimited
     std::vector<std::string> keys;  ///< key: one; keys: of all processes
     std::string sentence;           ///< refused, failed
@@ -57,7 +61,7 @@ public:
     explicit control_line(int fd) noexcept : fd_(fd) {}
 
     /// False if the other end is gone. Blocks while its buffer is full. Omits a report that is too
-    /// long rather than fail the run.
+    /// long, or its numbers, rather than fail the run.
     bool send(const control_message& message) noexcept;
     /// Waits for the next message; empty if the other end is gone or sends something malformed.
     std::optional<control_message> receive();

@@ -11,6 +11,7 @@
 
 #include <amalgam/core/uri.hpp>
 #include <amalgam/flow/launcher.hpp>
+#include <amalgam/rpc/metrics_server.hpp>
 
 #include "flow/launcher/address_exchange.hpp"
 #include "flow/launcher/guarded.hpp"
@@ -80,6 +81,15 @@ void check_needs_no_ranks(const launch_options& options) {
     detail::become(file, options.command, group, replica);
 }
 
+/// Before anything is started; the supervisor listens there once all is.
+void check_metrics_address(const std::string& address) {
+    try {
+        const metrics_server brief([] { return metric_snapshot(); }, address);
+    } catch (const error& why) {
+        throw error(why.code(), fmt::format("--metrics: {}", why.what()));
+    }
+}
+
 }  // namespace
 
 int launch(const launch_options& asked) {
@@ -93,8 +103,16 @@ int launch(const launch_options& asked) {
         } catch (const detail::told_error&) {
             return 2;
         }
+        if (!options.metrics.empty()) {
+            if (here.rank != 0) return 2;
+            throw error(errc::invalid,
+                        "--metrics shows the processes that `amalgam run` starts itself, not the "
+                        "ranks of mpirun or srun; set AMALGAM_METRICS for those, as in "
+                        "AMALGAM_METRICS=127.0.0.1:0 mpirun -n 3 amalgam run -c c.json -- program");
+        }
         become_rank(options, here.rank);
     }
+    if (!options.metrics.empty()) check_metrics_address(options.metrics);
     if (!options.insecure) options.config = detail::with_keys(std::move(options.config));
     check_needs_no_ranks(options);
     detail::collected_report::check(options.report_file);

@@ -145,6 +145,7 @@ launched_process start_process(const launch_options& options, std::size_t group,
         ::sigprocmask(SIG_SETMASK, &none, nullptr);
         ::signal(SIGPIPE, SIG_DFL);
         ::fcntl(control_there.get(), F_SETFD, 0);
+        ::unsetenv("AMALGAM_METRICS");  // Of the whole run: launch_options::metrics.
         ::setenv(control_variable, fmt::format("{}", control_there.get()).c_str(), 1);
         become(file, options.command, about, replica);
     }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -17,6 +18,7 @@
 
 #include "flow/launcher/descendants.hpp"
 #include "flow/launcher/run_keys.hpp"
+#include "flow/launcher/status_codec.hpp"
 #include "flow/limits.hpp"
 
 namespace amalgam::detail {
@@ -40,6 +42,7 @@ supervisor::supervisor(const launch_options& options, std::string program, uniqu
       program_(std::move(program)),
       launcher_(std::move(launcher)),
       report_(options),
+      watch_(fmt::format("{}", fmt::join(options.command, " "))),
       makes_keys_(makes_keys(options.config)) {
     sigset_t set = watched_signals();
     signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -55,6 +58,7 @@ int supervisor::run() {
         show_the_rest();
         return 1;
     }
+    let_others_look();
     while (anything_runs()) {
         wait_for_something();
         take_signals();
@@ -66,6 +70,7 @@ int supervisor::run() {
         reap();
         check_that_nobody_left_early();
         share_keys_when_all_have_one();
+        ask_for_looks();
         introduce_when_all_are_ready();
         check_that_nobody_is_late();
         check_that_the_run_is_not_late();
@@ -100,6 +105,8 @@ void supervisor::start_all() {
         for (std::size_t i = 0; i < groups[group].replicas(); ++i)
             processes_.push_back(start_process(options_, group, i, program_, shown));
     }
+    for (const launched_process& one : processes_)
+        watch_.add(one.label, one.where);
     control_message welcome;
     welcome.what = control_message::kind::welcome;
     welcome.config = to_json(options_.config);
@@ -111,8 +118,35 @@ void supervisor::start_all() {
     }
 }
 
+/// After all processes were started: a child of fork() should be the copy of one thread.
+void supervisor::let_others_look() {
+    const int launcher = ::getppid();
+    socket_.emplace(status_socket_name(::geteuid(), launcher), [this, launcher] {
+        run_status now = watch_.look(limits::look_limit);
+        now.launcher = launcher;
+        return encode_status(now);
+    });
+    if (options_.metrics.empty()) return;
+    try {
+        numbers_.emplace([this] { return watch_.look(limits::look_limit).metrics(); },
+                         options_.metrics);
+        say(fmt::format("numbers at http://{}/metrics", numbers_->address()));
+    } catch (const std::exception& why) {  // Somebody has taken the port meanwhile.
+        stop_the_others(1, fmt::format("--metrics: {}; stopped all groups", why.what()));
+    }
+}
+
+void supervisor::ask_for_looks() {
+    control_message look;
+    look.what = control_message::kind::look;
+    if (!introduced_) return;  // Until then they wait for other messages.
+    for (const std::size_t each : watch_.take_asked())
+        processes_[each].talk.send(look);
+}
+
 void supervisor::wait_for_something() {
     std::vector<pollfd> watched{{signals_.get(), POLLIN, 0}, {launcher_.get(), POLLIN, 0}};
+    if (introduced_) watched.push_back({watch_.wanted(), POLLIN, 0});
     for (output_queue* queue : {&out_, &err_})
         if (!queue->empty()) watched.push_back({queue->fd(), POLLOUT, 0});
     for (launched_process& one : processes_) {
@@ -188,6 +222,7 @@ void supervisor::take(launched_process& from, const control_message& message) {
             from.ready = true;
             from.address = message.address;
             from.graph = message.graph;
+            watch_.is_ready(number_of(from), message.address, message.can_look);
             wait_for_the_others_of(message.join_ms);
             break;
         case control_message::kind::refused:
@@ -198,11 +233,17 @@ void supervisor::take(launched_process& from, const control_message& message) {
             from.because_of_other = message.because_of_other;
             break;
         case control_message::kind::report:
-            report_.take(static_cast<std::size_t>(&from - processes_.data()), message.report);
+            report_.take(number_of(from), message.report);
+            if (watch_.take(number_of(from), message)) {
+                control_message again;
+                again.what = control_message::kind::look;
+                from.talk.send(again);
+            }
             break;
         case control_message::kind::welcome:
         case control_message::kind::keys:
         case control_message::kind::go:
+        case control_message::kind::look:
             break;  // Only we send these.
     }
 }
@@ -242,6 +283,7 @@ void supervisor::reap() {
         found->running = false;
         found->wait_status = status;
         found->end_order = ++ended_;
+        watch_.has_ended(number_of(*found));
         if (status != 0 && !stopping_) stop_the_others(not_decided, "");
     }
 }

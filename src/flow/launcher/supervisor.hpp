@@ -8,10 +8,13 @@
 
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/flow/launcher.hpp>
+#include <amalgam/rpc/metrics_server.hpp>
 
 #include "flow/launcher/output.hpp"
 #include "flow/launcher/process.hpp"
 #include "flow/launcher/report.hpp"
+#include "flow/launcher/run_socket.hpp"
+#include "flow/launcher/run_watch.hpp"
 
 namespace amalgam::detail {
 
@@ -32,6 +35,11 @@ private:
     using clock = std::chrono::steady_clock;
 
     void start_all();
+    void let_others_look();
+    void ask_for_looks();
+    std::size_t number_of(const launched_process& one) const noexcept {
+        return static_cast<std::size_t>(&one - processes_.data());
+    }
     void wait_for_something();
     void take_signals();
     bool take_messages(launched_process& from);
@@ -64,6 +72,9 @@ private:
     output_queue out_{1};
     output_queue err_{2};
     collected_report report_;
+    run_watch watch_;
+    std::optional<run_socket> socket_;
+    std::optional<metrics_server> numbers_;
 
     int ended_ = 0;
     const bool makes_keys_;

@@ -31,6 +31,7 @@ void add(channel_report& all, const taker& to) {
         all.bytes += some.bytes;
         all.waiting += some.waiting;
         all.most_waiting += some.most_waiting;
+        all.unconsumed_bytes += some.unconsumed_bytes;
         all.between_groups = true;
     } else {
         all.items += to.inside_ends->taken_inside.load(std::memory_order_relaxed);

@@ -66,6 +66,7 @@ json as_json(const channel_report& channel) {
     if (!channel.process.empty()) one["process"] = channel.process;
     one["items"] = channel.items;
     if (channel.between_groups) one["bytes"] = channel.bytes;
+    if (channel.between_groups) one["unconsumed_bytes"] = channel.unconsumed_bytes;
     one["waiting"] = channel.waiting;
     one["most_waiting"] = channel.most_waiting;
     one["between_groups"] = channel.between_groups;
@@ -222,6 +223,8 @@ result<run_report> parse_run_report(std::string_view text) {
             channel.process = one.value("process", "");
             channel.items = counted(one, "items");
             channel.bytes = one.contains("bytes") ? counted(one, "bytes") : 0;
+            channel.unconsumed_bytes =
+                one.contains("unconsumed_bytes") ? counted(one, "unconsumed_bytes") : 0;
             channel.waiting = counted(one, "waiting");
             channel.most_waiting = counted(one, "most_waiting");
             one.at("between_groups").get_to(channel.between_groups);

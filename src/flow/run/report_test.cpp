@@ -29,6 +29,7 @@ run_report two_groups(const node_report& read, const node_report& filter) {
     way.items = 1234567;
     way.bytes = 8;
     way.most_waiting = 3;
+    way.unconsumed_bytes = 77;
     way.between_groups = true;
     report.channels = {way};
     return report;
@@ -116,6 +117,19 @@ TEST(run_report, is_a_table_for_people) {
     for (const char* part : {"read    A        ", "1,234,567", "  90 %", "read -> filter",
                              "\nbottleneck: \"filter\" in B.0"})
         EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
+}
+
+TEST(run_report, is_numbers_with_names) {
+    const metric_snapshot all =
+        to_metrics(two_groups(node("read", "A", 0, 9), node("filter", "B", 0.5, 0)));
+    EXPECT_EQ(all.value("amalgam_flow_node_taken_total", {{"node", "read"}}), 1234567);
+    EXPECT_EQ(all.value("amalgam_flow_node_busy_seconds_total", {{"node", "filter"}}), 9.5);
+    EXPECT_EQ(all.value("amalgam_flow_node_waited_for_output_seconds_total", {{"node", "read"}}),
+              9);
+    const std::vector<metric_label> way{{"from", "read"}, {"to", "filter"}};
+    EXPECT_EQ(all.value("amalgam_flow_channel_bytes_total", way), 8);
+    EXPECT_EQ(all.value("amalgam_flow_channel_unconsumed_bytes", way), 77);
+    EXPECT_EQ(to_metrics(run_report{}).families.size(), 0u);
 }
 
 }  // namespace

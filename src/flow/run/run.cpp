@@ -1,11 +1,9 @@
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
-#include <mutex>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -20,6 +18,7 @@
 #include <amalgam/flow/detail/node_body.hpp>
 #include <amalgam/flow/run.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/metrics.hpp>
 
 #include "flow/launcher/address_exchange.hpp"
 #include "flow/launcher/run_keys.hpp"
@@ -145,19 +144,32 @@ struct engine_stop {
     ~engine_stop() { over.stop(); }
 };
 
-/// Reports the nodes' progress to the launcher, if requested, while it lives.
+/// Reports the nodes' progress to the launcher while it lives: at the interval that was asked for,
+/// and whenever somebody looks.
 class report_teller {
 public:
-    report_teller(const detail::group_run& running, detail::address_exchange& others) {
-        if (others.report_interval().count() == 0) return;
-        thread_ = std::jthread([&running, &others](const std::stop_token& stop) {
-            std::mutex lock;
-            std::condition_variable_any ended;
-            std::unique_lock hold(lock);
-            while (!ended.wait_for(hold, stop, others.report_interval(), [] { return false; }) &&
-                   !stop.stop_requested())
-                others.tell_report(running.report());
-        });
+    report_teller(const detail::group_run& running, engine& over, const detail::graph_core& graph,
+                  detail::address_exchange& others)
+        : thread_([&running, &over, &graph, &others](const std::stop_token& stop) {
+              using wake = detail::address_exchange::wake;
+              for (;;) {
+                  switch (others.next_wake(stop)) {
+                      case wake::to_report:
+                          others.tell_report(running.report());
+                          break;
+                      case wake::to_tell_look:
+                          others.tell_look(look_at(running, over, graph));
+                          break;
+                      case wake::never:
+                          return;
+                  }
+              }
+          }) {}
+
+    static detail::address_exchange::looked_at look_at(const detail::group_run& running,
+                                                       engine& over,
+                                                       const detail::graph_core& graph) {
+        return {running.report(), read_metrics(over), graph.json()};
     }
 
 private:
@@ -229,12 +241,14 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
         }
         const std::stop_callback when_stopped(stop, [&] { running.fail(stopped_by_user()); });
         {
-            const report_teller teller(running, others);
+            const report_teller teller(running, over, graph, others);
             running.over().wait();
         }
         failed = running.failed();
         report = running.report();
         others.tell_report(report);
+        // Those who look later see the whole.
+        if (others.was_looked_at()) others.tell_look(report_teller::look_at(running, over, graph));
     }
     if (!failed) return report;
     if (told) throw told_error(failed->what.what, failed->what.sentence);

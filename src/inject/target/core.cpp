@@ -12,6 +12,7 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/inject/image_manifest.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
+#include <amalgam/rpc/metrics.hpp>
 
 #include "inject/image/contents.hpp"
 #include "inject/limits.hpp"
@@ -40,7 +41,9 @@ target_core::target_core(engine& on, injection_options options)
       waiting_(std::make_shared<waiting_messages>(options_.max_waiting_messages,
                                                   options_.max_waiting_bytes)),
       confined_places_(std::max<std::size_t>(1, options_.confined.at_once)),
-      watch_(on.stream(), *this) {
+      watch_(on.stream(), *this),
+      numbers_(metrics_of(on).add({"amalgam_inject_images", "Images linked now."}, {},
+                                  [this] { return static_cast<double>(images()); })) {
     if (image_judge::asks_who_calls(*judge_.now().allows)) door_ = asks;
 }
 

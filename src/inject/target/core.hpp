@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <amalgam/core/counter.hpp>
+#include <amalgam/core/metrics.hpp>
 #include <amalgam/inject/injection_target.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/engine.hpp>
@@ -172,6 +173,7 @@ private:
         target_core& of;
     };
     watch_timer watch_;  // Armed under lock_, and not after the end.
+    metric_registry::registration numbers_;
 };
 
 }  // namespace amalgam::detail

@@ -12,6 +12,7 @@
 #include <amalgam/inject/image_manifest.hpp>
 #include <amalgam/inject/image_revocations.hpp>
 #include <amalgam/inject/injection_ring.hpp>
+#include <amalgam/rpc/metrics.hpp>
 
 #include "inject/protocol/procedures.hpp"
 #include "inject/source/injector_testing.hpp"
@@ -131,6 +132,9 @@ TEST_F(manifest_test, an_image_that_expires_is_ended_though_nobody_calls) {
         today = noon + 1s;
         poll_until([&] { return target.images() == 1; });
         EXPECT_EQ(target.images(), 1u) << "the other stays";
+        const metric_snapshot numbers = metrics_of(at_target).snapshot();
+        EXPECT_EQ(numbers.value("amalgam_inject_images"), 1);
+        EXPECT_EQ(numbers.value("amalgam_inject_runs_total"), 2);
         today = noon + 2h;
         poll_until([&] { return target.images() == 0; });
         EXPECT_EQ(target.images(), 0u);

@@ -9,6 +9,7 @@
 #include <amalgam/tasks/extension/local.hpp>
 
 #include "rpc/engine/core.hpp"
+#include "rpc/engine/shown_numbers.hpp"
 #include "rpc/limits.hpp"
 #include "rpc/serve/raw_handler.hpp"
 #include "rpc/wire/wire.hpp"
@@ -33,6 +34,7 @@ engine::engine(endpoints where, engine_options options)
     : core_(new detail::engine_core(*this, std::move(where), std::move(options))) {
     try {
         core_->on_stream([this] { define_own(); });  // In one hop.
+        detail::show_numbers_of(*core_);
     } catch (...) {
         end();
         throw;
@@ -74,6 +76,7 @@ engine::~engine() {
 }
 
 void engine::end() {
+    detail::hide_numbers_of(*core_);
     core_->ended_early() ? core_->drop_reference() : core_->destroy();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include <amalgam/core/counter.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/engine_config.hpp>
 #include <amalgam/rpc/metrics.hpp>
 
 #include "rpc/engine/core.hpp"
@@ -99,7 +101,7 @@ constexpr std::array<named_counter, 34> named_counters{{
     {"ports.queued_bytes", "", varies, "", ""},
     {"ports.pooled_bytes", "", varies, "", ""},
     {"ports.evicted", "", varies, "", ""},
-    {"inject.runs", "inject_running", varies, "", "Injected code running now."},
+    {"inject.runs", "inject_runs_total", grows, "", "Runs of injected code."},
 }};
 
 constexpr std::array<std::string_view, 3> counting_layers{"inject.", "directory.", "context."};
@@ -202,8 +204,52 @@ void write_calls(engine_core& core, metric_writer& into) {
     });
 }
 
+void write_stream(execution_stream& which, metric_writer& into) {
+    const std::vector<metric_label> labels{{"stream", std::string(which.name())}};
+    put(into,
+        {"amalgam_stream_cpu_seconds_total", "Processor time of a stream's thread.", grows,
+         "seconds"},
+        labels, std::chrono::duration<double>(which.cpu_time()).count());
+    put(into, {"amalgam_stream_asleep", "Whether a stream sleeps until there is work.", varies},
+        labels, which.state() == stream_state::asleep ? 1.0 : 0.0);
+}
+
+/// What peers can make the engine hold, beside what it holds. Those without a bound are left out.
+void write_limits(engine_core& core, metric_writer& into) {
+    const engine_options now = core.configuration().options;
+    const auto write = [&](const char* name, const char* help, std::size_t limit,
+                           const char* unit = "") {
+        constexpr std::size_t endless = std::size_t{1} << 53;
+        if (limit < endless) put(into, {name, help, varies, unit}, {}, static_cast<double>(limit));
+    };
+    write("amalgam_rpc_running_handlers_limit",
+          "Calls that may be served at once; see amalgam_rpc_running_handlers.", now.max_running);
+    write("amalgam_rpc_running_one_way_handlers_limit",
+          "One-way calls that may be served at once; see amalgam_rpc_running_one_way_handlers.",
+          now.max_one_ways);
+    write("amalgam_rpc_peer_queued_messages_limit",
+          "Messages to a peer that may wait for room; see amalgam_rpc_peer_queued_messages.",
+          now.max_queued);
+    write("amalgam_rpc_unread_bytes_limit",
+          "Answers that may be queued for all peers; see amalgam_rpc_unread_bytes.",
+          now.max_unread_bytes_total, "bytes");
+    write("amalgam_rpc_borrowed_bytes_limit",
+          "Bytes that may be kept for all peers; see amalgam_rpc_borrowed_bytes.",
+          now.max_borrowed_bytes_total, "bytes");
+    write("amalgam_rpc_reader_bytes_limit",
+          "Bytes that may be granted to callers; see amalgam_rpc_reader_bytes.",
+          now.max_reader_bytes, "bytes");
+}
+
 void write_on_stream(engine_core& core, metric_writer& into) {
     write_calls(core, into);
+    write_limits(core, into);
+    put(into,
+        {"amalgam_rpc_open_value_streams",
+         "Streams of values that calls of this engine send to handlers.", varies},
+        {}, static_cast<double>(core.value_streams().open()));
+    for (std::size_t i = 0; i < core.streams().count(); ++i)
+        write_stream(core.streams().at(i), into);
     core.server().procedures().for_each(
         [&](const served_procedure& each) { write_served(each, into); });
     std::size_t peers = 0;
@@ -259,19 +305,11 @@ void write_port(const port& which, const std::string& address, metric_writer& in
         labels, static_cast<double>(moved.served));
 }
 
-}  // namespace detail
-
-metric_registry& metrics_of(engine& here) {
-    return here.core().metrics();
-}
-
-namespace {
-
-metric_snapshot read(detail::engine_core& core) {
+metric_snapshot read_metrics(engine_core& core) {
     metric_writer all;
     core.metrics().write_to(all);
     try {
-        if (!core.is_stopped()) core.on_stream([&] { detail::write_on_stream(core, all); });
+        if (!core.is_stopped()) core.on_stream([&] { write_on_stream(core, all); });
     } catch (const error& why) {
         if (why.code() != errc::closed) throw;  // It ended meanwhile.
     }
@@ -283,10 +321,14 @@ metric_snapshot read(detail::engine_core& core) {
     return all.take();
 }
 
-}  // namespace
+}  // namespace detail
+
+metric_registry& metrics_of(engine& here) {
+    return here.core().metrics();
+}
 
 metric_snapshot read_metrics(engine& here) {
-    return read(here.core());
+    return detail::read_metrics(here.core());
 }
 
 metric_snapshot read_metrics(engine& here, const peer& there, std::chrono::nanoseconds timeout) {
@@ -303,7 +345,8 @@ metric_snapshot read_metrics(engine& here, const peer& there, std::chrono::nanos
 
 void offer_metrics(engine& here, std::optional<allow_list> to) {
     here.define(detail::library_name{detail::metrics_name},
-                [&core = here.core()] { return read(core); }, {.allow = std::move(to)});
+                [&core = here.core()] { return detail::read_metrics(core); },
+                {.allow = std::move(to)});
 }
 
 }  // namespace amalgam

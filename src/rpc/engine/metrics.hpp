@@ -9,6 +9,11 @@
 
 namespace amalgam::detail {
 
+class engine_core;
+
+/// As amalgam::read_metrics() of its engine. Any thread that may wait, with a reference to it.
+metric_snapshot read_metrics(engine_core& core);
+
 /// Writes an engine's counters, by the names that metrics have.
 void write_counters(const std::vector<counter_value>& all, metric_writer& into);
 /// Writes what a port counts.

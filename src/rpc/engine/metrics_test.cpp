@@ -102,6 +102,11 @@ TEST(metrics, peers_ports_pools_and_the_process_are_there) {
               (metric_label{"transport", "loop"}));
     EXPECT_NE(all.find("amalgam_pool_ready_units"), nullptr);
     EXPECT_GE(all.value("process_threads"), 1);
+    ASSERT_NE(all.find("amalgam_stream_cpu_seconds_total"), nullptr);
+    EXPECT_EQ(all.find("amalgam_stream_asleep")->samples.size(), two.server.stream_count());
+    EXPECT_EQ(all.value("amalgam_rpc_running_handlers_limit"),
+              static_cast<double>(engine_options{}.max_running));
+    EXPECT_EQ(all.value("amalgam_rpc_open_value_streams"), 0);
 }
 
 TEST(metrics, a_programs_own_counters_and_registrations_stand_beside) {

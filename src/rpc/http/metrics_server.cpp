@@ -1,3 +1,4 @@
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,8 +20,7 @@ namespace {
 using detail::http_answer;
 using detail::http_request;
 
-http_answer metrics(engine& of, const http_request& asked) {
-    const metric_snapshot all = read_metrics(of);
+http_answer metrics(const metric_snapshot& all, const http_request& asked) {
     if (asked.accept.find("application/openmetrics-text") != std::string::npos) {
         return {.type = "application/openmetrics-text; version=1.0.0; charset=utf-8",
                 .body = to_openmetrics(all)};
@@ -40,11 +40,21 @@ http_answer health(engine& of, bool ready) {
     }
 }
 
+http_answer unknown_path() {
+    return {.code = 404, .body = "expected one of: /metrics, /health, /ready\n"};
+}
+
 http_answer answer(engine& of, const http_request& asked) {
-    if (asked.path == "/metrics") return metrics(of, asked);
+    if (asked.path == "/metrics") return metrics(read_metrics(of), asked);
     if (asked.path == "/health") return health(of, false);
     if (asked.path == "/ready") return health(of, true);
-    return {.code = 404, .body = "expected one of: /metrics, /health, /ready\n"};
+    return unknown_path();
+}
+
+http_answer answer(const std::function<metric_snapshot()>& read, const http_request& asked) {
+    if (asked.path == "/metrics") return metrics(read(), asked);
+    if (asked.path == "/health" || asked.path == "/ready") return {.body = "ok\n"};
+    return unknown_path();
 }
 
 }  // namespace
@@ -52,12 +62,18 @@ http_answer answer(engine& of, const http_request& asked) {
 struct metrics_server::state {
     state(engine& of, std::string_view address)
         : listener(address, [&of](const http_request& asked) { return answer(of, asked); }) {}
+    state(std::function<metric_snapshot()> read, std::string_view address)
+        : listener(address, [read = std::move(read)](const http_request& asked) {
+              return answer(read, asked);
+          }) {}
 
     detail::http_listener listener;
 };
 
 metrics_server::metrics_server(engine& of, std::string_view address)
     : state_(std::make_unique<state>(of, address)) {}
+metrics_server::metrics_server(std::function<metric_snapshot()> read, std::string_view address)
+    : state_(std::make_unique<state>(std::move(read), address)) {}
 metrics_server::~metrics_server() = default;
 
 const std::string& metrics_server::address() const noexcept {

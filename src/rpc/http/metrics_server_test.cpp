@@ -101,6 +101,55 @@ struct served {
     }
 };
 
+TEST(metrics_server, tells_what_a_function_reads) {
+    const metrics_server server(
+        [] {
+            metric_writer all;
+            all.add({"open", "Whether it is open."}, {}, 1);
+            return all.take();
+        },
+        "127.0.0.1:0");
+    EXPECT_TRUE(has(get(server.address(), "/metrics"), "\nopen 1\n"));
+    for (const char* path : {"/health", "/ready"})
+        EXPECT_TRUE(get(server.address(), path).starts_with("HTTP/1.1 200 OK")) << path;
+    EXPECT_TRUE(get(server.address(), "/else").starts_with("HTTP/1.1 404"));
+}
+
+/// AMALGAM_METRICS while this lives.
+struct metrics_variable {
+    explicit metrics_variable(const char* to) { ::setenv("AMALGAM_METRICS", to, 1); }
+    ~metrics_variable() { ::unsetenv("AMALGAM_METRICS"); }
+};
+
+TEST(metrics_variable, an_address_that_is_none_or_that_others_reach_is_refused) {
+    for (const auto& [address, code] :
+         {std::pair("here", errc::invalid), std::pair("0.0.0.0:9464", errc::denied)}) {
+        const metrics_variable set(address);
+        const error why = error_of([] { const engine one("shm://"); });
+        EXPECT_EQ(why.code(), code) << address;
+        EXPECT_TRUE(has(why.what(), "AMALGAM_METRICS is wrong: ")) << why.what();
+    }
+}
+
+TEST(metrics_variable, shows_all_engines_of_the_process_by_name) {
+    const metrics_variable set("127.0.0.1:0");
+    testing::internal::CaptureStderr();
+    const engine one("shm://", {.name = "one"});
+    auto two = std::make_unique<engine>("shm://", engine_options{.name = "two"});
+    const std::string said = testing::internal::GetCapturedStderr();
+    const std::string front = "amalgam: numbers at http://";
+    ASSERT_TRUE(said.starts_with(front) && said.ends_with("/metrics\n")) << said;
+    const std::string address =
+        said.substr(front.size(), said.size() - front.size() - std::string("/metrics\n").size());
+    std::string text = get(address, "/metrics");
+    EXPECT_TRUE(has(text, "amalgam_rpc_served_total{engine=\"one\"} ")) << text;
+    EXPECT_TRUE(has(text, "amalgam_rpc_served_total{engine=\"two\"} ")) << text;
+    two.reset();
+    text = get(address, "/metrics");
+    EXPECT_TRUE(has(text, "{engine=\"one\"}"));
+    EXPECT_FALSE(has(text, "{engine=\"two\"}"));
+}
+
 TEST(metrics_server, answers_for_prometheus_and_as_openmetrics_if_asked) {
     served one;
     const std::string text = get(one.server.address(), "/metrics?x=1");

@@ -73,6 +73,7 @@ public:
         std::uint64_t bytes = 0;
         std::uint64_t waiting = 0;
         std::uint64_t most_waiting = 0;
+        std::uint64_t unconsumed_bytes = 0;
     };
     virtual traffic traffic_so_far() const = 0;
     bool is_stopped() const noexcept { return is_stopped_.load(std::memory_order_relaxed); }

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <amalgam/core/unique_fd.hpp>
+
+namespace amalgam::detail {
+
+/// What a client sends to be answered. Connecting alone shows that the run is there.
+inline constexpr char status_question = '?';
+
+/// The socket address of `name` in the abstract namespace. Returns its size.
+::socklen_t abstract_address(std::string_view name, ::sockaddr_un& into);
+/// Whether the other end of a connection is a process of this user, or root's.
+bool is_of_this_user(int socket);
+
+/// Answers those of this user who look at a run: one question per connection.
+///
+/// Threads: one of its own, which `answer` runs on. A client that does not read delays the others
+///          by its limit of two seconds.
+class run_socket {
+public:
+    /// If the name is taken, as another container may share the network, or no thread is left, it
+    /// answers nobody.
+    run_socket(const std::string& name, std::function<std::string()> answer);
+    run_socket(const run_socket&) = delete;
+    run_socket& operator=(const run_socket&) = delete;
+    ~run_socket();
+
+private:
+    void run();
+    void serve(int client);
+
+    const std::function<std::string()> answer_;
+    unique_fd listening_, stop_;
+    std::thread thread_;
+};
+
+}  // namespace amalgam::detail

@@ -1,0 +1,292 @@
+// A run seen from outside: what its processes tell, and who is told.
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <amalgam/core/unique_fd.hpp>
+#include <amalgam/flow/run_status.hpp>
+
+#include "flow/launcher/launcher_testing.hpp"
+#include "flow/launcher/run_socket.hpp"
+#include "flow/launcher/run_watch.hpp"
+#include "flow/launcher/status_codec.hpp"
+
+namespace amalgam {
+namespace {
+
+const process_status& process_of(const run_status& run, const std::string& label) {
+    const auto found =
+        std::find_if(run.processes.begin(), run.processes.end(),
+                     [&](const process_status& each) { return each.label == label; });
+    if (found == run.processes.end()) throw std::runtime_error("no process " + label);
+    return *found;
+}
+
+/// A run whose items flow.
+class watched_run : public launcher_with_reports {
+protected:
+    child_process start_and_flow() {
+        child_process launched = start("flowing");
+        wait_for_processes(1);
+        return launched;
+    }
+};
+
+TEST_F(watched_run, shows_its_processes_graph_and_numbers) {
+    child_process launched = start_and_flow();
+    const run_status run = read_run(launched.pid());
+    EXPECT_EQ(run.launcher, launched.pid());
+    EXPECT_TRUE(has(run.command, "flowing")) << run.command;
+    EXPECT_GT(run.seconds, 0);
+    EXPECT_TRUE(has(run.graph, "\"middle\"")) << run.graph;
+    ASSERT_EQ(run.processes.size(), 3u);
+    for (const process_status& each : run.processes) {
+        EXPECT_TRUE(each.running && each.answered) << each.label;
+        EXPECT_TRUE(has(each.where, "pid ")) << each.where;
+        EXPECT_GT(each.metrics.value("process_threads"), 0) << each.label;
+    }
+    EXPECT_TRUE(process_of(run, "G2").address.starts_with("shm://"));
+    ASSERT_EQ(process_of(run, "G3").report.nodes.size(), 1u);
+    EXPECT_GE(process_of(run, "G3").report.nodes[0].taken, 1u);
+    EXPECT_EQ(run.report().nodes.size(), 3u);
+    EXPECT_GE(run.metrics().value("amalgam_rpc_served_total", {{"process", "G3"}}), 1);
+    EXPECT_NE(list_runs(), std::vector<int>{});
+    launched.signal(SIGTERM);
+    launched.output();
+    launched.join();
+}
+
+TEST_F(watched_run, a_process_that_does_not_answer_holds_up_nobody) {
+    child_process launched = start_and_flow();
+    const run_status before = read_run(launched.pid());
+    const pid_t stopped = std::stoi(process_of(before, "G2").where.substr(4));
+    ::kill(stopped, SIGSTOP);
+    for (int i = 0; i < 3; ++i) {
+        const run_status now = read_run(launched.pid());
+        EXPECT_FALSE(process_of(now, "G2").answered);
+        EXPECT_TRUE(process_of(now, "G2").running);
+        EXPECT_EQ(process_of(now, "G2").report.nodes.size(), 1u);  // As it was.
+        EXPECT_TRUE(process_of(now, "G1").answered);
+    }
+    ::kill(stopped, SIGCONT);
+    while (!process_of(read_run(launched.pid()), "G2").answered) {
+    }
+    launched.signal(SIGTERM);
+    launched.output();
+    launched.join();
+}
+
+TEST_F(watched_run, is_found_until_it_ends) {
+    child_process launched = start_and_flow();
+    const auto is_listed = [&] {
+        const std::vector<int> all = list_runs();
+        return std::find(all.begin(), all.end(), launched.pid()) != all.end();
+    };
+    EXPECT_TRUE(is_listed());
+    launched.signal(SIGTERM);
+    launched.output();
+    launched.join();
+    EXPECT_FALSE(is_listed());
+    try {
+        (void)read_run(launched.pid());
+        ADD_FAILURE() << "found";
+    } catch (const error& why) {
+        EXPECT_EQ(why.code(), errc::not_found);
+        EXPECT_TRUE(has(why.what(), "is no run of this user on this host")) << why.what();
+    }
+}
+
+/// Once somebody looks.
+std::vector<std::size_t> asked_by(detail::run_watch& watch) {
+    ::pollfd wanted{watch.wanted(), POLLIN, 0};
+    while (::poll(&wanted, 1, -1) != 1) {
+    }
+    return watch.take_asked();
+}
+
+std::string output_of(std::vector<std::string> argv, int& code) {
+    argv.insert(argv.begin(), AMALGAM_TOOL);
+    child_process tool = child_process::run(argv);
+    std::string output = tool.output();
+    code = tool.join();
+    return output;
+}
+
+TEST_F(watched_run, is_shown_by_stats_and_top_with_its_processes) {
+    child_process launched = start_and_flow();
+    const std::string pid = std::to_string(launched.pid());
+    int code = -1;
+    std::string text = output_of({"stats", "--run", pid, "--filter", "_taken_total"}, code);
+    EXPECT_EQ(code, 0) << text;
+    EXPECT_TRUE(has(text, "amalgam_flow_node_taken_total{node=\"to\",process=\"G3\"} ")) << text;
+    text = output_of({"stats", "--run", pid, "--prometheus"}, code);
+    EXPECT_TRUE(has(text, "amalgam_rpc_served_total{process=\"G2\"} ")) << text;
+    text = output_of({"top", "--run", pid, "--once", "--interval", "0.1"}, code);
+    EXPECT_EQ(code, 0) << text;
+    for (const std::string& part :
+         {"run " + pid + ": ", std::string("bottleneck: "), std::string("\nnodes\n"),
+          std::string("middle  G2"), std::string("\nchannels\n")})
+        EXPECT_TRUE(has(text, part)) << part << " in " << text;
+    text = output_of({"stats", "--run", "nobody"}, code);
+    EXPECT_EQ(code, 2);
+    EXPECT_TRUE(has(text, "\"nobody\" is no process id")) << text;
+    launched.signal(SIGTERM);
+    launched.output();
+    launched.join();
+}
+
+/// What an HTTP server at a loopback address answers.
+std::string fetch(const std::string& address) {
+    ::sockaddr_in where{};
+    where.sin_family = AF_INET;
+    where.sin_port =
+        htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const unique_fd there(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(there.get(), reinterpret_cast<const ::sockaddr*>(&where), sizeof where), 0);
+    const std::string ask = "GET /metrics HTTP/1.1\r\nHost: " + address + "\r\n\r\n";
+    EXPECT_EQ(::send(there.get(), ask.data(), ask.size(), MSG_NOSIGNAL), ::ssize_t(ask.size()));
+    std::string text;
+    char part[4096];
+    for (::ssize_t got = 0; (got = ::recv(there.get(), part, sizeof part, 0)) > 0;)
+        text.append(part, static_cast<std::size_t>(got));
+    return text;
+}
+
+TEST_F(watched_run, tells_prometheus_the_numbers_of_all_processes) {
+    const std::string said = folder_ + "/said";
+    // Its output is read while it runs.
+    child_process launched = child_process::run(
+        {"sh", "-c",
+         "exec " AMALGAM_TOOL " run -c " + folder_ + "/c.json --metrics 127.0.0.1:0 -- " +
+             FLOW_TEST_PROGRAM " flowing " + folder_ + "/fifo 2>" + said});
+    wait_for_processes(1);
+    const std::string front = "numbers at http://", end = "/metrics\n";
+    std::string line;
+    while (!line.ends_with(end)) {
+        std::ifstream file(said);
+        line.assign(std::istreambuf_iterator<char>(file), {});
+    }
+    const std::size_t from = line.find(front) + front.size();
+    const std::string text = fetch(line.substr(from, line.size() - end.size() - from));
+    for (const char* each : {"G1", "G2", "G3"})
+        EXPECT_TRUE(has(text, std::string("process_threads{process=\"") + each + "\"} ")) << text;
+    EXPECT_TRUE(has(text,
+                    "amalgam_flow_channel_items_total{from=\"middle\",process=\"G2\",to="
+                    "\"to\"} "))
+        << text;
+    launched.signal(SIGTERM);
+    launched.output();
+    launched.join();
+}
+
+TEST_F(launcher, an_address_for_numbers_that_others_reach_or_that_is_none_is_refused) {
+    for (const auto& [address, sentence] :
+         {std::pair("0.0.0.0:0", "other hosts could read the numbers"),
+          std::pair("here", "is no address to listen at")}) {
+        const auto [code, output] = run({"count"}, {"--metrics", address});
+        EXPECT_EQ(code, 2) << output;
+        EXPECT_TRUE(has(output, "amalgam: --metrics: ") && has(output, sentence)) << output;
+    }
+}
+
+TEST(run_watch, a_look_waits_for_those_that_take_part_and_no_others) {
+    detail::run_watch watch("program");
+    for (const char* label : {"G1", "G2", "G3"})
+        watch.add(label, "pid 1");
+    watch.is_ready(0, "shm://a", true);
+    watch.is_ready(1, "shm://b", false);  // Of an older version.
+    detail::control_message report;
+    report.what = detail::control_message::kind::report;
+    run_report one_node;
+    one_node.nodes.emplace_back().taken = 7;
+    report.report = one_node.json();
+    report.can_look = true;
+    run_status seen;
+    std::thread looks([&] { seen = watch.look(std::chrono::hours(1)); });
+    EXPECT_EQ(asked_by(watch), std::vector<std::size_t>{0});
+    EXPECT_FALSE(watch.take(0, report));
+    looks.join();
+    EXPECT_TRUE(seen.processes.at(0).answered);
+    EXPECT_FALSE(seen.processes.at(1).answered);
+    EXPECT_EQ(seen.report().nodes.at(0).taken, 7u);
+
+    // One at a time: who looks meanwhile has it asked again.
+    std::thread again([&] { seen = watch.look(std::chrono::hours(1)); });
+    EXPECT_EQ(asked_by(watch).size(), 1u);
+    std::thread third([&] { (void)watch.look(std::chrono::hours(1)); });
+    EXPECT_TRUE(asked_by(watch).empty());
+    EXPECT_TRUE(watch.take(0, report));
+    EXPECT_FALSE(watch.take(0, report));
+    again.join();
+    third.join();
+
+    // The end of a process is an answer, too.
+    std::thread last([&] { seen = watch.look(std::chrono::hours(1)); });
+    EXPECT_EQ(asked_by(watch).size(), 1u);
+    watch.has_ended(0);
+    last.join();
+    EXPECT_FALSE(seen.processes.at(0).running);
+}
+
+TEST(run_status, bytes_of_others_are_refused_with_a_sentence) {
+    EXPECT_EQ(detail::decode_status("HTTP/1.1 200 OK").code(), errc::invalid);
+    run_status some{
+        .launcher = 7, .command = "a b", .seconds = 1.5, .graph = "{}", .processes = {}};
+    some.processes.push_back(
+        {.label = "G1", .where = "pid 1", .address = "shm://", .report = {}, .metrics = {}});
+    const std::string bytes = detail::encode_status(some);
+    EXPECT_EQ(detail::decode_status(bytes)->processes.at(0).label, "G1");
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+        EXPECT_FALSE(detail::decode_status(bytes.substr(0, i))) << i;
+}
+
+TEST(run_status, numbers_travel_as_text) {
+    metric_writer into;
+    into.add({"calls_total", "Calls.", metric_kind::counter}, {{"procedure", "sum"}}, 3);
+    const metric_snapshot all = into.take();
+    const std::string text = detail::encode_metrics(all);
+    EXPECT_EQ(detail::decode_metrics(text), all);
+    for (const std::string& wrong : {std::string("0"), std::string("zz"), text + "00"})
+        EXPECT_EQ(detail::decode_metrics(wrong), std::nullopt) << wrong;
+}
+
+TEST(run_socket, answers_each_that_asks_and_ends_with_those_that_only_connect) {
+    const std::string name = detail::status_socket_name(::geteuid(), 2'000'000'000);
+    EXPECT_EQ(detail::launcher_of(name, ::geteuid()), 2'000'000'000);
+    EXPECT_EQ(detail::launcher_of(name, ::geteuid() + 1), 0);
+    EXPECT_EQ(detail::launcher_of(name + "x", ::geteuid()), 0);
+    const auto connect = [&] {
+        unique_fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        ::sockaddr_un where{};
+        const ::socklen_t size = detail::abstract_address(name, where);
+        EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const ::sockaddr*>(&where), size), 0);
+        return socket;
+    };
+    const detail::run_socket here(name, [] { return std::string("hello"); });
+    connect();
+    const unique_fd asks = connect();
+    EXPECT_TRUE(detail::is_of_this_user(asks.get()));
+    EXPECT_EQ(::send(asks.get(), "?", 1, MSG_NOSIGNAL), 1);
+    char text[6] = {};
+    EXPECT_EQ(::recv(asks.get(), text, 5, MSG_WAITALL), 5);
+    EXPECT_STREQ(text, "hello");
+    const detail::run_socket second(name, [] { return std::string("taken"); });  // Answers nobody.
+}
+
+}  // namespace
+}  // namespace amalgam

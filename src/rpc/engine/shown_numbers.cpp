@@ -1,0 +1,116 @@
+#include "rpc/engine/shown_numbers.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <amalgam/core/log.hpp>
+#include <amalgam/core/merged_metrics.hpp>
+#include <amalgam/core/status.hpp>
+#include <amalgam/rpc/metrics_server.hpp>
+
+#include "rpc/engine/core.hpp"
+#include "rpc/engine/metrics.hpp"
+
+namespace amalgam::detail {
+
+namespace {
+
+constexpr const char* variable = "AMALGAM_METRICS";
+
+/// Not destroyed: an engine may be destroyed where its server's thread, which may be waiting for
+/// that engine, must not be waited for.
+class shown_engines {
+public:
+    static shown_engines& of_process() {
+        const std::lock_guard hold(making_);
+        if (only_.load(std::memory_order_relaxed) == nullptr)
+            only_.store(new shown_engines, std::memory_order_release);
+        return *only_.load(std::memory_order_relaxed);
+    }
+    /// Null: no engine was ever shown.
+    static shown_engines* if_any() noexcept { return only_.load(std::memory_order_acquire); }
+
+    void add(engine_core& core, const char* address) {
+        const std::lock_guard hold(lock_);
+        if (made_in_ != ::getpid()) {  // The parent's server does not come along over fork().
+            (void)server_.release();
+            made_in_ = ::getpid();
+            refused_ = false;
+            all_.clear();
+        }
+        if (server_ == nullptr && !refused_) start(address);
+        if (server_ != nullptr) all_.push_back(&core);
+    }
+    void remove(const engine_core& core) noexcept {
+        const std::lock_guard hold(lock_);
+        std::erase(all_, &core);
+    }
+
+private:
+    void start(const char* address) {
+        try {
+            server_ = std::make_unique<metrics_server>([this] { return read(); }, address);
+        } catch (const error& why) {
+            if (why.code() != errc::in_use)
+                throw error(why.code(), fmt::format("{} is wrong: {}", variable, why.what()));
+            refused_ = true;
+            log(log_level::warn, "rpc", "AMALGAM_METRICS is not served by this process",
+                {{"why", why.what()}});
+            return;
+        }
+        const std::string chosen(address);
+        if (chosen.ends_with(":0"))
+            std::fprintf(stderr, "amalgam: numbers at http://%s/metrics\n",
+                         server_->address().c_str());
+    }
+
+    metric_snapshot read() {
+        std::vector<std::pair<std::string, std::unique_ptr<core_reference>>> whose;
+        std::vector<engine_core*> all;
+        {
+            const std::lock_guard hold(lock_);
+            all = all_;
+            for (engine_core* const each : all)
+                whose.emplace_back(each->configuration().options.name,
+                                   std::make_unique<core_reference>(*each));
+        }
+        std::vector<metric_part> parts;
+        for (std::size_t i = 0; i < all.size(); ++i)
+            parts.push_back({{{"engine", whose[i].first}}, read_metrics(*all[i])});
+        return merge_metrics(parts);
+    }
+
+    static inline std::mutex making_;
+    static inline std::atomic<shown_engines*> only_{nullptr};
+
+    std::mutex lock_;
+    std::vector<engine_core*> all_;
+    std::unique_ptr<metrics_server> server_;
+    ::pid_t made_in_ = ::getpid();
+    bool refused_ = false;
+};
+
+}  // namespace
+
+void show_numbers_of(engine_core& core) {
+    if (core.driven()) return;  // Its clock stands still while nobody runs it.
+    const char* const address = ::secure_getenv(variable);
+    if (address != nullptr && *address != '\0') shown_engines::of_process().add(core, address);
+}
+
+void hide_numbers_of(engine_core& core) noexcept {
+    // Not by the variable, which may have changed.
+    if (shown_engines* const all = shown_engines::if_any()) all->remove(core);
+}
+
+}  // namespace amalgam::detail

@@ -1,0 +1,240 @@
+// `amalgam top`: what it shows of numbers, and how it behaves on a terminal.
+#include <chrono>
+#include <cstdlib>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <amalgam/core/latency_histogram.hpp>
+#include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/metrics.hpp>
+
+#include "tool/run_tool.hpp"
+#include "top/tables.hpp"
+
+namespace amalgam::tool {
+namespace {
+
+using namespace std::chrono_literals;
+using tool_testing::has;
+
+numbers_told told(double calls, double running = 0) {
+    latency_histogram times;
+    for (int i = 0; i < 100; ++i)
+        times.record(2ms);
+    metric_writer all;
+    for (const auto& [name, factor] : {std::pair("alpha", 1.0), std::pair("beta", 3.0)}) {
+        const std::vector<metric_label> of{{"procedure", name}, {"provider", "0"}};
+        all.add({"amalgam_rpc_handled_total", "", metric_kind::counter}, of, factor * calls);
+        all.add({"amalgam_rpc_handlers_running", ""}, of, running);
+        all.add({"amalgam_rpc_handler_seconds", "", metric_kind::latency}, of, times.snapshot());
+    }
+    all.add({"process_resident_memory_bytes", ""}, {}, 3.0 * (1 << 20));
+    return {.processes = {{"G1", all.take()}}, .silent = {}, .run = {}};
+}
+
+const top_table& table_of(const std::vector<top_table>& all, const std::string& name) {
+    for (const top_table& each : all)
+        if (each.name == name) return each;
+    throw std::runtime_error("no table " + name);
+}
+
+/// Two rounds, two seconds apart, with 100 and 300 calls a second.
+std::vector<top_table> after_two_rounds() {
+    top_model model;
+    const top_model::clock::time_point start{};
+    model.take(told(0), start);
+    EXPECT_FALSE(model.has_rates());
+    model.take(told(200), start + 2s);
+    EXPECT_TRUE(model.has_rates());
+    return model.tables();
+}
+
+TEST(top_tables, have_the_rates_between_two_rounds) {
+    const auto all = after_two_rounds();
+    const top_table& procedures = table_of(all, "procedures");
+    ASSERT_EQ(procedures.rows.size(), 2u);
+    const auto rows = chosen_rows(procedures, {});  // By busy.
+    EXPECT_EQ(rows[0][0].text, "beta");
+    EXPECT_DOUBLE_EQ(rows[0][3].number, 300);
+    EXPECT_NEAR(rows[0][2].number, 0.6, 0.05);  // 300 of 2 ms each second.
+    EXPECT_DOUBLE_EQ(rows[1][3].number, 100);
+    EXPECT_EQ(written(rows[1][6], shown_as::time).substr(0, 1), "2");
+    EXPECT_EQ(written(table_of(all, "processes").rows[0][3], shown_as::bytes), "3 MiB");
+}
+
+TEST(top_tables, a_process_that_began_again_has_no_rate_below_zero) {
+    top_model model;
+    const top_model::clock::time_point start{};
+    model.take(told(1000), start);
+    model.take(told(10), start + 1s);
+    const auto all = model.tables();
+    for (const auto& row : table_of(all, "procedures").rows)
+        EXPECT_EQ(row[3].number, 0);
+}
+
+TEST(top_tables, are_sorted_and_filtered_as_chosen) {
+    const auto all = after_two_rounds();
+    const top_table& table = table_of(all, "procedures");
+    EXPECT_EQ(chosen_rows(table, {.sort_by = {{"procedures", 0}}})[0][0].text, "alpha");
+    EXPECT_EQ(chosen_rows(table, {.sort_by = {{"procedures", 0}}, .ascending = true})[0][0].text,
+              "beta");
+    EXPECT_EQ(chosen_rows(table, {.filter = "alp"}).size(), 1u);
+    EXPECT_EQ(chosen_rows(table, {.filter = "nothing"}).size(), 0u);
+    EXPECT_TRUE(has(lines_of(table, {.sort_by = {{"procedures", 1}}}, 80)[0], "process*"));
+}
+
+TEST(top_tables, fit_the_width) {
+    top_table wide{"wide", {{"name", shown_as::text}, {"number", shown_as::count}}, 1, {}};
+    wide.rows.push_back({{std::string(200, 'x'), 0}, {{}, 1234567}});
+    wide.rows.push_back({{"short", 0}, {{}, 5}});
+    for (const std::size_t width : {20u, 40u, 80u}) {
+        const auto lines = lines_of(wide, {}, width);
+        ASSERT_EQ(lines.size(), 3u);
+        for (const std::string& each : lines)
+            EXPECT_LE(each.size(), width);
+        EXPECT_TRUE(has(lines[1], "~")) << lines[1];
+        EXPECT_TRUE(lines[1].ends_with("1.2M")) << lines[1];  // Numbers are not cut off.
+    }
+    EXPECT_EQ(cut("abc", 3), "abc");
+    EXPECT_EQ(cut("abcd", 3), "ab~");
+    EXPECT_EQ(cut("äöüß", 4), "äöüß");
+    EXPECT_EQ(cut("äöüß", 3), "äö~");
+}
+
+TEST(top_tables, curves_are_as_wide_as_asked) {
+    EXPECT_EQ(curve_text({0, 1, 2}, 5, true), "  059");
+    EXPECT_EQ(curve_text({9, 0, 1}, 2, true), "09");
+    EXPECT_EQ(curve_text({}, 3, true), "   ");
+    EXPECT_EQ(curve_text({0, 2}, 2, false), "▁█");
+}
+
+struct served {
+    engine here{"shm://"};
+
+    served() {
+        here.define("sum", [](int a, int b) { return a + b; });
+        offer_metrics(here);
+    }
+};
+
+TEST(tool_top, once_prints_all_tables) {
+    served one;
+    const auto got =
+        tool_testing::amalgam_tool("top " + one.here.address() + " --once --interval 0.1");
+    EXPECT_EQ(got.code, 0) << got.output;
+    for (const std::string part :
+         {"1 process\n", "\nprocesses\n", "\nprocedures\n", "sum ", "\nstreams\n", "\npools\n"})
+        EXPECT_TRUE(has(got.output, part)) << part << " in " << got.output;
+    EXPECT_TRUE(has(got.output, one.here.address())) << got.output;
+}
+
+TEST(tool_top, without_a_terminal_says_what_to_do) {
+    served one;
+    const auto got = tool_testing::amalgam_tool("top " + one.here.address());
+    EXPECT_EQ(got.code, 1);
+    EXPECT_TRUE(has(got.output, "--once")) << got.output;
+    const auto none = tool_testing::amalgam_tool("top");
+    EXPECT_EQ(none.code, 2);
+    EXPECT_TRUE(has(none.output,
+                    "no places to ask are given, expected one: the addresses of "
+                    "engines, --run or --directory; example: amalgam top --run"))
+        << none.output;
+}
+
+/// A terminal in which a command runs, by tmux.
+class terminal_session {
+public:
+    terminal_session(const std::string& command, unsigned columns, unsigned rows) {
+        tmux("new-session -d -x " + std::to_string(columns) + " -y " + std::to_string(rows) +
+             " 'timeout 300 " +  // It ends, whatever becomes of the test.
+
+             command + "'");
+    }
+    ~terminal_session() { tmux("kill-server"); }
+
+    std::string screen() { return tmux("capture-pane -p"); }
+    void press(const std::string& keys) { tmux("send-keys " + keys); }
+    void resize(unsigned columns, unsigned rows) {
+        tmux("resize-window -x " + std::to_string(columns) + " -y " + std::to_string(rows));
+    }
+    /// Once the screen has that; the watchdog of the test ends a wait for what never comes.
+    std::string wait_for(const std::string& part) {
+        for (;;) {
+            std::string now = screen();
+            if (has(now, part)) return now;
+            if (has(now, "no server running") || has(now, "error connecting")) return now;
+        }
+    }
+    void wait_for_the_end() {
+        while (tool_testing::run_tool("tmux", "-L " + name_ + " has-session").code == 0) {
+        }
+    }
+
+private:
+    std::string tmux(const std::string& what) {
+        return tool_testing::run_tool("env -u TMUX LC_ALL=C.UTF-8 TERM=xterm tmux",
+                                      "-L " + name_ + " -f /dev/null " + what)
+            .output;
+    }
+    const std::string name_ = "amalgam-test-" + std::to_string(::getpid());
+};
+
+std::size_t longest_line(const std::string& text) {
+    std::size_t longest = 0, columns = 0;
+    for (const char c : text) {
+        if (c == '\n')
+            columns = 0;
+        else if ((static_cast<unsigned char>(c) & 0xc0) != 0x80)
+            ++columns;
+        longest = std::max(longest, columns);
+    }
+    return longest;
+}
+
+TEST(tool_top, on_a_terminal_answers_keys_and_changes_of_its_size) {
+    if (tool_testing::run_tool("command -v", "tmux").code != 0)
+        GTEST_SKIP() << "tmux is not installed";
+    if (has(tool_testing::run_tool("TERM=xterm " AMALGAM_TOOL, "top shm://x").output,
+            "without a terminal library"))
+        GTEST_SKIP() << "amalgam was built without ncurses";
+    served one;
+    one.here.define("other", [] {});
+    terminal_session shown(
+        std::string(AMALGAM_TOOL) + " top " + one.here.address() + " --interval 0.1", 80, 24);
+    std::string screen = shown.wait_for("[1 processes]");
+    EXPECT_TRUE(has(screen, "q quit")) << screen;
+    EXPECT_LE(longest_line(screen), 80u) << screen;
+    shown.wait_for("cpu ");  // A second round: there are curves.
+
+    shown.press("2");
+    screen = shown.wait_for("[2 procedures]");
+    EXPECT_TRUE(has(screen, "sum") && has(screen, "other")) << screen;
+    shown.press("/ s u m Enter");
+    screen = shown.wait_for("filter \"sum\"");
+    EXPECT_FALSE(has(screen, "other")) << screen;
+    shown.press("/ Escape");
+    shown.wait_for("other");
+    shown.press("'>'");
+    shown.wait_for("calls/s*");
+    shown.press("Space");
+    shown.wait_for("PAUSED");
+    shown.press("Space");
+
+    shown.resize(50, 15);
+    do
+        screen = shown.screen();
+    while (longest_line(screen) > 50);
+    screen = shown.wait_for("[2 procedures");
+    EXPECT_LE(longest_line(screen), 50u) << screen;
+    shown.resize(120, 40);
+    shown.wait_for("calls/s*");
+    shown.press("q");
+    shown.wait_for_the_end();
+}
+
+}  // namespace
+}  // namespace amalgam::tool

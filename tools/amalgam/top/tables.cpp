@@ -1,0 +1,475 @@
+#include "top/tables.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "call/shown.hpp"
+
+namespace amalgam::tool {
+namespace {
+
+std::string scaled(double number, double step, const std::array<const char*, 6>& units) {
+    std::size_t unit = 0;
+    while (std::abs(number) >= step && unit + 1 < units.size()) {
+        number /= step;
+        ++unit;
+    }
+    return std::abs(number) < 10 && number != std::floor(number)
+               ? fmt::format("{:.1f}{}", number, units[unit])
+               : fmt::format("{:.0f}{}", number, units[unit]);
+}
+
+std::string time_text(double seconds) {
+    if (seconds <= 0) return "-";
+    if (seconds < 1e-6) return fmt::format("{:.0f} ns", seconds * 1e9);
+    if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
+    return seconds < 1 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.1f} s", seconds);
+}
+
+top_cell text(std::string_view what) {
+    return {shown(std::string(what)), 0};
+}
+top_cell number(double what) {
+    return {{}, what};
+}
+
+std::string label(const metric_sample& of, std::string_view name) {
+    for (const metric_label& each : of.labels)
+        if (each.name == name) return each.value;
+    return {};
+}
+
+const metric_sample* sample_of(const metric_snapshot& all, std::string_view name,
+                               const std::vector<metric_label>& labels) {
+    const metric_family* const family = all.find(name);
+    if (family == nullptr) return nullptr;
+    for (const metric_sample& each : family->samples)
+        if (each.labels == labels) return &each;
+    return nullptr;
+}
+
+/// Those of all times, since few are measured in one interval.
+double quantile(const metric_snapshot& all, std::string_view name,
+                const std::vector<metric_label>& labels, double q) {
+    const metric_sample* const found = sample_of(all, name, labels);
+    if (found == nullptr) return 0;
+    return std::chrono::duration<double>(found->latency.quantile(q)).count();
+}
+
+double mean(const metric_snapshot& all, std::string_view name,
+            const std::vector<metric_label>& labels) {
+    const metric_sample* const found = sample_of(all, name, labels);
+    return found == nullptr ? 0 : std::chrono::duration<double>(found->latency.mean()).count();
+}
+
+const std::vector<metric_sample>& samples(const metric_snapshot& all, std::string_view name) {
+    static const std::vector<metric_sample> none;
+    const metric_family* const found = all.find(name);
+    return found == nullptr ? none : found->samples;
+}
+
+/// Columns that a text of UTF-8 takes, as far as one character takes one.
+std::size_t columns_of(std::string_view text) {
+    return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+        return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+    }));
+}
+
+std::string padded(const std::string& what, std::size_t width, bool left) {
+    const std::size_t is = columns_of(what);
+    const std::string room(width > is ? width - is : 0, ' ');
+    return left ? what + room : room + what;
+}
+
+}  // namespace
+
+std::string written(const top_cell& cell, shown_as as) {
+    static constexpr std::array<const char*, 6> thousands{"", "k", "M", "G", "T", "P"};
+    static constexpr std::array<const char*, 6> binary{" B",   " KiB", " MiB",
+                                                       " GiB", " TiB", " PiB"};
+    switch (as) {
+        case shown_as::text:
+            return cell.text;
+        case shown_as::count:
+        case shown_as::rate:
+            return scaled(cell.number, 1000, thousands);
+        case shown_as::percent:
+            return fmt::format("{:.0f} %", 100 * cell.number);
+        case shown_as::bytes:
+            return scaled(cell.number, 1024, binary);
+        case shown_as::time:
+            return time_text(cell.number);
+    }
+    return {};
+}
+
+std::string cut(std::string_view text, std::size_t width) {
+    if (columns_of(text) <= width) return std::string(text);
+    if (width == 0) return {};
+    std::string kept;
+    std::size_t columns = 0;
+    for (const char c : text) {
+        if ((static_cast<unsigned char>(c) & 0xc0) != 0x80 && ++columns == width) break;
+        kept += c;
+    }
+    return kept + "~";
+}
+
+void top_model::take(numbers_told told, clock::time_point now) {
+    const bool first = now_.processes.empty() && !now_.run;
+    before_ = std::exchange(now_, std::move(told));
+    seconds_ = first ? 0 : std::chrono::duration<double>(now - at_).count();
+    at_ = now;
+    if (has_rates()) add_to_curves();
+}
+
+std::vector<top_model::seen> top_model::all_seen() const {
+    std::vector<seen> all;
+    for (const numbers_told::process& each : now_.processes) {
+        const auto old = std::find_if(before_.processes.begin(), before_.processes.end(),
+                                      [&](const auto& one) { return one.name == each.name; });
+        all.push_back(
+            {each.name, &each.numbers, old == before_.processes.end() ? nullptr : &old->numbers});
+    }
+    return all;
+}
+
+double top_model::rate(const seen& of, const std::string& name,
+                       const std::vector<metric_label>& labels) const {
+    if (!has_rates() || of.before == nullptr) return 0;
+    const metric_sample* const now = sample_of(*of.now, name, labels);
+    const metric_sample* const before = sample_of(*of.before, name, labels);
+    if (now == nullptr) return 0;
+    // One that was started again has begun at 0.
+    return std::max(0.0, now->value - (before == nullptr ? 0 : before->value)) / seconds_;
+}
+
+double top_model::total_rate(const seen& of, const std::string& name) const {
+    double all = 0;
+    for (const metric_sample& each : samples(*of.now, name))
+        all += rate(of, name, each.labels);
+    return all;
+}
+
+top_table top_model::processes() const {
+    top_table all{"processes",
+                  {{"process", shown_as::text},
+                   {"where", shown_as::text},
+                   {"cpu", shown_as::percent},
+                   {"memory", shown_as::bytes},
+                   {"threads", shown_as::count},
+                   {"served/s", shown_as::rate},
+                   {"calls/s", shown_as::rate},
+                   {"moved/s", shown_as::bytes}},
+                  2,
+                  {}};
+    for (const seen& each : all_seen()) {
+        std::string where;
+        if (now_.run)
+            for (const process_status& one : now_.run->processes)
+                if (one.label == each.name)
+                    where = !one.running ? "ended" : one.answered ? one.where : one.where + " ?";
+        all.rows.push_back({text(each.name), text(where),
+                            number(rate(each, "process_cpu_seconds_total")),
+                            number(each.now->value("process_resident_memory_bytes")),
+                            number(each.now->value("process_threads")),
+                            number(rate(each, "amalgam_rpc_served_total")),
+                            number(rate(each, "amalgam_rpc_calls_total")),
+                            number(rate(each, "amalgam_rpc_transferred_bytes_total"))});
+    }
+    return all;
+}
+
+top_table top_model::procedures() const {
+    top_table all{"procedures",
+                  {{"procedure", shown_as::text},
+                   {"process", shown_as::text},
+                   {"busy", shown_as::percent},
+                   {"calls/s", shown_as::rate},
+                   {"failed/s", shown_as::rate},
+                   {"running", shown_as::count},
+                   {"50 %", shown_as::time},
+                   {"99 %", shown_as::time}},
+                  2,
+                  {}};
+    for (const seen& each : all_seen()) {
+        for (const metric_sample& one : samples(*each.now, "amalgam_rpc_handled_total")) {
+            const double calls = rate(each, "amalgam_rpc_handled_total", one.labels);
+            const auto& labels = one.labels;
+            std::string name = label(one, "procedure");
+            if (const std::string provider = label(one, "provider"); provider != "0")
+                name += "@" + provider;
+            all.rows.push_back(
+                {text(name), text(each.name),
+                 number(calls * mean(*each.now, "amalgam_rpc_handler_seconds", labels)),
+                 number(calls), number(rate(each, "amalgam_rpc_handler_failures_total", labels)),
+                 number(each.now->value("amalgam_rpc_handlers_running", labels)),
+                 number(quantile(*each.now, "amalgam_rpc_handler_seconds", labels, 0.5)),
+                 number(quantile(*each.now, "amalgam_rpc_handler_seconds", labels, 0.99))});
+        }
+    }
+    return all;
+}
+
+top_table top_model::peers() const {
+    top_table all{"peers",
+                  {{"peer", shown_as::text},
+                   {"process", shown_as::text},
+                   {"unread", shown_as::bytes},
+                   {"queued", shown_as::count},
+                   {"one-way", shown_as::count}},
+                  2,
+                  {}};
+    for (const seen& each : all_seen()) {
+        for (const metric_sample& one : samples(*each.now, "amalgam_rpc_peer_unread_bytes")) {
+            const auto of = [&](const char* name) {
+                const metric_sample* const found = sample_of(*each.now, name, one.labels);
+                return number(found == nullptr ? 0 : found->value);
+            };
+            all.rows.push_back({text(label(one, "peer")), text(each.name), number(one.value),
+                                of("amalgam_rpc_peer_queued_messages"),
+                                of("amalgam_rpc_peer_running_one_way_handlers")});
+        }
+    }
+    return all;
+}
+
+top_table top_model::streams() const {
+    top_table all{"streams",
+                  {{"stream", shown_as::text},
+                   {"process", shown_as::text},
+                   {"cpu", shown_as::percent},
+                   {"state", shown_as::text}},
+                  2,
+                  {}};
+    for (const seen& each : all_seen()) {
+        for (const metric_sample& one : samples(*each.now, "amalgam_stream_asleep")) {
+            all.rows.push_back({text(label(one, "stream")), text(each.name),
+                                number(rate(each, "amalgam_stream_cpu_seconds_total", one.labels)),
+                                text(one.value > 0 ? "asleep" : "awake")});
+        }
+    }
+    return all;
+}
+
+top_table top_model::pools() const {
+    top_table all{"pools",
+                  {{"pool", shown_as::text},
+                   {"process", shown_as::text},
+                   {"ready", shown_as::count},
+                   {"ults", shown_as::count}},
+                  2,
+                  {}};
+    for (const seen& each : all_seen()) {
+        for (const metric_sample& one : samples(*each.now, "amalgam_pool_ready_units")) {
+            const metric_sample* const ults = sample_of(*each.now, "amalgam_pool_ults", one.labels);
+            all.rows.push_back({text(label(one, "pool")), text(each.name), number(one.value),
+                                number(ults == nullptr ? 0 : ults->value)});
+        }
+    }
+    return all;
+}
+
+top_table top_model::nodes() const {
+    top_table all{"nodes",
+                  {{"node", shown_as::text},
+                   {"process", shown_as::text},
+                   {"busy", shown_as::percent},
+                   {"no input", shown_as::percent},
+                   {"no room", shown_as::percent},
+                   {"taken/s", shown_as::rate},
+                   {"given/s", shown_as::rate},
+                   {"taken", shown_as::count}},
+                  2,
+                  {}};
+    for (const seen& each : all_seen()) {
+        for (const metric_sample& one : samples(*each.now, "amalgam_flow_node_taken_total")) {
+            const auto part = [&](const char* name) {
+                return number(std::min(1.0, rate(each, name, one.labels)));
+            };
+            all.rows.push_back({text(label(one, "node")), text(each.name),
+                                part("amalgam_flow_node_busy_seconds_total"),
+                                part("amalgam_flow_node_waited_for_input_seconds_total"),
+                                part("amalgam_flow_node_waited_for_output_seconds_total"),
+                                number(rate(each, "amalgam_flow_node_taken_total", one.labels)),
+                                number(rate(each, "amalgam_flow_node_given_total", one.labels)),
+                                number(one.value)});
+        }
+    }
+    return all;
+}
+
+top_table top_model::channels() const {
+    top_table all{"channels",
+                  {{"from", shown_as::text},
+                   {"to", shown_as::text},
+                   {"process", shown_as::text},
+                   {"items/s", shown_as::rate},
+                   {"bytes/s", shown_as::bytes},
+                   {"waiting", shown_as::count},
+                   {"at most", shown_as::count}},
+                  5,
+                  {}};
+    for (const seen& each : all_seen()) {
+        for (const metric_sample& one : samples(*each.now, "amalgam_flow_channel_items_total")) {
+            const auto now = [&](const char* name) {
+                const metric_sample* const found = sample_of(*each.now, name, one.labels);
+                return number(found == nullptr ? 0 : found->value);
+            };
+            all.rows.push_back({text(label(one, "from")), text(label(one, "to")), text(each.name),
+                                number(rate(each, "amalgam_flow_channel_items_total", one.labels)),
+                                number(rate(each, "amalgam_flow_channel_bytes_total", one.labels)),
+                                now("amalgam_flow_channel_waiting_items"),
+                                now("amalgam_flow_channel_most_waiting_items")});
+        }
+    }
+    return all;
+}
+
+std::vector<top_table> top_model::tables() const {
+    std::vector<top_table> all;
+    all.push_back(processes());
+    if (now_.run) {
+        all.push_back(nodes());
+        all.push_back(channels());
+    }
+    all.push_back(procedures());
+    all.push_back(peers());
+    all.push_back(streams());
+    all.push_back(pools());
+    std::erase_if(
+        all, [](const top_table& each) { return each.rows.empty() && each.name != "processes"; });
+    return all;
+}
+
+std::vector<std::string> top_model::head() const {
+    std::vector<std::string> lines;
+    if (now_.run) {
+        lines.push_back(fmt::format("run {}: {}, {:.0f} s, {} processes", now_.run->launcher,
+                                    shown(now_.run->command), now_.run->seconds,
+                                    now_.run->processes.size()));
+        const std::string neck = now_.run->report().bottleneck();
+        if (!neck.empty()) lines.push_back("bottleneck: " + shown(neck));
+    } else {
+        lines.push_back(fmt::format("{} process{}", now_.processes.size(),
+                                    now_.processes.size() == 1 ? "" : "es"));
+    }
+    if (!now_.silent.empty())
+        lines.push_back(fmt::format("{} silent: {}", now_.silent.size(), now_.silent.front()));
+    return lines;
+}
+
+void top_model::add_to_curves() {
+    double cpu = 0, served = 0, items = 0;
+    for (const seen& each : all_seen()) {
+        cpu += rate(each, "process_cpu_seconds_total");
+        served += rate(each, "amalgam_rpc_served_total");
+        items += total_rate(each, "amalgam_flow_node_taken_total");
+    }
+    if (curves_.empty()) {
+        curves_ = {{"cpu", shown_as::percent, {}}, {"served/s", shown_as::rate, {}}};
+        if (now_.run) curves_.push_back({"items/s", shown_as::rate, {}});
+    }
+    const std::array<double, 3> newest{cpu, served, items};
+    for (std::size_t i = 0; i < curves_.size(); ++i) {
+        curves_[i].values.push_back(newest[i]);
+        if (curves_[i].values.size() > longest) curves_[i].values.pop_front();
+    }
+}
+
+std::vector<std::vector<top_cell>> chosen_rows(const top_table& table, const top_view& view) {
+    std::vector<std::vector<top_cell>> rows;
+    for (const auto& each : table.rows) {
+        const bool fits =
+            view.filter.empty() || std::any_of(each.begin(), each.end(), [&](const top_cell& cell) {
+                return cell.text.find(view.filter) != std::string::npos;
+            });
+        if (fits) rows.push_back(each);
+    }
+    const auto chosen = view.sort_by.find(table.name);
+    const std::size_t by = std::min(chosen == view.sort_by.end() ? table.sort_by : chosen->second,
+                                    table.columns.size() - 1);
+    const bool is_text = table.columns[by].as == shown_as::text;
+    const auto less = [&](const auto& a, const auto& b) {
+        return is_text ? a[by].text < b[by].text : a[by].number > b[by].number;
+    };
+    std::stable_sort(rows.begin(), rows.end(), [&](const auto& a, const auto& b) {
+        return view.ascending ? less(b, a) : less(a, b);
+    });
+    return rows;
+}
+
+std::vector<std::string> lines_of(const top_table& table, const top_view& view, std::size_t width) {
+    const auto rows = chosen_rows(table, view);
+    const auto chosen = view.sort_by.find(table.name);
+    const std::size_t by = chosen == view.sort_by.end() ? table.sort_by : chosen->second;
+    std::vector<std::vector<std::string>> all(rows.size() + 1);
+    std::vector<std::size_t> widths;
+    std::size_t of_numbers = 0, texts = 0;
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+        all[0].push_back(table.columns[i].title + (i == by ? "*" : ""));
+        std::size_t widest = columns_of(all[0].back());
+        for (std::size_t row = 0; row < rows.size(); ++row) {
+            all[row + 1].push_back(written(rows[row][i], table.columns[i].as));
+            widest = std::max(widest, columns_of(all[row + 1].back()));
+        }
+        widths.push_back(widest);
+        if (table.columns[i].as == shown_as::text)
+            ++texts;
+        else
+            of_numbers += widest + 2;
+    }
+    // Texts share what numbers leave; the widest gives way first.
+    const auto of_texts = [&] {
+        std::size_t sum = 0;
+        for (std::size_t i = 0; i < widths.size(); ++i)
+            if (table.columns[i].as == shown_as::text) sum += widths[i] + 2;
+        return sum;
+    };
+    constexpr std::size_t least = 6;
+    while (texts != 0 && of_texts() + of_numbers > width + 2) {
+        std::size_t at = widths.size();
+        for (std::size_t i = 0; i < widths.size(); ++i)
+            if (table.columns[i].as == shown_as::text && widths[i] > least &&
+                (at == widths.size() || widths[i] > widths[at]))
+                at = i;
+        if (at == widths.size()) break;
+        --widths[at];
+    }
+    std::vector<std::string> lines;
+    for (const auto& row : all) {
+        std::string line;
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            if (i != 0) line += "  ";
+            line +=
+                padded(cut(row[i], widths[i]), widths[i], table.columns[i].as == shown_as::text);
+        }
+        while (line.ends_with(' '))
+            line.pop_back();
+        lines.push_back(cut(line, width));
+    }
+    return lines;
+}
+
+std::string curve_text(const std::deque<double>& values, std::size_t width, bool plain) {
+    static constexpr std::array<const char*, 8> bars{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    const std::size_t count = std::min(width, values.size());
+    double most = 0;
+    for (std::size_t i = values.size() - count; i < values.size(); ++i)
+        most = std::max(most, values[i]);
+    std::string text(width - count, ' ');
+    for (std::size_t i = values.size() - count; i < values.size(); ++i) {
+        const double part = most > 0 ? values[i] / most : 0;
+        if (plain)
+            text += static_cast<char>('0' + std::lround(9 * part));
+        else
+            text += bars[static_cast<std::size_t>(std::lround(7 * part))];
+    }
+    return text;
+}
+
+}  // namespace amalgam::tool
