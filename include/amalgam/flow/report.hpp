@@ -21,9 +21,15 @@ struct node_report {
     double seconds = 0;            ///< From its start to its last work, or until now.
     double waited_for_input = 0;   ///< Part of `seconds`.
     double waited_for_output = 0;  ///< Part of `seconds`: for queue space or a free worker.
+    bool ended = false;
 
-    /// Fraction of time, 0 to 1, in which it waited for neither: it computed, or blocked outside
-    /// the graph.
+    /// Parts of busy_seconds(), estimated from samples; 0 if no reports were asked for.
+    double waited_for_core = 0;  ///< Could have run, but others had its thread, or its core.
+    double waited_for_lock = 0;  ///< A mutex of ours, or a lock or condition variable of threads.
+    double waited_outside = 0;   ///< A file, a socket, a sleep, a call of the node's own.
+
+    /// Fraction of time, 0 to 1, in which it waited for neither: it computed, or waited for what is
+    /// not in the graph.
     double busy() const noexcept;
     /// The same in seconds.
     double busy_seconds() const noexcept;
@@ -47,28 +53,72 @@ struct channel_report {
     friend bool operator==(const channel_report&, const channel_report&) = default;
 };
 
+/// What a process of a run uses.
+struct process_report {
+    std::string name;                  ///< As node_report::process.
+    double seconds = 0;                ///< Since its nodes were started.
+    double processor_seconds = 0;      ///< Of all its threads, since then.
+    std::uint64_t resident_bytes = 0;  ///< Memory, now.
+    std::uint64_t cores = 0;           ///< That it may use.
+
+    friend bool operator==(const process_report&, const process_report&) = default;
+};
+
+/// What holds a run up, why, and what may help.
+struct bottleneck_report {
+    enum class cause {
+        nothing,  ///< Nothing ran.
+        work,     ///< The node computes.
+        core,     ///< The node waits for a core.
+        lock,     ///< The node waits for a lock.
+        outside,  ///< The node waits for something outside the graph.
+        network,  ///< Both ends of a channel wait, and much is under way.
+        credit    ///< Both ends of a channel wait, and little may be under way.
+    };
+
+    cause why = cause::nothing;
+    std::string node, process;        ///< Of a channel: the sender.
+    std::string to_node, to_process;  ///< The receiver, if it is a channel.
+    double share = 0;                 ///< Of the time, 0 to 1, for that reason.
+    std::string sentence;             ///< "filter" in G2, busy 98 % of the time
+    std::string advice;               ///< Give "filter" more workers …
+};
+
+/// For example "network".
+const char* name(bottleneck_report::cause why) noexcept;
+
 /// Where the items and the time of a run went, over the nodes of one or several processes.
 ///
 ///     std::cerr << am::run(graph).text();
 struct run_report {
     std::vector<node_report> nodes;
     std::vector<channel_report> channels;
+    std::vector<process_report> processes;
 
     /// Merges in another process's report.
     void add(const run_report& other);
 
     /// Duration of the node that was active longest, working or waiting.
     double seconds() const noexcept;
-    /// The bottleneck, in one sentence: the node that was busy longest (on a tie the last one,
-    /// which the others would wait for), or a path between two groups if one end waits for room and
-    /// the other for items. Percentages are of seconds(). Empty if nothing ran.
+    /// What happened after `before`, an earlier report of the same run. What waits in channels, and
+    /// memory, is as now.
+    run_report since(const run_report& before) const;
+
+    /// The node that was busy longest (on a tie the last one, which the others would wait for), or
+    /// a channel if one end waits for room and the other for items. While nodes run, those that
+    /// have ended are not considered. Percentages are of seconds().
+    bottleneck_report explain() const;
+    /// explain(), as a sentence. Empty if nothing ran.
     std::string bottleneck() const;
-    /// A table for people that ends with the bottleneck. Percentages are of seconds().
+    /// A table for people that ends with the bottleneck, and what may help. Percentages are of
+    /// seconds().
     std::string text() const;
-    /// One line: the number of items the sinks took, and the bottleneck.
-    std::string line() const;
+    /// One line: the number of items the sinks took, and the bottleneck since `before`, an earlier
+    /// report.
+    std::string line(const run_report& before = {}) const;
     /// {"nodes": [{"name", "process", "taken", "given", "seconds", "waited_for_input" …}],
-    /// "channels": [{"from", "to", "items", "bytes" …}], "bottleneck"}
+    /// "channels": [{"from", "to", "items", "bytes" …}], "processes": [{"name",
+    /// "processor_seconds" …}], "bottleneck", "cause", "advice"}
     std::string json() const;
 
     friend bool operator==(const run_report&, const run_report&) = default;

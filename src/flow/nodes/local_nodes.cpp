@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/detail/in_words.hpp>
@@ -220,6 +221,7 @@ void local_nodes::start() {
         wire(*node);
     start_time_ = std::chrono::steady_clock::now();
     start_ticks_ = cycles();
+    start_processor_seconds_ = processor_seconds();
     started_.store(true);
     for (auto& node : nodes_) {
         running_node& one = *node;
@@ -227,6 +229,7 @@ void local_nodes::start() {
         one.task = spawn(*one.stream, [this, &one] { run_one(one); },
                          {.name = graph_.nodes()[one.index].name});
     }
+    spawned_.store(true);
 }
 
 /// Tells all receivers that the node has ended; or waits until remote ones are done.
@@ -243,6 +246,7 @@ void local_nodes::end_outputs(running_node& node, bool wait) {
 
 void local_nodes::run_one(running_node& node) noexcept {
     const graph_node& about = graph_.nodes()[node.index];
+    node.thread.store(::gettid());
     node.started.store(cycles());
     try {
         about.body->run(where_, node.ends);

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
 #include <amalgam/core/result.hpp>
 #include <amalgam/flow/detail/graph_core.hpp>
 #include <amalgam/flow/detail/node_body.hpp>
@@ -21,6 +23,7 @@
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "flow/nodes/samples.hpp"
 #include "flow/nodes/streams.hpp"
 
 namespace amalgam::detail {
@@ -73,6 +76,9 @@ public:
 
     /// Progress of the nodes so far. After start(); any thread.
     run_report report() const;
+    /// Samples what the nodes do, for report(): whether they compute, or wait for what is not in
+    /// the graph. One thread, some times a second. Nothing before start() has returned.
+    void look();
 
 private:
     struct running_node {
@@ -86,6 +92,8 @@ private:
         ult task;
         std::atomic<std::uint64_t> started{0}, ended{0};  ///< By cycles(); end of its latest work.
         wait_clock waits_after_end;
+        std::atomic<pid_t> thread{0};  ///< Its stream's.
+        busy_samples samples;
     };
 
     running_node& running(std::size_t node) const;
@@ -109,6 +117,11 @@ private:
     std::atomic<bool> started_{false};
     std::chrono::steady_clock::time_point start_time_;
     std::uint64_t start_ticks_ = 0;
+    double start_processor_seconds_ = 0;
+    std::atomic<bool> spawned_{false};
+    // Of look():
+    thread_times threads_;
+    std::chrono::steady_clock::time_point looked_at_{};
     std::atomic<std::size_t> left_;
     event ended_;
 

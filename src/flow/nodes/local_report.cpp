@@ -76,9 +76,18 @@ run_report local_nodes::report() const {
                 tick * static_cast<double>(node->ends.waits_for_input.ticks(until));
             one.waited_for_output =
                 tick * static_cast<double>(node->ends.waits_for_output.ticks(until));
+            one.ended = ended != 0;
+            node->samples.divide(one);
         }
         all.nodes.push_back(std::move(one));
     }
+    process_report self;
+    self.name = process;
+    self.seconds = passed.count();
+    self.processor_seconds = std::max(processor_seconds() - start_processor_seconds_, 0.0);
+    self.resident_bytes = resident_bytes();
+    self.cores = usable_cores();
+    all.processes.push_back(std::move(self));
     return all;
 }
 

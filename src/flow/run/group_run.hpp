@@ -45,6 +45,9 @@ public:
     /// Of this process's nodes; empty before they start. Any thread.
     run_report report() const { return nodes_.has_started() ? nodes_.report() : run_report{}; }
 
+    /// For a sampler.
+    local_nodes& nodes() noexcept { return nodes_; }
+
 private:
     void supervise(const address_book& addresses);
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <iterator>
 #include <string_view>
-#include <unordered_map>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,16 +12,8 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// Below this, the busiest node is not the bottleneck if a channel between groups may be.
-constexpr double busy_enough = 0.5;
-constexpr double waits_much = 0.3;
-
 double share(double part, double whole) noexcept {
     return whole > 0 ? std::clamp(part / whole, 0.0, 1.0) : 0;
-}
-
-std::string where(const std::string& process) {
-    return process.empty() ? "" : " in " + process;
 }
 
 std::string percent(double part) {
@@ -31,15 +22,6 @@ std::string percent(double part) {
 
 // Longer names only shift their own line.
 constexpr std::size_t widest = 60;
-
-/// The first of each name.
-std::unordered_map<std::string_view, const node_report*> by_name(
-    const std::vector<node_report>& nodes) {
-    std::unordered_map<std::string_view, const node_report*> all;
-    for (const node_report& one : nodes)
-        all.emplace(one.name, &one);
-    return all;
-}
 
 /// For people: 1,234,567.
 std::string grouped(std::uint64_t number) {
@@ -58,6 +40,10 @@ json as_json(const node_report& node) {
     one["seconds"] = node.seconds;
     one["waited_for_input"] = node.waited_for_input;
     one["waited_for_output"] = node.waited_for_output;
+    one["waited_for_core"] = node.waited_for_core;
+    one["waited_for_lock"] = node.waited_for_lock;
+    one["waited_outside"] = node.waited_outside;
+    one["ended"] = node.ended;
     return one;
 }
 
@@ -70,6 +56,16 @@ json as_json(const channel_report& channel) {
     one["waiting"] = channel.waiting;
     one["most_waiting"] = channel.most_waiting;
     one["between_groups"] = channel.between_groups;
+    return one;
+}
+
+json as_json(const process_report& process) {
+    json one = json::object();
+    if (!process.name.empty()) one["name"] = process.name;
+    one["seconds"] = process.seconds;
+    one["processor_seconds"] = process.processor_seconds;
+    one["resident_bytes"] = process.resident_bytes;
+    one["cores"] = process.cores;
     return one;
 }
 
@@ -97,6 +93,7 @@ double node_report::busy_seconds() const noexcept {
 void run_report::add(const run_report& other) {
     nodes.insert(nodes.end(), other.nodes.begin(), other.nodes.end());
     channels.insert(channels.end(), other.channels.begin(), other.channels.end());
+    processes.insert(processes.end(), other.processes.begin(), other.processes.end());
 }
 
 double run_report::seconds() const noexcept {
@@ -104,38 +101,6 @@ double run_report::seconds() const noexcept {
     for (const node_report& node : nodes)
         longest = std::max(longest, node.seconds);
     return longest;
-}
-
-std::string run_report::bottleneck() const {
-    const double whole = seconds();
-    // By time, not share: a node that was quick and has ended delayed nobody.
-    const auto busiest = std::max_element(nodes.rbegin(), nodes.rend(),
-                                          [](const node_report& a, const node_report& b) {
-                                              return a.busy_seconds() < b.busy_seconds();
-                                          });
-    if (busiest == nodes.rend() || busiest->seconds == 0) return {};
-    const auto named = by_name(nodes);
-    const auto find = [&](const std::string& name) {
-        const auto found = named.find(name);
-        return found == named.end() ? nullptr : found->second;
-    };
-    for (const channel_report& channel : channels) {
-        const node_report* const from = find(channel.from);
-        const node_report* const to = find(channel.to);
-        if (share(busiest->busy_seconds(), whole) >= busy_enough || !channel.between_groups ||
-            from == nullptr || to == nullptr)
-            continue;
-        const double out = share(from->waited_for_output, whole);
-        const double in = share(to->waited_for_input, whole);
-        if (out >= waits_much && in >= waits_much)
-            return fmt::format(
-                "the channel from \"{}\"{} to \"{}\"{}: the sender waits for room {} of the time, "
-                "the receiver for items {}",
-                from->name, where(from->process), to->name, where(to->process), percent(out),
-                percent(in));
-    }
-    return fmt::format("\"{}\"{}, busy {} of the time", busiest->name, where(busiest->process),
-                       percent(share(busiest->busy_seconds(), whole)));
 }
 
 std::string run_report::text() const {
@@ -174,27 +139,35 @@ std::string run_report::text() const {
                        process_width, grouped(channel.items),
                        channel.between_groups ? grouped(channel.bytes) : "",
                        grouped(channel.waiting), grouped(channel.most_waiting));
-    if (const std::string neck = bottleneck(); !neck.empty()) text += "bottleneck: " + neck + "\n";
+    const bottleneck_report neck = explain();
+    if (!neck.sentence.empty()) fmt::format_to(out, "bottleneck: {}\n", neck.sentence);
+    if (!neck.advice.empty()) fmt::format_to(out, "try: {}\n", neck.advice);
     return text;
 }
 
-std::string run_report::line() const {
+std::string run_report::line(const run_report& before) const {
     std::uint64_t taken = 0;
     for (const node_report& node : nodes)
         if (node.given == 0) taken += node.taken;
-    const std::string neck = bottleneck();
+    const std::string neck = since(before).bottleneck();
     return fmt::format("{:.1f} s, {} items at the end of the graph{}{}", seconds(), grouped(taken),
                        neck.empty() ? "" : "; bottleneck: ", neck);
 }
 
 std::string run_report::json() const {
     using value = nlohmann::ordered_json;
-    value all{{"nodes", value::array()}, {"channels", value::array()}};
+    value all{
+        {"nodes", value::array()}, {"channels", value::array()}, {"processes", value::array()}};
     for (const node_report& node : nodes)
         all["nodes"].push_back(as_json(node));
     for (const channel_report& channel : channels)
         all["channels"].push_back(as_json(channel));
-    all["bottleneck"] = bottleneck();
+    for (const process_report& process : processes)
+        all["processes"].push_back(as_json(process));
+    const bottleneck_report neck = explain();
+    all["bottleneck"] = neck.sentence;
+    all["cause"] = name(neck.why);
+    all["advice"] = neck.advice;
     return all.dump(-1, ' ', false, value::error_handler_t::replace);
 }
 
@@ -214,6 +187,10 @@ result<run_report> parse_run_report(std::string_view text) {
             one.at("seconds").get_to(node.seconds);
             one.at("waited_for_input").get_to(node.waited_for_input);
             one.at("waited_for_output").get_to(node.waited_for_output);
+            node.waited_for_core = one.value("waited_for_core", 0.0);
+            node.waited_for_lock = one.value("waited_for_lock", 0.0);
+            node.waited_outside = one.value("waited_outside", 0.0);
+            node.ended = one.value("ended", false);
             report.nodes.push_back(std::move(node));
         }
         for (const json& one : all.at("channels")) {
@@ -229,6 +206,15 @@ result<run_report> parse_run_report(std::string_view text) {
             channel.most_waiting = counted(one, "most_waiting");
             one.at("between_groups").get_to(channel.between_groups);
             report.channels.push_back(std::move(channel));
+        }
+        for (const json& one : all.value("processes", json::array())) {
+            process_report process;
+            process.name = one.value("name", "");
+            one.at("seconds").get_to(process.seconds);
+            one.at("processor_seconds").get_to(process.processor_seconds);
+            process.resident_bytes = counted(one, "resident_bytes");
+            process.cores = counted(one, "cores");
+            report.processes.push_back(std::move(process));
         }
         return report;
     } catch (const json::exception& wrong) {

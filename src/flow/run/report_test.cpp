@@ -59,11 +59,111 @@ TEST(run_report, names_a_node_that_is_busy_half_the_time_rather_than_a_channel) 
               "\"read\" in A, busy 50 % of the time");
 }
 
-TEST(run_report, names_the_way_between_two_groups_that_both_wait_for) {
-    const run_report report = two_groups(node("read", "A", 0, 8), node("filter", "B", 7, 0));
-    EXPECT_EQ(report.bottleneck(),
+using cause = bottleneck_report::cause;
+
+TEST(run_report, names_the_network_if_both_ends_wait_and_much_is_under_way) {
+    run_report report = two_groups(node("read", "A", 0, 8), node("filter", "B", 7, 0));
+    report.channels[0].items = 1000;
+    report.channels[0].bytes = 64'000'000;
+    report.channels[0].most_waiting = 30;
+    const bottleneck_report neck = report.explain();
+    EXPECT_EQ(neck.why, cause::network);
+    EXPECT_EQ(neck.node + neck.process + neck.to_node + neck.to_process, "readAfilterB");
+    EXPECT_EQ(neck.sentence,
+              "the network from \"read\" in A to \"filter\" in B: the sender waits for room 80 % "
+              "of the time, the receiver for items 70 %, at 6.4 MB/s");
+    EXPECT_NE(neck.advice.find("window_bytes"), std::string::npos) << neck.advice;
+}
+
+TEST(run_report, names_missing_credit_if_both_ends_wait_and_little_may_be_under_way) {
+    run_report report = two_groups(node("read", "A", 0, 8), node("filter", "B", 7, 0));
+    report.channels[0].most_waiting = 1;
+    const bottleneck_report neck = report.explain();
+    EXPECT_EQ(neck.why, cause::credit);
+    EXPECT_EQ(neck.sentence,
               "the channel from \"read\" in A to \"filter\" in B: the sender waits for room 80 % "
-              "of the time, the receiver for items 70 %");
+              "of the time, the receiver for items 70 %, with at most 1 item under way");
+    EXPECT_NE(neck.advice.find("on_demand(k)"), std::string::npos) << neck.advice;
+    // Within a process, too, but not of nodes that take turns on a core.
+    report.channels[0].between_groups = false;
+    EXPECT_EQ(report.explain().why, cause::credit);
+    report.channels[0].most_waiting = 1024;
+    EXPECT_EQ(report.explain().why, cause::work);
+}
+
+TEST(run_report, a_full_queue_before_a_slow_node_is_not_taken_for_the_network) {
+    run_report report = two_groups(node("read", "A", 0, 8), node("filter", "B", 0, 0));
+    report.channels[0].most_waiting = 1'000'000;
+    report.nodes[1].waited_for_lock = 9;
+    EXPECT_EQ(report.explain().why, cause::lock);
+    EXPECT_EQ(report.explain().node, "filter");
+}
+
+TEST(run_report, a_source_that_has_finished_is_not_the_bottleneck) {
+    run_report report = two_groups(node("read", "A", 0, 0), node("filter", "B", 6, 0));
+    report.nodes[0].ended = true;
+    EXPECT_EQ(report.explain().node, "filter");
+    report.nodes[1].ended = true;  // At the end, it is who took longest.
+    EXPECT_EQ(report.explain().node, "read");
+}
+
+TEST(run_report, tells_apart_what_a_busy_node_waits_for) {
+    const auto found = [](double node_report::*wait) {
+        run_report report = two_groups(node("read", "A", 0, 9), node("filter", "B", 0, 0));
+        report.nodes[1].*wait = 7;
+        return report.explain();
+    };
+    const bottleneck_report core = found(&node_report::waited_for_core);
+    EXPECT_EQ(core.why, cause::core);
+    EXPECT_EQ(core.sentence, "\"filter\" in B, which waited for a core 70 % of the time");
+    EXPECT_NE(core.advice.find("cores"), std::string::npos);
+    const bottleneck_report lock = found(&node_report::waited_for_lock);
+    EXPECT_EQ(lock.why, cause::lock);
+    EXPECT_EQ(lock.sentence, "\"filter\" in B, which waited for a lock 70 % of the time");
+    const bottleneck_report outside = found(&node_report::waited_outside);
+    EXPECT_EQ(outside.why, cause::outside);
+    EXPECT_EQ(outside.sentence,
+              "\"filter\" in B, which waited for something outside the graph 70 % of the time");
+    EXPECT_NE(outside.advice.find("farm"), std::string::npos) << outside.advice;
+
+    run_report little = two_groups(node("read", "A", 0, 9), node("filter", "B", 0, 0));
+    little.nodes[1].waited_for_lock = 2;
+    EXPECT_EQ(little.explain().why, cause::work);
+}
+
+TEST(run_report, advises_sources_otherwise_than_stages) {
+    run_report report = two_groups(node("read", "A", 0, 0), node("filter", "B", 9, 0));
+    EXPECT_NE(report.explain().advice.find("workers"), std::string::npos);
+    report.nodes[0].taken = 0;
+    report.nodes[0].given = 7;
+    EXPECT_NE(report.explain().advice.find("several sources"), std::string::npos);
+    EXPECT_NE(report.text().find("\ntry: make it faster"), std::string::npos) << report.text();
+}
+
+TEST(run_report, since_an_earlier_one_tells_only_what_came_after) {
+    run_report before = two_groups(node("read", "A", 0, 1), node("filter", "B", 2, 0));
+    before.processes.push_back({"A", 10, 4, 100, 2});
+    run_report now = before;
+    now.nodes[0].ended = true;  // It was at the end already.
+    now.nodes[1].seconds += 2;
+    now.nodes[1].taken += 7;
+    now.nodes[1].waited_for_input += 0.5;
+    now.channels[0].items += 7;
+    now.channels[0].bytes += 70;
+    now.processes[0] = {"A", 12, 5, 50, 2};
+    now.nodes.push_back(node("late", "C", 9.9, 0));
+    const run_report passed = now.since(before);
+    EXPECT_EQ(passed.nodes[0].seconds, 0);
+    EXPECT_EQ(passed.nodes[1].taken, 7u);
+    EXPECT_EQ(passed.nodes[1].seconds, 2);
+    EXPECT_EQ(passed.nodes[1].waited_for_input, 0.5);
+    EXPECT_EQ(passed.channels[0].items, 7u);
+    EXPECT_EQ(passed.channels[0].bytes, 70u);
+    EXPECT_EQ(passed.channels[0].most_waiting, 3u);
+    EXPECT_EQ(passed.processes[0], (process_report{"A", 2, 1, 50, 2}));
+    EXPECT_EQ(passed.nodes[2], now.nodes[2]);
+    EXPECT_EQ(passed.explain().node, "filter");
+    EXPECT_EQ(before.since(now).nodes[1].taken, 0u);  // Never below 0.
 }
 
 TEST(run_report, of_nothing_names_nothing) {
@@ -74,6 +174,11 @@ TEST(run_report, of_nothing_names_nothing) {
 TEST(run_report, is_read_back_from_its_json) {
     run_report report = two_groups(node("read", "", 1.5, 2), node("fil\"ter", "B.1", 0.25, 0));
     report.nodes[1].inside = "read";
+    report.nodes[1].ended = true;
+    report.nodes[0].waited_for_core = 0.5;
+    report.nodes[0].waited_for_lock = 0.25;
+    report.nodes[0].waited_outside = 0.125;
+    report.processes.push_back({"B.1", 3, 2.5, 4096, 2});
     EXPECT_EQ(parse_run_report(report.json()).value(), report);
     for (const char* wrong :
          {"", "7", "{}", R"({"nodes": [{}], "channels": []})", R"({"nodes": 3, "channels": []})"})

@@ -22,6 +22,7 @@
 
 #include "flow/launcher/address_exchange.hpp"
 #include "flow/launcher/run_keys.hpp"
+#include "flow/nodes/samples.hpp"
 #include "flow/nodes/streams.hpp"
 #include "flow/run/group_run.hpp"
 
@@ -89,6 +90,16 @@ private:
     detail::graph_core& of_;
 };
 
+bool is_set(const char* variable) {
+    const char* const value = std::getenv(variable);
+    return value != nullptr && *value != 0;
+}
+
+/// Whether the environment asks for a report of this process.
+bool shows_reports() {
+    return is_set("AMALGAM_STATS") || is_set("AMALGAM_REPORT");
+}
+
 /// `started`: from then on, the running graph stops the nodes when it ends early.
 run_report run_whole(detail::graph_core& graph, const run_options& options, std::stop_token stop,
                      bool& started) {
@@ -102,7 +113,11 @@ run_report run_whole(detail::graph_core& graph, const run_options& options, std:
     started = true;
     nodes.start();
     const std::stop_callback when_stopped(stop, [&] { nodes.fail(stopped_by_user()); });
-    nodes.ended().wait();
+    {
+        std::optional<detail::sampler> samples;
+        if (shows_reports()) samples.emplace(nodes);
+        nodes.ended().wait();
+    }
     if (auto failed = nodes.failed()) throw error(failed->what.what, failed->what.sentence);
     return nodes.report();
 }
@@ -242,6 +257,9 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
         const std::stop_callback when_stopped(stop, [&] { running.fail(stopped_by_user()); });
         {
             const report_teller teller(running, over, graph, others);
+            std::optional<detail::sampler> samples;
+            if (others.report_interval().count() > 0 || shows_reports())
+                samples.emplace(running.nodes());
             running.over().wait();
         }
         failed = running.failed();

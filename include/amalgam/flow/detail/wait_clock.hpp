@@ -21,6 +21,7 @@ public:
             waited_.store(waited_.load(std::memory_order_relaxed) + (now - since),
                           std::memory_order_relaxed);
     }
+    bool is_waiting() const noexcept { return since_.load(std::memory_order_relaxed) != 0; }
     /// Includes the wait in progress.
     std::uint64_t ticks(std::uint64_t now) const noexcept {
         const std::uint64_t since = since_.load(std::memory_order_relaxed);
