@@ -25,6 +25,7 @@ struct run_options {
     double stats_s = 0;
     std::string report_file;
     std::string metrics;
+    std::string web;
     std::string ssh = "ssh";
     std::string remote_amalgam;
     double silence_s = 30;
@@ -61,6 +62,7 @@ int launch_all(const run_options& options) {
     launched.stats = milliseconds(options.stats_s);
     launched.report_file = options.report_file;
     launched.metrics = options.metrics;
+    launched.web = options.web;
     launched.ssh = CLI::detail::split_up(options.ssh);
     launched.remote_amalgam = options.remote_amalgam.empty()
                                   ? std::filesystem::read_symlink("/proc/self/exe").string()
@@ -111,6 +113,12 @@ void add_run(CLI::App& app) {
                     "Tell the numbers of all processes by HTTP for Prometheus, at this loopback "
                     "address; port 0 chooses one: 127.0.0.1:9464")
         ->envname("AMALGAM_METRICS");
+    sub->add_option(
+           "--web", options->web,
+           "Serve a live page of the run at this loopback address, and print its URL; port "
+           "0, or no address, chooses a port")
+        ->expected(0, 1)
+        ->default_str("127.0.0.1:0");
     sub->add_option(
            "--ssh", options->ssh,
            "Command to reach a group's host: \"ssh -p 2222 -i key\"; must not ask for a password")

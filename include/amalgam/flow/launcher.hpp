@@ -24,6 +24,9 @@ struct launch_options {
     /// as "127.0.0.1:9464"; port 0 chooses one. Each has the label {"process", "G2.1"}. Empty:
     /// none.
     std::string metrics{};
+    /// Where to serve the live page of the run, "127.0.0.1:0"; loopback only. Port 0 chooses one;
+    /// the address, with the token that the page needs, is printed. Empty: no page.
+    std::string web{};
     /// Time for the other processes to end after SIGTERM before they are killed.
     std::chrono::milliseconds grace{3000};
     /// After this long the run is ended as failed; 0: never.
@@ -54,7 +57,8 @@ struct launch_options {
 /// Threads: must be called from a single-threaded process: it forks. Takes over SIGINT, SIGTERM,
 ///          SIGHUP and SIGCHLD, so call it once, from a main().
 /// Failure: throws error{invalid}, {not_found}, {denied} or {in_use}, before anything is started,
-///          for an unknown group in `view`, a program that cannot be run, or such an address.
+///          for an unknown group in `view`, a program that cannot be run, or such an address in
+///          `metrics`. Exits with 2, starting nothing, if `web` cannot be listened at.
 /// Cost:    two processes of its own. Each cleans up after the other: everything the groups started
 ///          ends, even if one of the two is killed.
 int launch(const launch_options& options);

@@ -98,6 +98,11 @@ int launch(const launch_options& asked) {
     if (options.insecure) options.config = detail::without_keys(std::move(options.config));
     // A single rank starts everything itself, as in a shell from srun.
     if (const detail::job_rank here = detail::job_rank_from_environment(); here.size > 1) {
+        if (!options.web.empty())
+            throw error(
+                errc::unsupported,
+                "--web is given within mpirun or srun, which start the processes, expected "
+                "a run that amalgam starts itself; --stats prints the numbers of each rank");
         try {
             detail::check_rank_count(here, options.config, "the config");
         } catch (const detail::told_error&) {

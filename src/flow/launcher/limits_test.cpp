@@ -63,7 +63,25 @@ TEST_F(launcher, the_bottleneck_is_who_works_and_not_who_waits_for_the_others_to
     const auto [code, output] = run({"slow"}, {"--report", file});
     EXPECT_EQ(code, 0) << output;
     const run_report report = report_in(file);
-    EXPECT_EQ(report.bottleneck().rfind("\"to\" in G3, busy ", 0), 0u) << report.text();
+    EXPECT_EQ(report.bottleneck().rfind("\"to\" in G3, ", 0), 0u) << report.text();
+}
+
+TEST_F(launcher, a_page_that_other_hosts_could_open_is_refused_before_anything_starts) {
+    for (const char* each : {"0.0.0.0:0", "10.1.2.3:8642", "nowhere"}) {
+        const auto [code, output] = run({"count"}, {"--web", each});
+        EXPECT_EQ(code, 2) << output;
+        EXPECT_EQ(lines_with(output, "amalgam run: --web: "), 1u) << output;
+        EXPECT_EQ(lines_with(output, "example: 127.0.0.1:"), 1u) << output;
+        EXPECT_EQ(lines_with(output, "[G3]"), 0u) << output;
+    }
+}
+
+TEST_F(launcher, a_page_that_nobody_opens_changes_nothing) {
+    const auto [code, output] = run({"count"}, {"--web"});
+    EXPECT_EQ(code, 0) << output;
+    EXPECT_EQ(lines_with(output, "amalgam run: the live page of the run is http://127.0.0.1:"), 1u)
+        << output;
+    EXPECT_EQ(lines_with(output, "[G3] "), 1u) << output;
 }
 
 TEST_F(launcher, a_run_that_is_cut_short_is_reported_too) {
@@ -73,6 +91,8 @@ TEST_F(launcher, a_run_that_is_cut_short_is_reported_too) {
     const run_report report = report_in(file);
     ASSERT_EQ(report.nodes.size(), 3u) << report.text();
     EXPECT_EQ(report.nodes[2].name, "to");
+    EXPECT_EQ(report.explain().node, "to") << report.text();
+    EXPECT_EQ(report.explain().why, bottleneck_report::cause::outside) << report.text();
     EXPECT_EQ(report.nodes[0].given, 100u);
 }
 

@@ -9,6 +9,13 @@
 
 namespace amalgam::detail {
 
+void output_queue::add_line(std::string_view prefix, std::string_view line) {
+    add(prefix);
+    add(line);
+    add("\n");
+    if (tell_) tell_(std::string(prefix).append(line));
+}
+
 void output_queue::write_some() noexcept {
     // poll() guarantees room for PIPE_BUF bytes in a pipe; more could block.
     std::size_t piece = std::min<std::size_t>(waiting_.size(), 4096);
@@ -32,9 +39,7 @@ void line_prefixer::feed(std::string_view text, output_queue& into) {
         bool ended = !text.empty() && text.front() == '\n';
         if (ended) text.remove_prefix(1);
         if (ended || line_.size() == limits::max_line_bytes) {
-            into.add(prefix_);
-            into.add(line_);
-            into.add("\n");
+            into.add_line(prefix_, line_);
             line_.clear();
         }
     }

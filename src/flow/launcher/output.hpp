@@ -2,8 +2,10 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace amalgam::detail {
 
@@ -17,6 +19,9 @@ public:
     void add(std::string_view text) {
         if (broken_ == 0) waiting_.append(text);
     }
+    void add_line(std::string_view prefix, std::string_view line);
+    /// Is given each line of add_line(), too, with its prefix.
+    void tell_lines_to(std::function<void(std::string_view)> tell) { tell_ = std::move(tell); }
     bool empty() const noexcept { return waiting_.empty(); }
     bool full() const noexcept { return waiting_.size() > (std::size_t{1} << 20); }
 
@@ -31,6 +36,7 @@ private:
     int fd_;
     std::string waiting_;
     int broken_ = 0;
+    std::function<void(std::string_view)> tell_;
 };
 
 /// Splits a process's output into lines and prefixes each with its label, so that lines of several

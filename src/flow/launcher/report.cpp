@@ -10,6 +10,8 @@
 
 #include <amalgam/core/status.hpp>
 
+#include "flow/web/run_page.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -39,8 +41,13 @@ void collected_report::check(const std::string& file) {
 }
 
 std::uint64_t collected_report::interval_ms() const noexcept {
-    if (show_every_.count() > 0) return static_cast<std::uint64_t>(show_every_.count());
-    return file_.empty() ? 0 : for_a_file.count();
+    std::chrono::milliseconds every = show_every_;
+    const auto also = [&](std::chrono::milliseconds other) {
+        every = every.count() == 0 ? other : std::min(every, other);
+    };
+    if (web_) also(run_page::interval);
+    if (!file_.empty() && show_every_.count() == 0) also(for_a_file);
+    return static_cast<std::uint64_t>(every.count());
 }
 
 void collected_report::take(std::size_t process, std::string_view json) {
@@ -62,7 +69,10 @@ std::string collected_report::next_line(clock::time_point now) {
     if (show_every_.count() == 0 || !news_ || now < next_) return {};
     news_ = false;
     next_ = now + show_every_;
-    return all().line();
+    run_report so_far = all();
+    std::string line = so_far.line(last_);
+    last_ = std::move(so_far);
+    return line;
 }
 
 std::string collected_report::finish() const {

@@ -20,7 +20,7 @@ public:
     using clock = std::chrono::steady_clock;
 
     explicit collected_report(const launch_options& options)
-        : show_every_(options.stats), file_(options.report_file) {}
+        : show_every_(options.stats), file_(options.report_file), web_(!options.web.empty()) {}
 
     /// Checks before the run that the file can be written, as far as possible.
     /// Failure: throws error{not_found}.
@@ -39,14 +39,16 @@ public:
     /// The final report for people, or empty. Writes the file.
     /// Failure: throws error{not_found} if the file cannot be written.
     std::string finish() const;
-
-private:
+    /// What all processes have reported so far.
     run_report all() const;
 
+private:
     const std::chrono::milliseconds show_every_;
     const std::string file_;
+    const bool web_;
     std::map<std::size_t, run_report> by_process_;
     clock::time_point next_{};
+    run_report last_;  // Of the previous line.
     bool news_ = false;
 };
 

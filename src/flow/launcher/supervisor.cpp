@@ -51,7 +51,15 @@ supervisor::supervisor(const launch_options& options, std::string program, uniqu
 
 int supervisor::run() {
     try {
+        open_page();
+    } catch (const error& refused) {
+        say(fmt::format("--web: {}", refused.what()));
+        show_the_rest();
+        return 2;
+    }
+    try {
         start_all();
+        if (page_) page_->start();  // A thread: after the last fork().
     } catch (const error& failed) {
         say(failed.what());
         kill_descendants(limits::kill_limit);
@@ -62,6 +70,7 @@ int supervisor::run() {
     while (anything_runs()) {
         wait_for_something();
         take_signals();
+        take_stop_button();
         more_messages_ = false;
         for (launched_process& one : processes_) {
             more_messages_ = take_messages(one) || more_messages_;
@@ -75,11 +84,16 @@ int supervisor::run() {
         check_that_nobody_is_late();
         check_that_the_run_is_not_late();
         if (stopping_ && !killed_ && clock::now() >= kill_at_) stop_now();
+        if (page_ && clock::now() >= page_at_) show_page();
         if (const std::string line = report_.next_line(clock::now()); !line.empty()) say(line);
     }
     blame();
     check_that_somebody_ran();
     show_report();
+    if (page_) {
+        show_page();
+        page_->finish();
+    }
     std::size_t left = kill_descendants(limits::kill_limit);
     if (left > 0 && !stopping_)
         say(fmt::format("the groups left {} process{} running; stopped", left,
@@ -147,6 +161,7 @@ void supervisor::ask_for_looks() {
 void supervisor::wait_for_something() {
     std::vector<pollfd> watched{{signals_.get(), POLLIN, 0}, {launcher_.get(), POLLIN, 0}};
     if (introduced_) watched.push_back({watch_.wanted(), POLLIN, 0});
+    if (page_) watched.push_back({page_->stop_fd(), POLLIN, 0});
     for (output_queue* queue : {&out_, &err_})
         if (!queue->empty()) watched.push_back({queue->fd(), POLLOUT, 0});
     for (launched_process& one : processes_) {
@@ -163,6 +178,7 @@ void supervisor::wait_for_something() {
         timeout = timeout == never ? left : std::min(timeout, left);
     };
     if (more_messages_) wake_at(now);
+    if (page_) wake_at(page_at_);
     if (stopping_ && !killed_) wake_at(kill_at_);
     if (!stopping_ && stop_at_ != clock::time_point::max()) wake_at(stop_at_);
     if (!stopping_ && !introduced_ && ready_by_ != clock::time_point::max()) wake_at(ready_by_);
@@ -466,7 +482,43 @@ void supervisor::show_report() {
 }
 
 void supervisor::say(const std::string& sentence) {
-    err_.add(fmt::format("amalgam run: {}\n", printable(sentence)));
+    last_said_ = sentence;
+    err_.add_line("amalgam run: ", printable(sentence));
+}
+
+void supervisor::open_page() {
+    if (options_.web.empty()) return;
+    page_ = std::make_unique<run_page>(options_.web,
+                                       fmt::format("{}", fmt::join(options_.command, " ")));
+    say(fmt::format("the live page of the run is {}", page_->url()));
+    last_said_.clear();
+    for (output_queue* each : {&out_, &err_})
+        each->tell_lines_to([this](std::string_view line) { page_->log(line); });
+}
+
+void supervisor::show_page() {
+    page_at_ = clock::now() + run_page::interval;
+    std::vector<shown_process> shown;
+    for (const launched_process& one : processes_) {
+        std::string state = !one.running  ? "ended with " + describe_end(one.wait_status)
+                            : introduced_ ? "running"
+                                          : "starting";
+        shown.push_back({one.label, one.where, std::move(state), one.running});
+    }
+    const bool over = !anything_runs();
+    const bool failed = exit_code_.value_or(0) != 0;
+    page_->show(report_.all(), shown,
+                !over    ? (stopping_ ? "stopping" : "running")
+                : failed ? "failed"
+                         : "ended",
+                stopping_ || over ? last_said_ : std::string());
+}
+
+void supervisor::take_stop_button() {
+    std::uint64_t times = 0;
+    if (!page_ || ::read(page_->stop_fd(), &times, sizeof times) != sizeof times) return;
+    stop_the_others(128 + SIGTERM,
+                    "the stop button of the live page was pressed: stopped all groups");
 }
 
 }  // namespace amalgam::detail

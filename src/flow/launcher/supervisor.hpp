@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "flow/launcher/report.hpp"
 #include "flow/launcher/run_socket.hpp"
 #include "flow/launcher/run_watch.hpp"
+#include "flow/web/run_page.hpp"
 
 namespace amalgam::detail {
 
@@ -62,6 +64,9 @@ private:
     void blame();
     void show_the_rest();
     void show_report();
+    void open_page();
+    void show_page();
+    void take_stop_button();
     void say(const std::string& sentence);
 
     const launch_options& options_;
@@ -75,6 +80,9 @@ private:
     run_watch watch_;
     std::optional<run_socket> socket_;
     std::optional<metrics_server> numbers_;
+    std::unique_ptr<run_page> page_;  // Null: none was asked for.
+    clock::time_point page_at_{};     // When it is shown next.
+    std::string last_said_;
 
     int ended_ = 0;
     const bool makes_keys_;

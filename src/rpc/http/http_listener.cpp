@@ -1,5 +1,3 @@
-#include "rpc/http/http_listener.hpp"
-
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
@@ -19,6 +17,7 @@
 
 #include <amalgam/core/detail/printable.hpp>
 #include <amalgam/core/status.hpp>
+#include <amalgam/rpc/extension/http_listener.hpp>
 
 #include "core/text.hpp"
 
@@ -142,10 +141,11 @@ std::string_view reason(int code) {
 
 std::string bytes_of(const http_answer& what, bool body = true) {
     std::string out = fmt::format(
-        "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Cache-Control: "
+        "HTTP/1.1 {} {}\r\nContent-Type: {}\r\n{}{}{}Cache-Control: "
         "no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
-        what.code, reason(what.code), what.type, what.body.size(),
-        what.code == 405 ? "Allow: GET, HEAD\r\n" : "");
+        what.code, reason(what.code), what.type,
+        what.more ? "" : fmt::format("Content-Length: {}\r\n", what.body.size()),
+        what.code == 405 ? "Allow: GET, HEAD\r\n" : "", what.fields);
     if (body) out += what.body;
     return out;
 }
@@ -156,9 +156,13 @@ http_answer sentence(int code, std::string_view text) {
 
 }  // namespace
 
-http_listener::http_listener(std::string_view address, handler answer)
-    : answer_(std::move(answer)), made_in_(::getpid()) {
+http_listener::http_listener(std::string_view address, handler answer, options how)
+    : answer_(std::move(answer)), how_(how), made_in_(::getpid()) {
     listen(address);
+    if (!how_.start_later) start();
+}
+
+void http_listener::start() {
     // Signals are for the program's own threads.
     ::sigset_t every, before;
     ::sigfillset(&every);
@@ -174,13 +178,29 @@ http_listener::http_listener(std::string_view address, handler answer)
 
 http_listener::~http_listener() {
     if (::getpid() != made_in_) {
-        thread_.detach();  // It has not come along over fork().
+        if (thread_.joinable()) thread_.detach();  // It has not come along over fork().
         return;
     }
+    stop(std::chrono::milliseconds(0));
+}
+
+void http_listener::stop(std::chrono::milliseconds grace) noexcept {
+    if (!thread_.joinable()) return;
+    stop_by_ = steady::now() + grace;
+    stops_.store(true);
+    wake();
+    thread_.join();
+    all_.clear();
+}
+
+void http_listener::news() noexcept {
+    wake();
+}
+
+void http_listener::wake() noexcept {
     const std::uint64_t one = 1;
     while (::write(wake_.get(), &one, sizeof one) < 0 && errno == EINTR) {
     }
-    thread_.join();
 }
 
 void http_listener::listen(std::string_view address) {
@@ -208,6 +228,7 @@ void http_listener::listen(std::string_view address) {
 void http_listener::run() noexcept {
     std::vector<::pollfd> looks;
     steady::time_point accepts_again{};  // After a failure: else poll() would not wait.
+    bool asked_for_last = false;
     for (;;) {
         const steady::time_point now = steady::now();
         std::erase_if(all_,
@@ -218,24 +239,30 @@ void http_listener::run() noexcept {
         } catch (const std::bad_alloc&) {
             return;  // Only possible at the start.
         }
+        // news() just before stop() may not have been seen yet.
+        const bool asks_for_last = stops_ && !std::exchange(asked_for_last, stops_);
+        if (!asks_for_last && is_to_end()) return;
         looks.push_back({wake_.get(), POLLIN, 0});
         looks.push_back({now >= accepts_again ? listening_.get() : -1, POLLIN, 0});
         steady::time_point next = now + std::chrono::hours(1);
         if (now < accepts_again) next = accepts_again;
         for (const connection& each : all_) {
             looks.push_back(
-                {each.socket.get(), static_cast<short>(each.answered() ? POLLOUT : POLLIN), 0});
+                {each.socket.get(), static_cast<short>(each.out.empty() ? POLLIN : POLLOUT), 0});
             next = std::min(next, each.until);
         }
+        if (stops_) next = std::min(next, asks_for_last ? now : stop_by_);
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - now).count();
         if (::poll(looks.data(), looks.size(), static_cast<int>(left)) < 0) continue;
-        if (looks[0].revents != 0) return;
+        const bool has_news = looks[0].revents != 0 || asks_for_last;
+        std::uint64_t times = 0;
+        if (has_news) static_cast<void>(::read(wake_.get(), &times, sizeof times));
         for (std::size_t i = 2; i < looks.size(); ++i) {
-            if (looks[i].revents == 0) continue;
             connection& one = all_[i - 2];
             try {
-                serve(one);
-            } catch (const std::bad_alloc&) {
+                if (looks[i].revents != 0) serve(one);
+                if (has_news && !one.ended && one.more && one.out.empty()) continue_stream(one);
+            } catch (const std::exception&) {  // Of `more`, or no memory.
                 one.ended = true;
             }
         }
@@ -271,9 +298,17 @@ bool http_listener::make_room() noexcept {
     return true;
 }
 
+/// Whether stop() was called, and nothing is left to send that may still be sent.
+bool http_listener::is_to_end() noexcept {
+    if (!stops_) return false;
+    if (steady::now() >= stop_by_) return true;
+    return std::all_of(all_.begin(), all_.end(),
+                       [](const connection& each) { return each.ended || each.out.empty(); });
+}
+
 void http_listener::serve(connection& one) {
-    if (!one.answered()) read(one);
-    if (!one.ended && one.answered()) write(one);
+    if (one.out.empty()) read(one);
+    if (!one.ended && !one.out.empty()) write(one);
 }
 
 void http_listener::read(connection& one) {
@@ -284,50 +319,65 @@ void http_listener::read(connection& one) {
         one.ended = true;
         return;
     }
+    if (one.more) return;  // It has asked already.
     one.in.append(part, static_cast<std::size_t>(got));
     const std::size_t end = one.in.find("\r\n\r\n");
     if (end == one.in.npos && one.in.size() <= most_request_bytes) return;
+    http_answer out;
+    bool head = false;
     if (end > most_request_bytes) {
-        one.out = bytes_of(sentence(431, "the request is too large, expected at most 8 KiB"));
+        out = sentence(431, "the request is too large, expected at most 8 KiB");
     } else if (unsent() > most_unsent_bytes) {
-        one.out = bytes_of(sentence(503, "too many answers wait for slow readers; ask later"));
+        out = sentence(503, "too many answers wait for slow readers; ask later");
     } else {
-        one.out = answer_to(std::string_view(one.in).substr(0, end + 2));
+        out = answer_to(std::string_view(one.in).substr(0, end + 2), head);
+        if (head) out.more = nullptr;
+        if (out.more && streams() >= most_streams)
+            out = sentence(503, "too many pages are open, expected at most 16; close some");
     }
+    one.out = bytes_of(out, !head);
+    one.more = std::move(out.more);
     one.in = std::string();
 }
 
-std::string http_listener::answer_to(std::string_view request) {
+http_answer http_listener::answer_to(std::string_view request, bool& head) {
     std::string_view line = up_to(request, "\r\n");
     const std::string_view method = up_to(line, " ");
     std::string_view target = up_to(line, " ");
     if (!line.starts_with("HTTP/1.") || !target.starts_with('/')) {
-        return bytes_of(
-            sentence(400, "this is no request of HTTP/1.1; example: GET /metrics HTTP/1.1"));
+        return sentence(400, "this is no request of HTTP/1.1; example: GET /metrics HTTP/1.1");
     }
-    const bool head = method == "HEAD";
-    if (!head && method != "GET")
-        return bytes_of(sentence(405, "nothing can be changed here, expected GET"));
-    http_request asked{std::string(up_to(target, "?")), {}};
+    head = method == "HEAD";
+    http_request asked{.path = std::string(up_to(target, "?"))};
+    asked.query = target;
+    asked.post = how_.posts && method == "POST";
+    if (!head && !asked.post && method != "GET")
+        return sentence(405, "nothing can be changed here, expected GET");
     while (!request.empty()) {
         std::string_view field = up_to(request, "\r\n");
         const std::string_view name = up_to(field, ":");
         if (same_word(name, "accept")) {
             asked.accept += fmt::format("{},", trimmed(field));
-        } else if (same_word(name, "host") && !is_of_this_host(trimmed(field))) {
-            return bytes_of(sentence(403,
-                                     "this is for clients on this host, by its loopback "
-                                     "address; example: http://127.0.0.1/metrics"));
+        } else if (same_word(name, "origin")) {
+            asked.origin = trimmed(field);
+        } else if (same_word(name, "x-amalgam-token")) {
+            asked.token = trimmed(field);
+        } else if (same_word(name, "host")) {
+            asked.host = trimmed(field);
+            if (!is_of_this_host(asked.host))
+                return sentence(403,
+                                "this is for clients on this host, by its loopback address; "
+                                "example: http://127.0.0.1/metrics");
         }
     }
     try {
-        return bytes_of(answer_(asked), !head);
+        return answer_(asked);
     } catch (const std::exception& why) {
-        return bytes_of(sentence(500, why.what()));
+        return sentence(500, why.what());
     }
 }
 
-void http_listener::write(connection& one) noexcept {
+void http_listener::write(connection& one) {
     const ssize_t put = ::send(one.socket.get(), one.out.data() + one.sent,
                                one.out.size() - one.sent, MSG_NOSIGNAL);
     if (put < 0) {
@@ -336,11 +386,25 @@ void http_listener::write(connection& one) noexcept {
     }
     one.sent += static_cast<std::size_t>(put);
     if (one.sent < one.out.size()) return;
+    if (one.more) return continue_stream(one);
     // Bytes that nobody has read would turn the end into a reset, which may overtake the answer.
     ::shutdown(one.socket.get(), SHUT_WR);
     char rest[4096];
     static_cast<void>(::recv(one.socket.get(), rest, sizeof rest, MSG_DONTWAIT));
     one.ended = true;
+}
+
+/// Asks for what comes next, now that all before is sent. The time to read it begins anew.
+void http_listener::continue_stream(connection& one) {
+    one.out = one.more();
+    one.sent = 0;
+    one.until = one.out.empty() ? steady::time_point::max() : steady::now() + longest;
+}
+
+std::size_t http_listener::streams() const noexcept {
+    return static_cast<std::size_t>(
+        std::count_if(all_.begin(), all_.end(),
+                      [](const connection& each) { return !each.ended && each.more != nullptr; }));
 }
 
 std::size_t http_listener::unsent() const noexcept {

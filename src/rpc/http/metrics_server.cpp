@@ -8,10 +8,9 @@
 #include <amalgam/core/metrics.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/rpc/describe.hpp>
+#include <amalgam/rpc/extension/http_listener.hpp>
 #include <amalgam/rpc/metrics.hpp>
 #include <amalgam/rpc/metrics_server.hpp>
-
-#include "rpc/http/http_listener.hpp"
 
 namespace amalgam {
 

@@ -16,10 +16,10 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/rpc/describe.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/extension/http_listener.hpp>
 #include <amalgam/rpc/metrics.hpp>
 #include <amalgam/rpc/metrics_server.hpp>
 
-#include "rpc/http/http_listener.hpp"
 #include "temp_folder.hpp"
 #include "thrown.hpp"
 

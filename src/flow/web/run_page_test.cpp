@@ -1,0 +1,263 @@
+#include "flow/web/run_page.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <nlohmann/json.hpp>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <amalgam/core/unique_fd.hpp>
+
+#include "flow/web/page_files.hpp"
+#include "thrown.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+bool has(std::string_view text, std::string_view part) {
+    return text.find(part) != text.npos;
+}
+
+struct page_of_a_run : testing::Test {
+    run_page page{"127.0.0.1:0", "./count <text>"};
+    const std::string url = page.url();
+    const std::string host = url.substr(7, url.find('/', 7) - 7);
+    const std::string token = url.substr(url.find('=') + 1);
+
+    page_of_a_run() { page.start(); }
+
+    unique_fd say(const std::string& text) const {
+        ::sockaddr_in where{};
+        where.sin_family = AF_INET;
+        where.sin_port =
+            htons(static_cast<std::uint16_t>(std::stoi(host.substr(host.rfind(':') + 1))));
+        where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        unique_fd made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        EXPECT_EQ(::connect(made.get(), reinterpret_cast<const ::sockaddr*>(&where), sizeof where),
+                  0);
+        EXPECT_EQ(::send(made.get(), text.data(), text.size(), MSG_NOSIGNAL),
+                  static_cast<ssize_t>(text.size()));
+        return made;
+    }
+    std::string ask(const std::string& request) const {
+        const unique_fd there = say(request);
+        std::string text;
+        char part[4096];
+        for (ssize_t got = 0; (got = ::recv(there.get(), part, sizeof part, 0)) > 0;)
+            text.append(part, static_cast<std::size_t>(got));
+        return text;
+    }
+    std::string request(const std::string& what, const std::string& fields = {}) const {
+        return what + " HTTP/1.1\r\nHost: " + host + "\r\n" + fields + "\r\n";
+    }
+    std::string get(const std::string& path) const { return ask(request("GET " + path)); }
+    unique_fd open_events() const { return say(request("GET /events?token=" + token)); }
+
+    /// Reads until the text read so far has `part`.
+    static std::string read_until(const unique_fd& from, std::string_view part) {
+        std::string text;
+        std::vector<char> piece(1 << 16);
+        for (std::size_t looked = 0; text.find(part, looked) == text.npos;) {
+            looked = text.size() - std::min(text.size(), part.size());
+            const ssize_t got = ::recv(from.get(), piece.data(), piece.size(), 0);
+            if (got <= 0) return text + "<the end>";
+            text.append(piece.data(), static_cast<std::size_t>(got));
+        }
+        return text;
+    }
+    /// The first state to come that contains `part`.
+    static nlohmann::json state_with(const unique_fd& from, std::string_view part) {
+        std::string text;
+        char piece[4096];
+        for (;;) {
+            const std::size_t at = text.find(part);
+            const std::size_t end = at == text.npos ? at : text.find("\n\n", at);
+            if (end != text.npos) {
+                const std::size_t start = text.rfind("data: ", at) + 6;
+                return nlohmann::json::parse(text.substr(start, end - start));
+            }
+            const ssize_t got = ::recv(from.get(), piece, sizeof piece, 0);
+            if (got <= 0) return {};
+            text.append(piece, static_cast<std::size_t>(got));
+        }
+    }
+    static run_report report(std::size_t nodes) {
+        run_report all;
+        node_report node;
+        node.process = "G";
+        node.taken = 1000;
+        node.seconds = 2;
+        node.waited_for_input = 1;
+        for (std::size_t i = 0; i < nodes; ++i) {
+            node.name = "node" + std::to_string(i);
+            all.nodes.push_back(node);
+        }
+        channel_report channel;
+        channel.from = "node0";
+        channel.to = "node1";
+        channel.items = 10;
+        all.channels.push_back(channel);
+        all.processes.push_back({"G", 2, 1.5, 4096, 2});
+        return all;
+    }
+    bool stop_was_pressed() const {
+        ::pollfd looked{page.stop_fd(), POLLIN, 0};
+        return ::poll(&looked, 1, 0) == 1;
+    }
+};
+
+TEST_F(page_of_a_run, is_for_who_has_its_token) {
+    const std::string shown = get("/?token=" + token);
+    EXPECT_TRUE(shown.starts_with("HTTP/1.1 200 ")) << shown;
+    EXPECT_TRUE(has(shown, "Content-Security-Policy: default-src 'none'; script-src 'self'"));
+    for (const char* path : {"/", "/?token=", "/?token=0", "/events", "/events?token=1"}) {
+        const std::string refused = get(path);
+        EXPECT_TRUE(refused.starts_with("HTTP/1.1 403 ")) << path << refused;
+        EXPECT_TRUE(has(refused, "open the address that amalgam run has printed")) << refused;
+        EXPECT_FALSE(has(refused, "<!doctype")) << path;
+    }
+    EXPECT_TRUE(get("/page.js").starts_with("HTTP/1.1 200 "));
+    EXPECT_TRUE(get("/other").starts_with("HTTP/1.1 404 "));
+    EXPECT_NE(run_page("127.0.0.1:0", "other").url().substr(url.find('=')),
+              url.substr(url.find('=')));
+}
+
+TEST_F(page_of_a_run, is_not_for_a_page_whose_name_leads_here) {
+    const std::string refused =
+        ask("GET /?token=" + token + " HTTP/1.1\r\nHost: page.example\r\n\r\n");
+    EXPECT_TRUE(refused.starts_with("HTTP/1.1 403 ")) << refused;
+}
+
+TEST_F(page_of_a_run, needs_no_byte_from_elsewhere) {
+    for (const char* path : {"/page.html", "/page.css", "/page.js", "/graph.js", "/curves.js"}) {
+        const page_file* const file = find_page_file(path);
+        ASSERT_NE(file, nullptr) << path;
+        std::string text(file->text);
+        // The name of SVG, which nobody looks up.
+        const std::string_view svg = "http://www.w3.org/2000/svg";
+        if (const auto at = text.find(svg); at != text.npos) text.erase(at, svg.size());
+        EXPECT_FALSE(has(text, "://")) << path;
+        EXPECT_FALSE(has(text, "innerHTML")) << path;
+    }
+}
+
+TEST_F(page_of_a_run, sends_what_was_and_then_each_state) {
+    page.log("[G] one <line>\x1b[1m");
+    page.show(report(2), {{"G", "pid 7", "running", true}}, "running", "");
+    const unique_fd browser = open_events();
+    const std::string first = read_until(browser, "event: state");
+    EXPECT_TRUE(has(first, "Content-Type: text/event-stream")) << first;
+    EXPECT_TRUE(has(first, "event: history\ndata: [[")) << first;
+    EXPECT_TRUE(has(first, R"(event: log
+data: ["[G] one <line>\\x1b[1m"])"))
+        << first;
+
+    run_report later = report(2);
+    later.nodes[0].taken += 500;
+    later.nodes[0].seconds += 1;
+    later.processes[0] = {"G", 3, 2, 8192, 2};
+    page.show(later, {{"G", "pid 7", "ended with exit code 0", false}}, "ended", "that was all");
+    const nlohmann::json state = state_with(browser, "that was all");
+    EXPECT_EQ(state["command"], "./count <text>");
+    EXPECT_EQ(state["nodes"][0]["taken"], 1500);
+    EXPECT_EQ(state["nodes"][0]["taken_rate"], 500);
+    EXPECT_EQ(state["processes"][0]["state"], "ended with exit code 0");
+    EXPECT_EQ(state["bottleneck"]["node"], "node0");
+    EXPECT_EQ(state["bottleneck"]["cause"], "work");
+}
+
+TEST_F(page_of_a_run, is_stopped_only_by_its_own_button) {
+    const std::string right = "X-Amalgam-Token: " + token + "\r\nOrigin: http://" + host + "\r\n";
+    const std::string elsewhere =
+        "X-Amalgam-Token: " + token + "\r\nOrigin: http://page.example\r\n";
+    const std::string unknown = "X-Amalgam-Token: 0\r\nOrigin: http://" + host + "\r\n";
+    for (const std::string& refused :
+         {ask(request("POST /stop")), ask(request("POST /stop", elsewhere)),
+          ask(request("POST /stop", unknown)), ask(request("GET /stop", right)),
+          ask(request("POST /stop?token=" + token)),
+          ask(request("POST /stop", "X-Amalgam-Token: " + token + "\r\n")),
+          ask(request("POST /events", right)), ask(request("PUT /stop", right))}) {
+        EXPECT_TRUE(refused.starts_with("HTTP/1.1 40")) << refused;
+    }
+    EXPECT_FALSE(stop_was_pressed());
+    const std::string taken = ask(request("POST /stop", right + "Content-Length: 0\r\n"));
+    EXPECT_TRUE(taken.starts_with("HTTP/1.1 200 ")) << taken;
+    EXPECT_TRUE(stop_was_pressed());
+}
+
+TEST_F(page_of_a_run, a_browser_that_does_not_read_misses_states_and_costs_no_memory) {
+    const unique_fd slow = open_events();
+    run_report much = report(run_page::most_nodes);
+    for (node_report& each : much.nodes)
+        each.name.append(2'000, 'n');  // 0.8 MB a state: the kernel holds a few.
+    constexpr std::size_t states = 40;
+    for (std::size_t i = 0; i <= states; ++i) {
+        page.show(much, {}, "running", i == states ? "the newest" : "");
+        page.log(std::string(10'000, 'x'));
+        if (i % 10 != 0) continue;
+        const unique_fd other = open_events();
+        read_until(other, "event: state");
+    }
+    // On a machine so slow that this took longer than a browser may take, it is let go.
+    const std::string got = read_until(slow, "the newest");
+    std::size_t events = 0;
+    for (std::size_t at = 0; (at = got.find("event: state", at)) != got.npos; ++at)
+        ++events;
+    EXPECT_GT(events, 0u);
+    EXPECT_LT(events, states / 2) << got.size();
+}
+
+TEST_F(page_of_a_run, refuses_one_browser_too_many_and_takes_the_next) {
+    page.show(report(2), {}, "running", "");
+    std::vector<unique_fd> open;
+    for (std::size_t i = 0; i < http_listener::most_streams; ++i) {
+        open.push_back(open_events());
+        read_until(open.back(), "event: state");
+    }
+    const std::string refused = get("/events?token=" + token);
+    EXPECT_TRUE(refused.starts_with("HTTP/1.1 503 ")) << refused;
+    EXPECT_TRUE(has(refused, "too many pages are open")) << refused;
+    EXPECT_TRUE(get("/?token=" + token).starts_with("HTTP/1.1 200 "));
+    open.pop_back();
+    std::string again;
+    do  // Until it has seen that the last is gone.
+        again = read_until(open_events(), "\r\n\r\n");
+    while (again.starts_with("HTTP/1.1 503 "));
+    EXPECT_TRUE(has(again, "text/event-stream")) << again;
+}
+
+TEST_F(page_of_a_run, shows_so_many_nodes_and_counts_the_rest) {
+    page.show(report(run_page::most_nodes + 3), {}, "running", "");
+    const unique_fd browser = open_events();
+    const std::string text = read_until(browser, "\"more_nodes\":3");
+    EXPECT_FALSE(has(text, "\"node" + std::to_string(run_page::most_nodes) + "\""));
+}
+
+TEST_F(page_of_a_run, brings_the_last_state_to_who_reads_before_it_ends) {
+    page.show(report(2), {}, "running", "");
+    const unique_fd browser = open_events();
+    read_until(browser, "event: state");
+    page.show(report(2), {}, "failed", "the last words");
+    page.finish();
+    std::string text;
+    char part[4096];
+    for (ssize_t got = 0; (got = ::recv(browser.get(), part, sizeof part, 0)) > 0;)
+        text.append(part, static_cast<std::size_t>(got));
+    EXPECT_TRUE(has(text, "the last words")) << text;
+}
+
+TEST(run_page, listens_on_loopback_only) {
+    const error why = error_of([] { run_page no("0.0.0.0:0", "count"); });
+    EXPECT_EQ(why.code(), errc::denied);
+}
+
+}  // namespace
+}  // namespace amalgam::detail
