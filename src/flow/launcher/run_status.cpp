@@ -23,6 +23,7 @@
 #include <amalgam/flow/run_status.hpp>
 #include <amalgam/rpc/archive.hpp>
 
+#include "core/text.hpp"
 #include "flow/launcher/run_socket.hpp"
 #include "flow/launcher/status_codec.hpp"
 #include "flow/limits.hpp"
@@ -66,14 +67,7 @@ std::string encode_metrics(const metric_snapshot& all) {
     body into;
     archive_writer writer(into);
     writer(all);
-    constexpr std::string_view digits = "0123456789abcdef";
-    std::string text;
-    text.reserve(2 * into.size());
-    for (const std::byte each : into.bytes()) {
-        text += digits[std::to_integer<unsigned>(each) >> 4];
-        text += digits[std::to_integer<unsigned>(each) & 15];
-    }
-    return text;
+    return to_hex(into.bytes());
 }
 
 std::optional<metric_snapshot> decode_metrics(std::string_view text) {
