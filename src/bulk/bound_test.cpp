@@ -183,5 +183,32 @@ TEST_F(bound, large_values_are_fetched_by_whom_they_are_for) {
         EXPECT_EQ(sum(large), 2'000'000);
 }
 
+/// Two engines that each have two ports, and know each other by both.
+class bound_by_two_ways : public bound,
+                          public testing::WithParamInterface<std::vector<std::string>> {};
+
+TEST_P(bound_by_two_ways, a_striped_transfer_moves_whatever_way_the_descriptor_came) {
+    user one{GetParam(), with(owner_key)}, other{GetParam(), with(alice_key)};
+    const peer to_one = other.on.lookup(one.on.addresses());
+    std::vector<int> large(3'000'000, 1), into(large.size());
+    const exposed shown = expose(one.on, large, access::read_write);
+    one.held = shown;
+    const bulk got = other.on.procedure<bulk()>("give").on(to_one)();
+    const auto pulled = got.try_pull(into, {.striped = true});
+    EXPECT_TRUE(pulled.ok()) << pulled.sentence();
+    EXPECT_TRUE(into == large);
+    std::fill(into.begin(), into.end(), 2);
+    EXPECT_TRUE(got.try_push(into, {.striped = true}).ok());
+    EXPECT_TRUE(large == into);
+    EXPECT_EQ(other.on.procedure<bulk()>("give").on(to_one)().bytes(), 12'000'000u)
+        << "the ways are still there";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , bound_by_two_ways,
+    testing::Values(std::vector<std::string>{"tcp+tls://127.0.0.1:0", "tcp+tls://127.0.0.1:0"},
+                    std::vector<std::string>{"shm://", "tcp+tls://127.0.0.1:0"},
+                    std::vector<std::string>{"tcp://127.0.0.1:0", "tcp+tls://127.0.0.1:0"}));
+
 }  // namespace
 }  // namespace amalgam

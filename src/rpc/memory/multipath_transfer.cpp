@@ -370,6 +370,12 @@ void multipath_transfer::over(lane& on) noexcept {
             schedule(on);
         }
     } else if (is_loss_of_way(why.what.code)) {
+        lose(ways_[on.way]);
+        go_without(on);
+    } else if (why.what.code == errc::denied) {
+        // A key that is bound to one peer may be ours on another path and nobody's on this one,
+        // where the owner does not know that it is us. What it refused is not under way any more.
+        ways_[on.way].lost = true;
         go_without(on);
     } else {
         end(copy_of(why));
@@ -384,7 +390,6 @@ void multipath_transfer::lose(way& by) noexcept {
 
 /// Other paths repeat what was in flight: getting or putting the same bytes twice is harmless.
 void multipath_transfer::go_without(lane& on) noexcept {
-    lose(ways_[on.way]);
     again_.push_back(on.what);  // Reserved: one per lane.
     try {
         open_ways();

@@ -184,6 +184,22 @@ TEST_F(dialing, addresses_of_another_family_than_the_source_are_left_out) {
     EXPECT_FALSE(far.has_caller());
 }
 
+TEST_F(dialing, a_socket_that_the_kernel_connected_to_itself_has_reached_nobody) {
+    std::string nobody;
+    {
+        raw_listener gone;
+        nobody = gone.address();
+    }
+    from.source = at(nobody);  // What the kernel picks by chance, one time in some thousands.
+    handshake way(setting, *this, nobody);
+    running = &way;
+    now = way.dial({at(nobody)});
+    while (now == handshake::state::waiting)
+        events.poll();
+    EXPECT_EQ(now, handshake::state::failed) << "it read the hello that it had sent";
+    EXPECT_EQ(way.why().what.code, errc::unreachable);
+}
+
 TEST_F(dialing, time_is_shared_between_the_addresses) {
     // Full backlog: the kernel answers no further connection.
     raw_listener deaf(0);
