@@ -1,5 +1,6 @@
 #include "fabric/sealing/packet_introducer.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <utility>
@@ -114,6 +115,28 @@ TEST_F(packet_introducer_test, ends_that_trust_each_other_share_keys_and_know_wh
     // What follows is the port's.
     caller.receive(bytes_of("first"));
     EXPECT_EQ(caller.events.packets, std::vector<packet_bytes_of>{bytes_of("first")});
+}
+
+TEST_F(packet_introducer_test, packets_that_the_carrier_kept_are_used_again_once_it_returns_them) {
+    introduced_end caller(lab_.trust), called(lab_.trust);
+    const auto begin = [&] {
+        caller.connect();
+        caller.below->answer = posted::pending;
+        called.accept();
+        caller.room();
+    };
+    begin();
+    carry(caller, called);
+    EXPECT_EQ(caller.events.rooms, 1);
+    const auto lent = caller.below->held;
+    ASSERT_FALSE(lent.empty());
+    for (packet* each : lent)
+        caller.wire().events->returned(*each);
+    begin();
+    ASSERT_EQ(caller.below->held.size(), 1u);
+    packet* const again = caller.below->held.front();
+    EXPECT_NE(std::find(lent.begin(), lent.end(), again), lent.end());
+    caller.wire().events->returned(*again);
 }
 
 TEST_F(packet_introducer_test, each_connection_has_keys_of_its_own) {

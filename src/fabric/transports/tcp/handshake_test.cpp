@@ -212,6 +212,8 @@ TEST_F(dialing, time_is_shared_between_the_addresses) {
     EXPECT_GT(way.deadline() - start, 4000ms);
     EXPECT_EQ(way.late(way.deadline()), handshake::state::failed);
     EXPECT_EQ(way.why().what.native, ETIMEDOUT);
+    EXPECT_NE(way.why().sentence.find(": no answer within 5000 ms"), std::string::npos)
+        << way.why().sentence;
 }
 
 TEST(reception, without_descriptors_callers_wait_and_nothing_spins) {
