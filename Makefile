@@ -14,7 +14,7 @@ help:
 	@echo "make soak     hostile peers and random programs with fresh seeds (SECONDS=3600 for an hour, BUILD=build/asan)"
 	@echo "make bench    compare with rivals in one run; writes build/bench/report.md and report.json"
 	@echo "make build    build the library, $(RELEASE)/bin/amalgam, the tests and the examples"
-	@echo "make check    the checks that CI runs beside the tests: format, layers, headers, README, scripts"
+	@echo "make check    the checks that CI runs beside the tests: format, layers, headers, README, listings, scripts"
 	@echo "make package  leave Debian packages of the library, the tool and the plug-ins in build/packages"
 	@echo "make format   format all sources"
 	@echo "make install  install to PREFIX (now $(PREFIX))"
@@ -69,6 +69,7 @@ check:
 	@scripts/check_names
 	@scripts/check_headers
 	@scripts/check_readme
+	@scripts/check_listings
 	@scripts/check_scripts
 
 format:
