@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <amalgam/directory/context.hpp>
+#include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/metrics.hpp>
 #include <amalgam/tasks.hpp>
@@ -54,6 +56,28 @@ TEST(tool_stats, of_several_engines_says_whose_they_are_and_who_did_not_answer) 
     EXPECT_EQ(half.code, 1) << half.output;
     EXPECT_TRUE(has(half.output, one.address + ":\nprocess_threads ")) << half.output;
     EXPECT_TRUE(has(half.output, "amalgam: shm://nobody_is_there: ")) << half.output;
+}
+
+TEST(tool_stats, of_a_directory_are_those_of_all_processes_with_a_context_there) {
+    amalgam::engine on("shm://"), silent("shm://");
+    served one;
+    offer_metrics(on);
+    const amalgam::directory_server directory(on);
+    const amalgam::context here(one.here, {.directory = on.address()});
+    const std::string all = "stats --directory " + on.address() + " --filter ";
+    auto got = amalgam_tool(all + "process_threads");
+    EXPECT_EQ(got.code, 0) << got.output;
+    EXPECT_TRUE(has(got.output, "process_threads{process=\"directory\"} ")) << got.output;
+    EXPECT_TRUE(has(got.output, "process_threads{process=\"" + one.address + "\"} ")) << got.output;
+    got = amalgam_tool(all + "directory_contexts");  // With the tool's own.
+    EXPECT_EQ(got.output, "amalgam_directory_contexts{process=\"directory\"} 2\n");
+
+    const amalgam::context quiet(silent, {.directory = on.address()});
+    got = amalgam_tool(all + "process_threads");
+    EXPECT_EQ(got.code, 1) << got.output;
+    EXPECT_TRUE(has(got.output, one.address + "\"} ")) << got.output;
+    EXPECT_TRUE(has(got.output, "amalgam: " + silent.address() + ": ")) << got.output;
+    EXPECT_TRUE(has(got.output, "does not offer its metrics")) << got.output;
 }
 
 TEST(tool_stats, watches_as_often_as_asked) {
