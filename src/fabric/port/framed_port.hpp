@@ -225,6 +225,10 @@ protected:
         return !completions_.empty() || (!unasked_.empty() && sink_ != nullptr);
     }
 
+    /// The sink hears of whatever happens to a peer before anything of the peer is gone: nothing
+    /// that it was not told waits. From then on always, while there is a sink.
+    bool tells_at_once() const noexcept { return sink_ != nullptr && unasked_.empty(); }
+
     const port_options& options() const noexcept { return options_; }
     buffer_pool& buffers() noexcept { return buffers_; }
     /// Enables guarded copies for transfers. For transports that pay a system call per frame

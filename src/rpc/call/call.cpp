@@ -71,8 +71,18 @@ call_record::call_record(const call_target& target)
     ::new (static_cast<void*>(pending_)) pending_call(*this, target);
 }
 
+static_assert(std::is_trivially_destructible_v<std::optional<pending_call::posted_task>>);
+
+namespace {
+[[gnu::noinline]] void end(pending_call& call) noexcept {
+    call.~pending_call();
+}
+}  // namespace
+
 call_record::~call_record() {
-    pending().~pending_call();
+    // Most have nothing that needs it.
+    if (pending().extras != nullptr || pending().timer) [[unlikely]]
+        end(pending());
 }
 
 std::string_view call_record::procedure_name() const noexcept {

@@ -39,6 +39,97 @@ TEST(call, a_handler_gets_the_arguments_and_the_caller_its_result) {
     EXPECT_EQ(joined, "left/right");
 }
 
+// They pass the archives by: see flat_values.hpp.
+TEST(call, numbers_of_every_width_travel_to_either_kind_of_handler_in_either_encoding) {
+    for (const handler way : {handler::ult, handler::inline_}) {
+        for (const encoding as : {encoding::native, encoding::xdr}) {
+            loop_network net;
+            engine server{net.port("server")}, client{net.port("client"), {.encoding = as}};
+            const auto call = [&](auto work) {
+                auto done = client.spawn(std::move(work));
+                net.run_until_idle();
+                return done.get();
+            };
+            const peer there = client.lookup(server.address());
+            using wide = double(std::int8_t, std::uint16_t, std::int32_t, float, std::uint64_t);
+            server.define(
+                "wide",
+                [](std::int8_t a, std::uint16_t b, std::int32_t c, float d, std::uint64_t e) {
+                    return a * 2.0 + b + c + d + static_cast<double>(e);
+                },
+                {.run = way});
+            EXPECT_EQ(call([&] {
+                          return client.procedure<wide>("wide").on(there)(-3, 65'535, -70'000, 0.5f,
+                                                                          1u << 30);
+                      }),
+                      -6.0 + 65'535 - 70'000 + 0.5 + (1u << 30));
+            std::int16_t seen = 0;
+            server.define("keep", [&](std::int16_t number) { seen = number; }, {.run = way});
+            call([&] { client.procedure<void(std::int16_t)>("keep").on(there)(-321); });
+            EXPECT_EQ(seen, -321);
+            server.define("give", [] { return std::int8_t{-7}; }, {.run = way});
+            EXPECT_EQ(call([&] { return client.procedure<std::int8_t()>("give").on(there)(); }),
+                      -7);
+            EXPECT_EQ(call([&] {
+                          return client.procedure<std::int8_t()>("give").on(there).start().get();
+                      }),
+                      -7);
+        }
+    }
+}
+
+TEST(call, what_a_handler_of_numbers_throws_reaches_the_caller) {
+    for (const handler way : {handler::ult, handler::inline_}) {
+        loop_pair two;
+        two.server.define("root",
+                          [](double of) {
+                              if (of < 0)
+                                  throw error(errc::invalid, "no root of a negative number");
+                              return of;
+                          },
+                          {.run = way});
+        const error why = two.in_client([&] {
+            const auto root = two.client.procedure<double(double)>("root").on(two.there());
+            EXPECT_EQ(root(4), 4);
+            return error_of([&] { root(-1); });
+        });
+        EXPECT_EQ(why.code(), errc::handler_failed);
+        EXPECT_NE(std::string(why.what()).find("no root of a negative"), std::string::npos);
+        EXPECT_EQ(counters_of(two.server)["rpc.running"], 0u);
+    }
+}
+
+TEST(call, a_number_beyond_max_values_bytes_is_refused_like_any_result) {
+    loop_network net;
+    engine server{net.port("server")}, client{net.port("client"), {.max_values_bytes = 4}};
+    server.define("wide", [] { return std::uint64_t{1}; });
+    server.define("narrow", [] { return std::uint32_t{1}; });
+    auto done = client.spawn([&] {
+        const peer there = client.lookup(server.address());
+        const auto wide = client.procedure<std::uint64_t()>("wide").on(there);
+        for (int i = 0; i < 2; ++i)  // The second one carries no name.
+            EXPECT_EQ(error_of([&] { wide(); }).code(), errc::too_large);
+        EXPECT_EQ(client.procedure<std::uint32_t()>("narrow").on(there)(), 1u);
+    });
+    net.run_until_idle();
+    done.get();
+}
+
+TEST(call, a_procedure_that_is_defined_anew_runs_its_new_handler) {
+    loop_pair two;
+    const auto call = [&] {
+        return two.in_client(
+            [&] { return two.client.procedure<int()>("which").on(two.there())(); });
+    };
+    for (int i = 1; i < 4; ++i) {
+        two.server.define("which", [i] { return i; });
+        EXPECT_EQ(call(), i);
+        EXPECT_EQ(call(), i);
+        two.server.undefine("which");
+        EXPECT_THROW(call(), error);
+    }
+}
+
 TEST(call, is_what_list_ults_says_that_its_caller_waits_for) {
     loop_pair two;
     std::string waits_for;

@@ -59,6 +59,17 @@ std::uint8_t request_flags(bool naming, const_bytes extras, bool urgent, bool xd
                                      (checked ? wire_flag::checked : 0));
 }
 
+/// Up to 24 bytes, which are most often whole words.
+inline void copy_arguments(std::byte* to, const_bytes from) noexcept {
+    static_assert(short_lane::max_bytes - request_bytes == 24);
+    if (from.size() % 8 != 0) return short_lane::copy(to, from);
+    if (from.empty()) return;
+    std::memcpy(to, from.data(), 8);
+    if (from.size() == 8) return;
+    std::memcpy(to + 8, from.data() + 8, 8);
+    if (from.size() == 24) std::memcpy(to + 16, from.data() + 16, 8);
+}
+
 /// Header of a request with no other flags than these.
 void write_plain(std::byte* to, message_kind kind, std::uint16_t provider, bool xdr, bool urgent,
                  std::uint64_t procedure) noexcept {
@@ -377,33 +388,54 @@ void caller::send_credit(pending_call& call, std::uint32_t items) noexcept {
 }
 
 bool caller::begin_plain(pending_call& call) noexcept {
-    peer_state* const there = context_.owns(call.to) ? peers_.find(call.to) : nullptr;
+    // It finds a free slot for an empty peer, but nothing is verified there.
+    peer_state* const there = peers_.find(call.to);
     if (there == nullptr || first_free_ == none || !there->verified(call.what->index) ||
-        !call.record.loans_.empty() || !settings_.plain || closed_ || call.canceled_early)
-        [[unlikely]] {
+        !call.record.loans_.empty() || !starts_plain_) [[unlikely]] {
         return false;
     }
+    const const_bytes values = call.record.arguments.bytes();
+    // The outbox is open: it closes after this.
+    std::byte* const room =
+        request_bytes + values.size() <= short_lane::max_bytes && there->lane != nullptr
+            ? there->lane->room()
+            : nullptr;
+    if (room == nullptr) [[unlikely]]
+        return begin_by_port(call, *there);
+    start_plain(call, *there);
+    write_plain(room, message_kind::request, call.provider, call.xdr, call.urgent, call.what->id);
+    copy_arguments(room + request_bytes, values);
+    there->lane->send(room, call.id, request_bytes + values.size());
+    return true;
+}
+
+inline void caller::start_plain(pending_call& call, peer_state& there) noexcept {
+    take_slot(call);
+    counts_.calls.add();
+    call.callee = &there;
+    ++there.pending_calls;
+}
+
+/// The same for a message that is longer, or to a peer without a lane.
+[[gnu::noinline]] bool caller::begin_by_port(pending_call& call, peer_state& there) noexcept {
     body& arguments = call.record.arguments;
     const std::size_t bytes = request_bytes + arguments.size();
-    const bool goes_at_once = bytes <= there->at_once_bytes;
-    if (!goes_at_once && (there->queue_first != nullptr ||
+    const bool goes_at_once = bytes <= there.at_once_bytes;
+    if (!goes_at_once && (there.queue_first != nullptr ||
                           arguments.size() > out_.eager_bytes(call.to))) [[unlikely]] {
         return false;
     }
-    take_slot(call);
-    counts_.calls.add();
-    call.callee = there;
-    ++there->pending_calls;
+    start_plain(call, there);
     std::byte* const header = arguments.front(request_bytes);
     write_plain(header, message_kind::request, call.provider, call.xdr, call.urgent, call.what->id);
     if (!goes_at_once) [[unlikely]]
         return send_plain(call);
-    const posted how = out_.post_short(*there, call.id, {header, bytes}, call);
+    const posted how = out_.post_short(there, call.id, {header, bytes}, call);
     return how == posted::done || not_done(call, how);
 }
 
-// What is rare has functions of its own, which find everything in the call: so begin_plain() keeps
-// next to nothing over its post.
+// What is rare has functions of its own, which find everything in the call: so begin_by_port()
+// keeps next to nothing over its post.
 
 namespace {
 const_bytes framed(pending_call& call) noexcept {
@@ -427,15 +459,20 @@ const_bytes framed(pending_call& call) noexcept {
 
 bool caller::post_plain(const call_target& target, body& arguments) noexcept {
     peer_state* const there = peers_.find(target.to);
-    if (there == nullptr || !settings_.plain || closed_ || !there->verified(target.what->index))
-        [[unlikely]] {
+    if (there == nullptr || !starts_plain_ || !there->verified(target.what->index)) [[unlikely]] {
         return false;
     }
-    std::byte* const header = arguments.front(request_bytes);
+    const std::size_t bytes = request_bytes + arguments.size();
+    std::byte* const room = bytes <= short_lane::max_bytes ? out_.room_for(*there) : nullptr;
+    std::byte* const header = room != nullptr ? room : arguments.front(request_bytes);
     write_plain(header, message_kind::one_way, target.provider, target.as == encoding::xdr,
                 target.urgent, target.what->id);
-    const const_bytes whole(header, request_bytes + arguments.size());
-    if (!out_.send_now(*there, 0, whole, &counts_.one_ways_lost)) return false;
+    if (room != nullptr) {
+        short_lane::copy(room + request_bytes, arguments.bytes());
+        there->lane->send(room, 0, bytes);
+    } else if (!out_.send_now(*there, 0, {header, bytes}, &counts_.one_ways_lost)) {
+        return false;
+    }
     counts_.one_ways.add();
     return true;
 }
@@ -484,7 +521,7 @@ void caller::on_peer_down(peer_state& gone, status why) noexcept {
 }
 
 void caller::close() noexcept {
-    closed_ = true;
+    refuse_new();
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         if (slots_[i].call != nullptr) end(*slots_[i].call, {errc::closed});
     }

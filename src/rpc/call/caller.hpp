@@ -107,7 +107,8 @@ public:
           loans_(lent),
           procedures_(procedures),
           own_server_(own),
-          others_(others) {}
+          others_(others),
+          starts_plain_(settings.plain) {}
 
     // ---- any thread: before a call is on the stream
 
@@ -171,7 +172,7 @@ public:
     /// Ends every call to this peer.
     void on_peer_down(peer_state& gone, status why) noexcept;
     /// From here on new calls end with `closed`.
-    void refuse_new() noexcept { closed_ = true; }
+    void refuse_new() noexcept { closed_ = true, starts_plain_ = false; }
     /// All pending calls end with `closed`.
     void close() noexcept;
 
@@ -205,7 +206,9 @@ private:
     void start_measuring(const pending_call& call, slot& in) noexcept;
     void stop_measuring(slot& in) noexcept;
     void refuse(pending_call& call) noexcept;
-    // The ends of begin_plain(), which say true.
+    void start_plain(pending_call& call, peer_state& there) noexcept;
+    bool begin_by_port(pending_call& call, peer_state& there) noexcept;
+    // The ends of begin_by_port(), which say true.
     bool send_plain(pending_call& call) noexcept;
     bool not_done(pending_call& call, posted how) noexcept;
     pending_call* find(std::uint64_t id) noexcept;
@@ -252,6 +255,7 @@ private:
     std::size_t pending_ = 0;
     pending_call* pausing_ = nullptr;  // Between two attempts.
     bool closed_ = false;
+    bool starts_plain_;  // Open, without interceptors and checksums.
     caller_counts counts_;
     std::uint64_t until_measured_ = 1;  // Calls; the first one is measured.
     sampling sampling_;

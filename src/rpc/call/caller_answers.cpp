@@ -47,7 +47,12 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
         call->xdr != ((head & plain_head::reply_xdr) != 0)) [[unlikely]] {
         return others_.on_any(from, arrived);
     }
-    read_result(*call, arrived.bytes().subspan(reply_bytes), nullptr);
+    const const_bytes result = arrived.bytes().subspan(reply_bytes);
+    if (!call->xdr && result.size() <= settings_.max_values_bytes &&
+        call->record.decode_flat(result)) {
+        return end_well(*call);
+    }
+    read_result(*call, result, nullptr);
 }
 
 /// A plain value for a plain call, so on_special_reply() would do nothing but read it.
@@ -98,7 +103,9 @@ void caller::drop_reply(peer_state& from, const parsed_message& reply) noexcept 
     loans_.release(from, loans_in(reply.extras));
 }
 
-void caller::read_result(pending_call& call, const_bytes result, loan_ids* lent_to_us) noexcept {
+// Out of line, so that on_plain_reply() has little to restore.
+[[gnu::noinline, gnu::flatten]] void caller::read_result(pending_call& call, const_bytes result,
+                                                         loan_ids* lent_to_us) noexcept {
     if (result.size() > settings_.max_values_bytes) return end(call, {errc::too_large}, too_long);
     const origin between{&context_.core(), call.callee->name, nullptr, lent_to_us};
     archive_reader reader(result, call.xdr ? encoding::xdr : encoding::native, &between);

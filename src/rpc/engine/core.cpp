@@ -236,7 +236,7 @@ shared_block engine_core::allocate(std::size_t bytes) {
 // costs little more than looking at it.
 void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
     peer_state* const from = peers_.find_recent(port, arrived.from());
-    if (from == nullptr || !from->heard) [[unlikely]]
+    if (from == nullptr) [[unlikely]]  // It was not heard, or not lately.
         return on_first_message(port, arrived);
     on_message_from(*from, arrived);
 }

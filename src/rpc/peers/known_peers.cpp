@@ -42,11 +42,16 @@ peer_state& known_peers::meet(std::uint16_t port, peer_id id) {
 peer_state* known_peers::look_up(std::uint16_t port, peer_id id) noexcept {
     const auto at = by_id_.find(key{id, port});
     if (at == by_id_.end()) return nullptr;
-    return recent_of(port, id) = slots_[at->second].get();
+    peer_state* const found = slots_[at->second].get();
+    if (found->heard) recent_of(port, id) = found;
+    return found;
 }
 
 void known_peers::forget(peer_state& gone) noexcept {
-    by_id_.erase(key{gone.name.id(), static_cast<std::uint16_t>(gone.name.port())});
+    const auto port = static_cast<std::uint16_t>(gone.name.port());
+    by_id_.erase(key{gone.name.id(), port});
+    // The next peer in its slot might have this place, too, and is not heard yet.
+    if (recent_of(port, gone.name.id()) == &gone) recent_of(port, gone.name.id()) = nullptr;
     const std::uint32_t slot = gone.name.slot();
     gone.name = peer();
     gone.address.clear();
@@ -57,6 +62,7 @@ void known_peers::forget(peer_state& gone) noexcept {
     gone.unanswered = false;
     gone.heard = false;
     gone.at_once_bytes = 0;
+    gone.lane = nullptr;
     gone.who.reset();
     free_.push_back(slot);
 }

@@ -14,6 +14,7 @@
 namespace amalgam::detail {
 
 struct outgoing;
+class short_lane;
 class transfer_record;
 struct admission;
 
@@ -39,7 +40,10 @@ struct peer_state {
     /// Messages up to this size go to `way` at once, which then takes or refuses them, but keeps
     /// nothing of theirs. 0 while others are queued, and until it was heard. Set by outbox.
     std::size_t at_once_bytes = 0;
-    port* way = nullptr;                  ///< Once heard.
+    port* way = nullptr;  ///< Once heard.
+    /// Where the shortest of those are written; null: they go through `way`, as do those for which
+    /// it has no room. Set by outbox, as at_once_bytes.
+    short_lane* lane = nullptr;
     std::unique_ptr<const identity> who;  ///< Once somebody asked, and it was known.
     admission* admissions = nullptr;
     std::size_t pending_calls = 0;         ///< Those waiting for its reply.

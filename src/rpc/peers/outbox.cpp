@@ -50,7 +50,7 @@ outbox::~outbox() {
 
 void outbox::open(std::span<const std::unique_ptr<port>> ports) {
     for (const std::unique_ptr<port>& each : ports) {
-        links_.push_back({each.get(), nullptr});
+        links_.push_back({each.get(), nullptr, dynamic_cast<short_lanes*>(each.get())});
         limits_.push_back(each->can().max_message_bytes);
         eager_.push_back(std::min(each->can().eager_bytes, limits_.back() / 2));
         inline_.push_back(each->can().inline_bytes);
@@ -75,8 +75,11 @@ void outbox::heard_from(peer_state& there) noexcept {
     there.heard = true;
     const std::size_t port = there.name.port();
     if (port >= short_.size()) return;  // Ourselves.
-    there.way = links_[port].where;
-    if (there.queue_first == nullptr) there.at_once_bytes = short_[port];
+    link& through = links_[port];
+    there.way = through.where;
+    if (there.queue_first != nullptr) return;
+    there.at_once_bytes = short_[port];
+    if (through.lanes != nullptr) there.lane = through.lanes->lane_to(there.name.id());
 }
 
 [[gnu::noinline]] void outbox::not_done(peer_state& there, std::uint64_t tag, const_bytes whole,
@@ -111,6 +114,7 @@ void outbox::append(peer_state& there, outgoing& out) noexcept {
     out.where = outgoing::at::queue;
     out.queue_of = &there;
     there.at_once_bytes = 0;
+    there.lane = nullptr;
     outgoing* before = there.queue_last;
     if (out.urgent) {
         while (before != nullptr && !before->urgent)
@@ -195,6 +199,11 @@ bool outbox::send_now(peer_state& there, std::uint64_t tag, const_bytes whole,
                       owned_counter* counts_loss) noexcept {
     if (whole.size() > there.at_once_bytes || closed_) [[unlikely]]
         return false;
+    if (std::byte* const to = whole.size() <= short_lane::max_bytes ? room_for(there) : nullptr) {
+        short_lane::copy(to, whole);
+        there.lane->send(to, tag, whole.size());
+        return true;
+    }
     if (unused_ == nullptr && !make_unused()) [[unlikely]]
         return false;
     const posted took = there.way->post_send(there.name.id(), tag, gather(&whole, 1), *unused_);

@@ -11,6 +11,7 @@
 
 #include <amalgam/core/buffer.hpp>
 #include <amalgam/core/counter.hpp>
+#include <amalgam/fabric/extension/short_lane.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/rpc/detail/one_way.hpp>
 #include <amalgam/tasks/parking.hpp>
@@ -97,6 +98,11 @@ public:
                    std::initializer_list<const_bytes> pieces) noexcept {
         return send_copy(there, tag, pieces, {});
     }
+    /// Where a message of up to short_lane::max_bytes to this peer is written, for
+    /// `there.lane->send()`; null: one of the other functions sends it.
+    std::byte* room_for(peer_state& there) const noexcept {
+        return there.lane != nullptr && !closed_ ? there.lane->room() : nullptr;
+    }
     /// Sends one short piece whose outcome nobody needs, if the port copies it now. False: nothing
     /// was sent. `counts_loss`: see copy_options.
     /// Cost: no copy of ours.
@@ -140,6 +146,7 @@ private:
     struct link {
         port* where = nullptr;
         peer_state* first_queued = nullptr;
+        short_lanes* lanes = nullptr;  // Null: the port has none.
     };
 
     posted post(const peer& to, outgoing& out) noexcept;

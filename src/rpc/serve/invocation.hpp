@@ -131,6 +131,11 @@ private:
 
     bool run_plain(answer_values& values, void*& local) noexcept;
     void serve_plain() noexcept;
+    bool is_flat() const noexcept {
+        return what().flat_request == request_bytes + arguments.size() &&
+               values_as() == encoding::native;
+    }
+    void serve_flat(void*& local) noexcept;
     bool begin(bool on_owner) noexcept;
     void serve_any() noexcept;
     void answer(answer_values& values, status what, std::string_view text) noexcept;

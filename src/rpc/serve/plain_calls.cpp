@@ -1,5 +1,6 @@
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include <amalgam/rpc/archive.hpp>
 
@@ -31,11 +32,15 @@ void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
     const const_bytes bytes = arrived.bytes();
     if (bytes.size() < request_bytes) [[unlikely]]
         return others_.on_any(from, arrived);
-    served_procedure* const what =
-        procedures_.find(load_le<std::uint64_t>(bytes.data() + 8), plain_head::provider_of(head));
+    served_procedure* const what = procedures_.find_again(load_le<std::uint64_t>(bytes.data() + 8),
+                                                          plain_head::provider_of(head));
     if (what == nullptr || !what->plain || !serves_plain_) [[unlikely]]
         return others_.on_any(from, arrived);
-    if (what->options.run == handler::inline_) return run_plain_inline(from, *what, arrived, head);
+    if (what->options.run == handler::inline_) {
+        if (bytes.size() == what->flat_request && plain_head::encoding_of(head) == encoding::native)
+            return run_flat_inline(from, *what, arrived, head);
+        return run_plain_inline(from, *what, arrived, head);
+    }
     if (!may_run_plain(from, *what, arrived, head)) [[unlikely]]
         return others_.on_any(from, arrived);
     launch_plain(from, *what, arrived, head);
@@ -97,6 +102,48 @@ void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
     context_.look_whether_quiet();
 }
 
+namespace {
+/// To where general functions expect results.
+void keep(answer_values& into, const flat_result& result) {
+    if (result.bytes != 0)
+        std::memcpy(into.values.extend(result.bytes), &result.word, result.bytes);
+}
+}  // namespace
+
+/// As run_plain_inline(), where arguments and result are numbers: no archive, no body.
+[[gnu::noinline, gnu::flatten]] void server::run_flat_inline(peer_state& from,
+                                                             served_procedure& what,
+                                                             message& arrived,
+                                                             std::uint64_t head) noexcept {
+    if (!may_run_plain(from, what, arrived, head)) [[unlikely]]
+        return others_.on_any(from, arrived);
+    const std::uint64_t id = arrived.tag();
+    inline_call call(from.name, where_, what, head);
+    counts_.served.add();
+    counts_.running.add();
+    ++what.running;
+    flat_result result;
+    try {
+        const running_call mine(call);
+        result = what.run->invoke_flat(arrived.bytes().data() + request_bytes);
+    } catch (...) {
+        answer_values nothing(&context_.buffers());
+        return answer_inline(plain_arrival(call.from(), what, id, head), nothing, nullptr);
+    }
+    context_.stay_in_parent();
+    // As in run_plain_inline().
+    if (!call.one_way() && !(from.name == call.from() && send_flat(from, id, result)))
+        [[unlikely]] {
+        answer_values values(&context_.buffers());
+        keep(values, result);
+        invocation queued(plain_arrival(call.from(), what, id, head), nullptr);
+        return queued.answer(values, {}, {});
+    }
+    counts_.running.subtract();
+    procedures_.release(what);
+    context_.look_whether_quiet();
+}
+
 /// The failure of an inline call: `misfit`, or what was thrown and is caught now.
 [[gnu::noinline]] void server::answer_inline(const arrived_call& failed, answer_values& values,
                                              const archive_reader* misfit) noexcept {
@@ -127,9 +174,38 @@ void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
 [[gnu::flatten]] void invocation::serve_plain() noexcept {
     const task_place here = task_here();
     if (begin(here.stream == &owner_.context().stream())) return serve_any();
+    if (is_flat()) return serve_flat(*here.local);
     answer_values values(&owner_.context().buffers());
     if (run_plain(values, *here.local) && !owner_.conclude_plain(*this, values))
         answer(values, {}, {});
+}
+
+[[gnu::flatten]] void invocation::serve_flat(void*& local) noexcept {
+    flat_result result;
+    try {
+        const running_call mine(*this, local);
+        result = what().run->invoke_flat(arguments.data());
+    } catch (...) {
+        answer_values nothing(&owner_.context().buffers());
+        return answer_thrown(nothing);
+    }
+    owner_.context().stay_in_parent();
+    if (owner_.conclude_flat(*this, result)) [[likely]]
+        return;
+    answer_values values(&owner_.context().buffers());
+    keep(values, result);
+    answer(values, {}, {});
+}
+
+bool server::conclude_flat(invocation& call, const flat_result& result) noexcept {
+    if (!context_.on_owner()) return false;
+    if (!call.one_way() && !call.canceled()) {
+        peer_state* const there = peers_.find(call.from());
+        if (there == nullptr || !send_flat(*there, call.id(), result)) [[unlikely]]
+            return false;
+    }
+    untrack(call);
+    return true;
 }
 
 bool server::conclude_plain(invocation& call, answer_values& values) noexcept {
@@ -152,6 +228,20 @@ bool server::conclude_plain(invocation& call, answer_values& values) noexcept {
     std::byte* const header = values.values.front(reply_bytes);
     store_le(header, plain_head::of_reply(as == encoding::xdr));
     return out_.send_now(there, id, {header, reply_bytes + values.values.size()});
+}
+
+[[gnu::always_inline]] inline bool server::send_flat(peer_state& there, std::uint64_t id,
+                                                     const flat_result& result) noexcept {
+    std::byte answer[reply_bytes + sizeof result.word];
+    std::byte* const room = out_.room_for(there);
+    std::byte* const to = room != nullptr ? room : answer;
+    store_le(to, plain_head::of_reply(false));
+    std::memcpy(to + reply_bytes, &result.word, sizeof result.word);
+    const std::size_t bytes = reply_bytes + result.bytes;
+    if (room == nullptr) [[unlikely]]
+        return out_.send_now(there, id, {answer, bytes});
+    there.lane->send(room, id, bytes);
+    return true;
 }
 
 }  // namespace amalgam::detail

@@ -56,6 +56,8 @@ void procedure_table::add(std::unique_ptr<served_procedure> fresh) {
     fresh->number = ++numbers_;
     fresh->plain = fresh->form == answer_form::result && !fresh->streams_values &&
                    !fresh->learned && !fresh->restricted;
+    const std::size_t flat = fresh->run->flat_bytes();
+    if (fresh->plain && flat != not_flat) fresh->flat_request = request_bytes + flat;
     if (!fresh->library && !fresh->learned && all_.size() < limits::max_measured_procedures) {
         fresh->took = std::make_unique<latency_histogram>();
         fresh->until_measured = fresh->counted_to = 1;
@@ -202,6 +204,7 @@ void procedure_table::release(served_procedure& used) noexcept {
 }
 
 void procedure_table::fill() noexcept {
+    last_ = nullptr;
     std::fill(table_.begin(), table_.end(), entry{});
     const std::size_t mask = table_.size() - 1;
     for (const auto& each : all_) {

@@ -33,6 +33,7 @@ struct served_procedure {
     /// Calls until one is measured, counted down by each: the ordinary call pays for one number.
     std::int64_t until_measured = INT64_MAX;
     std::int64_t counted_to = INT64_MAX;  ///< How many there will have been by then.
+    std::size_t flat_request = not_flat;  ///< Size of a request, if flat: see handler_base.
     bool defined = true;
     bool library = false;         ///< See is_library_procedure().
     bool streams_values = false;  ///< In either direction, so it cannot be posted.
@@ -70,6 +71,12 @@ public:
     bool remove(std::string_view name, std::uint16_t provider) noexcept;
 
     served_procedure* find(std::uint64_t id, std::uint16_t provider) const noexcept;
+    /// The same, but first looks at the one found last: most calls are of it.
+    served_procedure* find_again(std::uint64_t id, std::uint16_t provider) noexcept {
+        if (last_ == nullptr || last_->id != id || last_->options.provider != provider)
+            last_ = find(id, provider);
+        return last_;
+    }
     /// One of that name, for any provider; not a learned one.
     served_procedure* find(std::string_view name) const noexcept;
     /// The one of that name and provider; not a learned one.
@@ -99,7 +106,8 @@ private:
 
     std::vector<std::unique_ptr<served_procedure>> all_;  // Includes undefined ones that still run.
     std::uint64_t numbers_ = 0;
-    std::vector<entry> table_;  // Size is a power of two; linear probing.
+    std::vector<entry> table_;          // Size is a power of two; linear probing.
+    served_procedure* last_ = nullptr;  // Found last, and still in the table.
 };
 
 }  // namespace amalgam::detail

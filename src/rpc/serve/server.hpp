@@ -94,6 +94,8 @@ public:
     /// The same for the result of a plain call in a ULT, where neither a wait nor a copy is needed.
     /// False: nothing was done.
     bool conclude_plain(invocation& call, answer_values& values) noexcept;
+    /// The same for a flat result.
+    bool conclude_flat(invocation& call, const flat_result& result) noexcept;
     /// True: sent (or not wanted any more); else its on_sent will run.
     bool send_answer(answer_record& answer) noexcept;
 
@@ -169,8 +171,11 @@ private:
                           std::uint64_t head) noexcept;
     void answer_inline(const arrived_call& failed, answer_values& values,
                        const archive_reader* misfit) noexcept;
+    void run_flat_inline(peer_state& from, served_procedure& what, message& arrived,
+                         std::uint64_t head) noexcept;
     bool send_plain(peer_state& there, std::uint64_t id, encoding as,
                     answer_values& values) noexcept;
+    bool send_flat(peer_state& there, std::uint64_t id, const flat_result& result) noexcept;
     void run_inline(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request);
     bool send_text(peer_state& to, std::uint64_t id, const_bytes header, std::string_view text,

@@ -30,6 +30,7 @@ bool poller_set::erase(poller& what) {
 void poller_set::blank(poller& what) noexcept {
     // poll() may be iterating over the copy: it skips null entries.
     std::replace(current_.begin(), current_.end(), &what, static_cast<poller*>(nullptr));
+    if (only_ == &what) only_ = nullptr;
 }
 
 bool poller_set::remove(poller& what, stream_loop& of) {
@@ -61,6 +62,7 @@ void poller_set::renew() noexcept {
         const std::lock_guard hold(lock_);
         if (current_.capacity() < wanted_.size()) current_.swap(next_);
         current_ = wanted_;  // No allocation: add() reserved capacity.
+        only_ = current_.size() == 1 ? current_.front() : nullptr;
         current_version_ = version_.load(std::memory_order_relaxed);
         told = std::exchange(removers_, nullptr);
     }
@@ -68,8 +70,18 @@ void poller_set::renew() noexcept {
         std::exchange(told, told->next)->who.unpark();
 }
 
+[[gnu::noinline]] bool poller_set::any_has_work() noexcept {
+    return std::any_of(current_.begin(), current_.end(),
+                       [](poller* each) { return each != nullptr && each->has_work(); });
+}
+
 std::size_t poller_set::poll() noexcept {
     if (version_.load(std::memory_order_acquire) != current_version_) renew();
+    if (only_ != nullptr) {
+        const std::size_t happened = only_->poll();
+        dispatcher::stay_in_parent();
+        return happened;
+    }
     std::size_t happened = 0;
     for (std::size_t i = 0; i < current_.size(); ++i) {
         if (current_[i] == nullptr) continue;

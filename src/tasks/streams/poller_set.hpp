@@ -29,10 +29,7 @@ public:
     /// Whether one of them has, or the list changed.
     bool has_work() noexcept {
         if (version_.load(std::memory_order_relaxed) != current_version_) return true;
-        for (poller* each : current_) {
-            if (each != nullptr && each->has_work()) return true;
-        }
-        return false;
+        return only_ != nullptr ? only_->has_work() : any_has_work();
     }
     /// Arms all pollers. False: one has work, or the list changed.
     bool prepare_to_sleep() noexcept;
@@ -75,10 +72,12 @@ private:
             renew();
     }
     void renew() noexcept;
+    bool any_has_work() noexcept;
     bool erase(poller& what);
     void blank(poller& what) noexcept;
 
     std::vector<poller*> current_;  // the stream's; null where removed while polling
+    poller* only_ = nullptr;        // of current_, if that has one
     std::uint64_t current_version_ = 0;
 
     std::atomic<std::uint64_t> version_{0};

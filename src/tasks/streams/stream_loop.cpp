@@ -117,19 +117,23 @@ void stream_loop::run_those_above(std::size_t depth) noexcept {
 std::size_t stream_loop::run_ready(std::size_t most) {
     if (!pollers_.begin_use()) [[unlikely]]
         refuse_second_driver();
-    std::size_t happened = 0;
     // A caller who polls mostly finds nothing, and taking the stream costs more than looking.
-    if (handle_given_.load(std::memory_order_relaxed) || !has_run_dry()) happened = run_taken(most);
+    if (handle_given_.load(std::memory_order_relaxed) || !has_run_dry()) return run_taken(most);
     pollers_.end_use();
-    return happened;
+    return 0;
 }
 
+/// Ends the use of the pollers, too.
 [[gnu::noinline]] std::size_t stream_loop::run_taken(std::size_t most) noexcept {
     const bool has_sleeper = handle_given_.load(std::memory_order_relaxed);
     if (has_sleeper) get_up();
-    const dispatcher::on_thread here(runs_);
-    const std::size_t happened = run_rounds(most);
-    if (has_sleeper) lie_down();
+    std::size_t happened = 0;
+    {
+        const dispatcher::on_thread here(runs_);
+        happened = run_rounds(most);
+        if (has_sleeper) lie_down();
+    }
+    pollers_.end_use();
     return happened;
 }
 

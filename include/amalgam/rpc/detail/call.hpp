@@ -14,6 +14,7 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/body.hpp>
+#include <amalgam/rpc/detail/flat_values.hpp>
 #include <amalgam/rpc/extension/core_reference.hpp>
 #include <amalgam/rpc/extension/loans.hpp>
 #include <amalgam/rpc/extension/thrown.hpp>
@@ -96,6 +97,8 @@ protected:
 
     /// Reads the result. May throw whatever the result's type throws.
     virtual void decode(archive_reader& from) = 0;
+    /// The same for a number in the native encoding. False: it is none, or of another size.
+    virtual bool decode_flat(const_bytes) noexcept { return false; }
     /// The call has ended and `why` is set. The record belongs to its maker again, and may be
     /// destroyed.
     virtual void over() noexcept = 0;
@@ -160,6 +163,9 @@ public:
 
 private:
     void decode(archive_reader& from) override { emplace_new(value_, from); }
+    bool decode_flat(const_bytes from) noexcept override {
+        return load_flat_result<R>(value_, from);
+    }
     std::optional<stored<R>> value_;
 };
 
@@ -181,6 +187,9 @@ public:
 
 private:
     void decode(archive_reader& from) override { emplace_new(value_, from); }
+    bool decode_flat(const_bytes from) noexcept override {
+        return load_flat_result<R>(value_, from);
+    }
     void over() noexcept override {
         try {
             then_(outcome());
@@ -249,6 +258,9 @@ private:
         static_cast<future_call*>(context)->abandoned();
     }
     void decode(archive_reader& from) override { emplace_new(value_, from); }
+    bool decode_flat(const_bytes from) noexcept override {
+        return load_flat_result<R>(value_, from);
+    }
     void release() noexcept override { this->drop_reference(); }
 
     std::optional<stored<R>> value_;

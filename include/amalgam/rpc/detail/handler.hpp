@@ -6,6 +6,7 @@
 
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/detail/answers.hpp>
+#include <amalgam/rpc/detail/flat_values.hpp>
 #include <amalgam/rpc/detail/outgoing_values.hpp>
 #include <amalgam/rpc/responder.hpp>
 #include <amalgam/rpc/stream_reader.hpp>
@@ -138,6 +139,10 @@ public:
     /// what the user's function throws.
     virtual bool invoke(archive_reader& arguments, archive_writer& result,
                         const answer_way& how) = 0;
+    /// Of the arguments, where these and the result are numbers only; else not_flat.
+    virtual std::size_t flat_bytes() const noexcept { return not_flat; }
+    /// As invoke(), for arguments of flat_bytes() in the native encoding.
+    virtual flat_result invoke_flat(const std::byte* /*arguments*/) { return {}; }
 };
 
 template <typename T>
@@ -179,8 +184,28 @@ public:
         return true;
     }
 
+    std::size_t flat_bytes() const noexcept override {
+        return is_flat ? (std::size_t{0} + ... + sizeof(std::remove_cvref_t<A>)) : not_flat;
+    }
+    flat_result invoke_flat([[maybe_unused]] const std::byte* arguments) override {
+        if constexpr (is_flat) {
+            all values = load_flat<std::remove_cvref_t<A>...>(arguments);
+            const auto call = [&](auto&... each) -> decltype(auto) {
+                return function_(static_cast<A&&>(each)...);
+            };
+            if constexpr (std::is_void_v<R>) {
+                std::apply(call, values);
+            } else {
+                return to_flat<std::remove_cvref_t<R>>(std::apply(call, values));
+            }
+        }
+        return {};
+    }
+
 private:
     using all = std::tuple<std::remove_cvref_t<A>...>;
+    static constexpr bool is_flat =
+        Way::returns && is_flat_result<R> && (flat_number<std::remove_cvref_t<A>> && ...);
 
     static all read(archive_reader& from) {
         if constexpr ((std::is_default_constructible_v<std::remove_cvref_t<A>> && ...)) {

@@ -208,6 +208,11 @@ result<std::string> shm_port::canonical(std::string_view address) const noexcept
     return {errc::no_memory, ""};
 }
 
+short_lane* shm_port::lane_to(peer_id to) noexcept {
+    auto* const link = static_cast<shm_link*>(link_to(to));
+    return link == nullptr || !tells_at_once() ? nullptr : &link->sender().lane();
+}
+
 // Ends in calls that need nothing of this one, so that it saves no registers.
 posted shm_port::post_send(peer_id to, std::uint64_t tag, gather bytes,
                            completion& on_done) noexcept {
@@ -216,9 +221,7 @@ posted shm_port::post_send(peer_id to, std::uint64_t tag, gather bytes,
         [[unlikely]] {
         return framed_port::post_send(to, tag, bytes, on_done);
     }
-    const const_bytes payload = bytes.front();
-    return link->sender().send_short(header_of(frame_kind::unexpected, tag, payload.size()),
-                                     payload);
+    return link->sender().send_short(tag, bytes.front());
 }
 
 std::size_t shm_port::move_frames(std::size_t budget) noexcept {
@@ -245,7 +248,7 @@ std::size_t shm_port::move_frames(std::size_t budget) noexcept {
 
 // Ends in calls of what is rare, so that it saves no registers.
 bool shm_port::has_work() noexcept {
-    if (has_due() || armed_ || has_more_) [[unlikely]]
+    if (armed_ || has_more_) [[unlikely]]
         return finds_any();
     return finds_ready();
 }
@@ -272,7 +275,8 @@ std::size_t shm_port::move_more(std::size_t budget) noexcept {
     moved += push_links(budget - moved);
     drain_links();
     if (moved == 0 && is_expecting()) look_at_events();
-    has_more_ = !quiet_.empty() || !pushing_.empty() || !draining_.empty() || is_expecting();
+    has_more_ =
+        !quiet_.empty() || !pushing_.empty() || !draining_.empty() || is_expecting() || has_due();
     return moved;
 }
 

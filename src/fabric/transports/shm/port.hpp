@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <amalgam/fabric/extension/port_work.hpp>
+#include <amalgam/fabric/extension/short_lane.hpp>
 
 #include "fabric/limits.hpp"
 #include "fabric/port/framed_port.hpp"
@@ -40,7 +41,7 @@ struct shm_port_settings {
 /// connected or left.
 ///
 /// Threads: the port's thread.
-class shm_port final : public framed_port, public port_work {
+class shm_port final : public framed_port, public port_work, public short_lanes {
 public:
     /// Failure: as transport::open().
     static result<std::unique_ptr<port>> open(std::string_view name, const shm_port_settings&,
@@ -53,6 +54,7 @@ public:
     posted post_send(peer_id, std::uint64_t tag, gather, completion&) noexcept override;
     int wait_handle() const noexcept override { return events_.get(); }
     bool has_work() noexcept override;
+    short_lane* lane_to(peer_id) noexcept override;
     result<shared_block> allocate(std::size_t bytes) noexcept override;
 
     // ---- for links
@@ -91,6 +93,7 @@ protected:
     result<std::string> canonical(std::string_view address) const noexcept override;
     std::size_t move_frames(std::size_t budget) noexcept override;
     bool arm() noexcept override;
+    void due() noexcept override { has_more_ = true; }
     void release(frame_link&) noexcept override;
     void resume(frame_link&) noexcept override;
     std::optional<status> direct_put(frame_link&, gather, const remote_key&,
@@ -165,7 +168,7 @@ private:
     unsigned short_watches_ = 0;  // In a row; a watch is the time between two sleeps.
     std::size_t watched_ = 0;     // Frames moved in this watch.
     bool armed_ = false;
-    bool has_more_ = false;  // False: only the hot links need polling in each turn.
+    bool has_more_ = false;  // False: only the hot links need polling in each turn; nothing is due.
     bool room_came_ = false;
     // How often the kernel is asked for connections and disconnections: about every 20 us.
     static constexpr std::uint64_t cycles_between_events = std::uint64_t{1} << 16;

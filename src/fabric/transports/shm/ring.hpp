@@ -6,11 +6,12 @@
 #include <cstring>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/sanitizer_order.hpp>
+#include <amalgam/fabric/extension/short_lane.hpp>
 #include <amalgam/fabric/message.hpp>
 
 #include "fabric/memory/segments.hpp"
 #include "fabric/transports/shm/memory/layout.hpp"
-#include "fabric/transports/shm/memory/sanitizer_order.hpp"
 
 namespace amalgam::detail {
 
@@ -57,10 +58,12 @@ struct shm_ring_place {
 /// The writing end.
 ///
 /// Threads: one at a time. Trusts nothing that the reader can write.
-class shm_ring_writer {
+class shm_ring_writer : public short_lane {
 public:
     explicit shm_ring_writer(const shm_ring_place& place) noexcept
-        : place_(place), tail_(place.origin), seen_(place.origin) {}
+        : short_lane(place.lines, place.count, place.origin, place.written()),
+          place_(place),
+          seen_(place.origin) {}
 
     /// Whether a load after write() must never pass the record's store (see sleep_barrier.hpp).
     /// Initially true.
@@ -69,8 +72,19 @@ public:
     /// Whether a record of that many lines fits now.
     bool has_room(std::size_t lines) noexcept { return lines <= free_ || look_again(lines); }
 
-    /// Whether one of a line does, as far as is known.
-    bool is_known_free() const noexcept { return free_ != 0; }
+    /// What room() and tell_reader() need: `reader` says whether it sleeps; `changed(owner, now)`
+    /// is called when that is other than set_awake() says.
+    void connect(const shm_word& reader, void (*changed)(void*, std::uint64_t) noexcept,
+                 void* owner) noexcept {
+        reader_ = &reader;
+        changed_ = changed;
+        owner_ = owner;
+    }
+    void set_open(bool to) noexcept { is_open_ = to; }
+    bool is_open() const noexcept { return is_open_; }
+    void set_awake(std::uint64_t state) noexcept { reader_awake_ = state; }
+    std::uint64_t awake() const noexcept { return reader_awake_; }
+    using short_lane::tell_reader;
 
     /// Appends a record. False: no room, nothing was written. `payload` holds `bytes` bytes;
     /// `frame.bytes` may differ.
@@ -85,7 +99,7 @@ public:
     bool write_short(const frame_header& frame, const_bytes payload) noexcept {
         if (!has_room(1)) return false;
         std::byte* const at = place_.line(tail_);
-        copy_short(at + sizeof(shm_record_header), payload);
+        copy(at + sizeof(shm_record_header), payload);
         publish(at, frame, 1);
         return true;
     }
@@ -97,45 +111,6 @@ public:
     bool broken() const noexcept { return broken_; }
 
 private:
-    /// Copies up to shm_short_bytes, inline, as a call would cost more. Word by word, not wider:
-    /// recently written data is in such pieces, and a wider load would wait until all of them have
-    /// reached the cache.
-    static void copy_short(std::byte* to, const_bytes from) noexcept {
-        static_assert(shm_short_bytes < 48);
-        const std::byte* const source = from.data();
-        const std::size_t whole = from.size() & ~std::size_t{7};
-        const auto word = [&](std::size_t at) { std::memcpy(to + at, source + at, 8); };
-        switch (whole) {
-            case 40:
-                word(32);
-                [[fallthrough]];
-            case 32:
-                word(24);
-                [[fallthrough]];
-            case 24:
-                word(16);
-                [[fallthrough]];
-            case 16:
-                word(8);
-                [[fallthrough]];
-            case 8:
-                word(0);
-                [[fallthrough]];
-            default:
-                break;
-        }
-        if (from.size() != whole) copy_rest(to + whole, source + whole, from.size() - whole);
-    }
-    /// Less than 8 bytes.
-    static void copy_rest(std::byte* to, const std::byte* source, std::size_t left) noexcept {
-        if (left >= 4) {
-            std::memcpy(to, source, 4);
-            left -= 4, to += 4, source += 4;
-        }
-        for (; left > 0; --left)
-            *to++ = *source++;
-    }
-
     /// Where the payload of the next record goes. Clears what could look like a header after its
     /// end.
     std::byte* payload_place(std::size_t bytes) const noexcept {
@@ -152,26 +127,20 @@ private:
 
     /// `at`: the line of tail_.
     void publish(std::byte* at, const frame_header& frame, std::size_t lines) noexcept {
-        const std::uint64_t position = tail_;  // Read once: what is stored might be this object.
-        // By words, as header_of() has just written it: see copy_short().
-        std::byte* const to = at + offsetof(shm_record_header, frame);
-        std::memcpy(to, &frame, 8);
-        std::memcpy(to + 8, &frame.tag, 8);
-        place_.written().before_store();
-        if (fenced_)
-            place_.sequence(at).exchange(position, std::memory_order_seq_cst);
-        else
-            place_.sequence(at).store(position, std::memory_order_release);
-        tail_ = position + lines;
-        free_ -= lines;
+        // By words, as header_of() has just written it: see copy().
+        std::uint64_t kind_and_size = 0;
+        std::memcpy(&kind_and_size, &frame, 8);
+        short_lane::publish(at, kind_and_size, frame.tag, lines);
     }
 
     shm_ring_place place_;
-    std::uint64_t tail_;      // Position of the next record.
-    std::uint64_t free_ = 0;  // Lines that may be written before checking again.
-    std::uint64_t seen_;      // The reader's position at the last check.
-    bool fenced_ = true;
+    std::uint64_t seen_;  // The reader's position at the last check.
     bool broken_ = false;
+
+    static_assert(max_bytes == shm_short_bytes && line_bytes == shm_line_bytes);
+    static_assert(header_bytes == sizeof(shm_record_header));
+    static_assert(message_kind == static_cast<std::uint64_t>(frame_kind::unexpected) << 32);
+    static_assert(state_mask == shm_registrations_layout::a_sleep - 1);
 };
 
 /// The reading end.

@@ -29,12 +29,14 @@ void shm_sender::open(const shm_word& reader_sleeps, bool fenced) noexcept {
     reader_sleeps_ = &reader_sleeps;
     always_fenced_ = fenced;
     ring_.set_fenced(fenced);
+    ring_.connect(reader_sleeps, &shm_sender::on_reader_changed, this);
     open_ = true;
     update();
 }
 
 void shm_sender::drop() noexcept {
-    open_ = clear_ = false;
+    open_ = false;
+    ring_.set_open(false);
     blocked_lines_ = 0;
     while (shm_lent* one = waiting_.take_first())
         lent_.give_back(*one);
@@ -43,31 +45,32 @@ void shm_sender::drop() noexcept {
 
 bool shm_sender::write(const frame_header& header, gather payload, std::size_t bytes) noexcept {
     if (!ring_.write(header, payload, bytes)) return false;
-    (void)wake_reader();
+    ring_.tell_reader();
     return true;
 }
 
 posted shm_sender::send_other(const frame_header& header, gather payload,
                               completion* on_sent) noexcept {
-    if (clear_ && header.bytes <= limits::shm_whole_bytes && write(header, payload, header.bytes))
+    if (ring_.is_open() && header.bytes <= limits::shm_whole_bytes &&
+        write(header, payload, header.bytes))
         return posted::done;
     return send_slowly(header, payload, on_sent);
 }
 
-/// Rings it if it sleeps. Says what wake_reader() does, for a call at its end.
-[[gnu::noinline]] posted shm_sender::look_at_reader(std::uint64_t now) noexcept {
+/// Rings it if it sleeps.
+void shm_sender::on_reader_changed(void* self, std::uint64_t now) noexcept {
+    auto& me = *static_cast<shm_sender*>(self);
     const std::uint64_t awake = now & shm_registrations_layout::fences;
-    if (awake != reader_awake_) {
-        reader_awake_ = awake;
-        ring_.set_fenced(always_fenced_ || awake != 0);
+    if (awake != me.ring_.awake()) {
+        me.ring_.set_awake(awake);
+        me.ring_.set_fenced(me.always_fenced_ || awake != 0);
         // The record before this check was published without a fence: restore the order of the two.
         std::atomic<bool> any{false};
         any.exchange(true, std::memory_order_seq_cst);
-        now = reader_sleeps_->load(std::memory_order_seq_cst);
+        now = me.reader_sleeps_->load(std::memory_order_seq_cst);
     }
-    if ((now & shm_registrations_layout::asleep) != 0 && std::exchange(rung_, now) != now)
-        link_.ring();
-    return posted::done;
+    if ((now & shm_registrations_layout::asleep) != 0 && std::exchange(me.rung_, now) != now)
+        me.link_.ring();
 }
 
 posted shm_sender::refuse(std::size_t lines) noexcept {
@@ -104,7 +107,7 @@ posted shm_sender::send_slowly(const frame_header& header, gather payload,
     if (open_ && whole) return refuse(lines);
     shm_lent* const one = keep(header, payload, on_sent);
     if (one == nullptr) return refuse(lines);
-    if (clear_) {
+    if (ring_.is_open()) {
         if (advance(*one)) {
             lent_.give_back(*one);
             return posted::done;
@@ -127,7 +130,7 @@ bool shm_sender::advance(shm_lent& one) noexcept {
         const frame_header header =
             one.has_begun() ? header_of(shm_piece_kind, 0, bytes) : one.header;
         if (!ring_.write_some(header, one.payload, one.at, bytes)) return false;
-        (void)wake_reader();
+        ring_.tell_reader();
         one.left -= bytes;
         if (one.left == 0) return true;
     }
@@ -149,7 +152,7 @@ std::size_t shm_sender::push(std::size_t budget) noexcept {
         ++ended;
     }
     if (ring_.broken()) link_.fail(shm_broken_rules);
-    if (clear_ && blocked_lines_ != 0 && ring_.has_room(blocked_lines_)) {
+    if (ring_.is_open() && blocked_lines_ != 0 && ring_.has_room(blocked_lines_)) {
         blocked_lines_ = 0;
         link_.port().room_came();
         link_.port().writable(link_);

@@ -38,18 +38,23 @@ public:
 
     /// As frame_link::send, forget and detach.
     posted send(const frame_header& header, gather payload, completion* on_sent) noexcept {
-        if (payload.size() != 1 || !takes_short(payload.front())) [[unlikely]]
+        if (header.kind != frame_kind::unexpected || payload.size() != 1 ||
+            !takes_short(payload.front())) [[unlikely]]
             return send_other(header, payload, on_sent);
-        return send_short(header, payload.front());
+        return send_short(header.tag, payload.front());
     }
     /// Whether send_short() would take it. False: send() may.
-    bool takes_short(const_bytes payload) const noexcept {
-        return clear_ && payload.size() <= shm_short_bytes && ring_.is_known_free();
+    bool takes_short(const_bytes payload) noexcept {
+        return payload.size() <= short_lane::max_bytes && ring_.room() != nullptr;
     }
-    posted send_short(const frame_header& header, const_bytes payload) noexcept {
-        ring_.write_short(header, payload);
-        return wake_reader();
+    posted send_short(std::uint64_t tag, const_bytes payload) noexcept {
+        std::byte* const room = ring_.room();
+        short_lane::copy(room, payload);
+        ring_.send(room, tag, payload.size());
+        return posted::done;
     }
+    /// For whoever has short messages only.
+    short_lane& lane() noexcept { return ring_; }
     bool forget(completion& on_sent) noexcept;
     void detach(completion& on_sent) noexcept;
 
@@ -63,17 +68,8 @@ public:
 
 private:
     bool write(const frame_header& header, gather payload, std::size_t bytes) noexcept;
-    /// The record is in the ring, so it says `done`.
-    posted wake_reader() noexcept {
-        // The load must not pass the record's store. This fence orders them for the compiler; for
-        // the processor, sleep_barrier() does, or the store is itself a full barrier.
-        std::atomic_signal_fence(std::memory_order_seq_cst);
-        const std::uint64_t now = reader_sleeps_->load(std::memory_order_relaxed);
-        if (now % shm_registrations_layout::a_sleep != reader_awake_) [[unlikely]]
-            return look_at_reader(now);
-        return posted::done;
-    }
-    posted look_at_reader(std::uint64_t now) noexcept;
+    /// The reader's word has changed, or it sleeps: see short_lane.
+    static void on_reader_changed(void* self, std::uint64_t now) noexcept;
     posted send_other(const frame_header&, gather payload, completion* on_sent) noexcept;
     posted send_slowly(const frame_header&, gather payload, completion* on_sent) noexcept;
     posted refuse(std::size_t lines) noexcept;
@@ -81,16 +77,14 @@ private:
     /// Puts the next records of that frame into the ring. True: all of it is there.
     bool advance(shm_lent& one) noexcept;
     bool own_bytes(shm_lent& one) noexcept;
-    void update() noexcept { clear_ = open_ && waiting_.empty(); }
+    void update() noexcept { ring_.set_open(open_ && waiting_.empty()); }
 
     shm_link& link_;
     shm_lent_pool& lent_;
     shm_ring_writer ring_;
     const shm_word* reader_sleeps_ = nullptr;
-    std::uint64_t reader_awake_ = 0;  // Its lowest bits when nothing has to be done.
     bool always_fenced_ = true;
     std::uint64_t rung_ = 0;  // The last sleep for which we rang.
-    bool clear_ = false;      // Up, and the queue is empty: frames go straight to the ring.
     bool open_ = false;
     std::size_t blocked_lines_ = 0;  // Lines needed by the last refused frame; 0: none.
     std::size_t waiting_count_ = 0;
