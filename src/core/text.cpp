@@ -1,4 +1,4 @@
-#include "core/text.hpp"
+#include <amalgam/core/detail/text.hpp>
 
 namespace amalgam::detail {
 

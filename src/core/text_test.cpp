@@ -1,8 +1,8 @@
-#include "core/text.hpp"
-
 #include <array>
 
 #include <gtest/gtest.h>
+
+#include <amalgam/core/detail/text.hpp>
 
 namespace amalgam::detail {
 namespace {

@@ -1,8 +1,7 @@
 #include <algorithm>
 
+#include <amalgam/core/detail/text.hpp>
 #include <amalgam/core/otlp_trace.hpp>
-
-#include "core/text.hpp"
 
 namespace amalgam {
 

@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <amalgam/core/detail/text.hpp>
 #include <amalgam/core/status.hpp>
-
-#include "core/text.hpp"
 
 namespace amalgam::detail {
 

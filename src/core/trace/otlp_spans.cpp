@@ -6,11 +6,10 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/detail/json_text.hpp>
+#include <amalgam/core/detail/text.hpp>
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/otlp_trace.hpp>
 #include <amalgam/core/status.hpp>
-
-#include "core/text.hpp"
 
 namespace amalgam::detail {
 

@@ -3,10 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/text.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/directory/attributes.hpp>
-
-#include "core/text.hpp"
 
 namespace amalgam {
 

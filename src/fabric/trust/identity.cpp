@@ -2,11 +2,10 @@
 #include <unistd.h>
 
 #include <amalgam/core/detail/printable.hpp>
+#include <amalgam/core/detail/text.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/fabric/identity.hpp>
 #include <amalgam/fabric/port.hpp>
-
-#include "core/text.hpp"
 
 namespace amalgam {
 namespace {

@@ -17,13 +17,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <amalgam/core/detail/text.hpp>
 #include <amalgam/core/merged_metrics.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/flow/run_status.hpp>
 #include <amalgam/rpc/archive.hpp>
 
-#include "core/text.hpp"
 #include "flow/launcher/run_socket.hpp"
 #include "flow/launcher/status_codec.hpp"
 #include "flow/limits.hpp"

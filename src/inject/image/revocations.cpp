@@ -6,9 +6,9 @@
 
 #include <amalgam/core/detail/printable.hpp>
 #include <amalgam/core/detail/read_file.hpp>
+#include <amalgam/core/detail/text.hpp>
 #include <amalgam/inject/image_revocations.hpp>
 
-#include "core/text.hpp"
 #include "inject/image/text.hpp"
 #include "inject/limits.hpp"
 

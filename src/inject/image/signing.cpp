@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include <amalgam/core/detail/read_file.hpp>
+#include <amalgam/core/detail/text.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/inject/code_image.hpp>
 #include <amalgam/rpc/archive.hpp>
 
-#include "core/text.hpp"
 #include "inject/image/contents.hpp"
 #include "inject/image/text.hpp"
 #include "inject/limits.hpp"

@@ -10,9 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <amalgam/core/detail/text.hpp>
 #include <amalgam/core/unique_fd.hpp>
-
-#include "core/text.hpp"
 
 namespace amalgam::detail {
 

@@ -11,9 +11,9 @@
 #include <amalgam/core/detail/file_stamp.hpp>
 #include <amalgam/core/detail/printable.hpp>
 #include <amalgam/core/detail/read_file.hpp>
+#include <amalgam/core/detail/text.hpp>
 #include <amalgam/core/status.hpp>
 
-#include "core/text.hpp"
 #include "inject/image/text.hpp"
 #include "inject/limits.hpp"
 

@@ -16,10 +16,9 @@
 #include <unistd.h>
 
 #include <amalgam/core/detail/printable.hpp>
+#include <amalgam/core/detail/text.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/rpc/extension/http_listener.hpp>
-
-#include "core/text.hpp"
 
 namespace amalgam::detail {
 
