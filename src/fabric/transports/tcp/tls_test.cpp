@@ -695,6 +695,35 @@ TEST_F(tls, the_second_connection_to_an_address_resumes_the_first) {
     }
 }
 
+TEST_F(tls, a_server_that_is_no_longer_trusted_is_not_reached_by_an_earlier_session) {
+    const temp_folder folder;
+    const std::string at = folder.with("node");
+    lab_.authority.write_folder(at, lab_.node);
+    const auto trust = credentials::from_folder(at);
+    raw_listener far;
+    tcp_test_port caller("tcp+tls://", with_trust(trust));
+    const ssl_context_ptr context = bare_context(lab_.authority, &lab_.node);
+    const std::string address = "tcp+tls" + far.address().substr(3);
+    for (const step expected : {step::complete, step::failed}) {
+        const peer_id there = caller.look_up(address);
+        move_until({&caller}, [&] { return far.has_caller(); });
+        tls_raw_peer raw(far.accept(), *context, tls_session::side::accepting);
+        ASSERT_EQ(settle(raw, caller), expected);
+        if (expected == step::failed) break;
+        caller.end->progress();
+        ASSERT_TRUE(raw.hear_hello());
+        raw.send(encoded_hello({.incarnation = 3}).bytes());
+        tcp_test_port::operation op;
+        const posted how = caller.post(there, 1, "x", op);
+        move_until({&caller}, [&] { return how == posted::done || op.over; });
+        caller.end->close(there);
+        caller.end->progress();
+        const test_authority next;
+        next.write_folder(at, next.issue());
+        ASSERT_TRUE(trust->reload());
+    }
+}
+
 TEST_F(tls, changed_credentials_hold_for_new_connections_and_leave_old_ones_alone) {
     const temp_folder folder;
     const std::string at = folder.with("node");
