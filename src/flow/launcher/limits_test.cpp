@@ -66,6 +66,16 @@ TEST_F(launcher, the_bottleneck_is_who_works_and_not_who_waits_for_the_others_to
     EXPECT_EQ(report.bottleneck().rfind("\"to\" in G3, ", 0), 0u) << report.text();
 }
 
+TEST_F(launcher, the_bottleneck_is_credit_where_few_items_may_be_under_way) {
+    const std::string file = folder_ + "/report.json";
+    const auto [code, output] = run({"demand"}, {"--report", file});
+    EXPECT_EQ(code, 0) << output;
+    const run_report report = report_in(file);
+    const bottleneck_report neck = report.explain();
+    EXPECT_EQ(neck.why, bottleneck_report::cause::credit) << report.text();
+    EXPECT_EQ(neck.node, "from") << report.text();
+}
+
 TEST_F(launcher, a_page_that_other_hosts_could_open_is_refused_before_anything_starts) {
     for (const char* each : {"0.0.0.0:0", "10.1.2.3:8642", "nowhere"}) {
         const auto [code, output] = run({"count"}, {"--web", each});

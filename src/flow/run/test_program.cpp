@@ -130,6 +130,23 @@ int slow_sink(bool cut) {
     return am::run_main(graph);
 }
 
+/// The sender may have one item under way to each worker, and so waits for their word all the time.
+int demand_one() {
+    am::graph graph;
+    auto from = graph.add_source<int>("from", [](am::outlet<int>& out) {
+        for (int i = 0; i < 2000; ++i)
+            out.send(i);
+    });
+    auto work = graph.add_farm<int, int>(
+        "work", 2, [](int n) { return n; }, am::on_demand(1));
+    auto to = graph.add_sink<int>("to", [](int) {});
+    graph.pipeline(from, work, to);
+    graph.group("G1").add(from);
+    graph.group("G2").add(work);
+    graph.group("G3").add(to);
+    return am::run_main(graph);
+}
+
 /// Leaves an orphan, which the launcher adopts and reaps; then this returns.
 void leave_an_orphan() {
     int ends[2];
@@ -270,6 +287,7 @@ int main(int argc, char** argv) {
     if (mode == "orphan") leave_an_orphan();
     if (mode == "asked") return end_when_asked(argv[2]);
     if (mode == "slow" || mode == "cut") return slow_sink(mode == "cut");
+    if (mode == "demand") return demand_one();
     if (mode == "says") return say_on_the_control_line(argv[2]);
     if (mode == "again") return run_twice();
     if (mode == "loop") return loop_of_three_groups();
