@@ -1,7 +1,7 @@
 # The short way to everything. `make` alone lists it.
 # not a shell's own $SECONDS, which would count up
 SOAK_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
-.PHONY: help demo test soak bench build package format install check configured
+.PHONY: help demo test soak bench build package docs format install check configured
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 RELEASE := build/release
@@ -14,8 +14,9 @@ help:
 	@echo "make soak     hostile peers and random programs with fresh seeds (SECONDS=3600 for an hour, BUILD=build/asan)"
 	@echo "make bench    compare with rivals in one run; writes build/bench/report.md and report.json"
 	@echo "make build    build the library, $(RELEASE)/bin/amalgam, the tests and the examples"
-	@echo "make check    the checks that CI runs beside the tests: format, layers, headers, README, listings, scripts"
+	@echo "make check    the checks that CI runs beside the tests: format, layers, headers, README, listings, site, scripts"
 	@echo "make package  leave Debian packages of the library, the tool and the plug-ins in build/packages"
+	@echo "make docs     write the site, guides and reference, to build/docs"
 	@echo "make format   format all sources"
 	@echo "make install  install to PREFIX (now $(PREFIX))"
 
@@ -63,6 +64,11 @@ package:
 	@lintian --fail-on error,warning build/packages/*.deb
 	@ls build/packages
 
+docs:
+	@scripts/install_packages docs
+	@mkdir -p build
+	@scripts/make_docs build/docs
+
 check:
 	@scripts/check_format
 	@scripts/check_layers
@@ -70,6 +76,7 @@ check:
 	@scripts/check_headers
 	@scripts/check_readme
 	@scripts/check_listings
+	@scripts/check_docs
 	@scripts/check_scripts
 
 format:

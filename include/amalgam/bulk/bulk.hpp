@@ -103,6 +103,7 @@ public:
 
     explicit operator bool() const noexcept { return source_ != nullptr; }
     std::uint64_t bytes() const noexcept { return bytes_; }
+    /// What the owner allows: to read, to write, or both.
     access rights() const noexcept;
     /// The descriptor carries its bytes: pulling needs no communication.
     bool is_inside() const noexcept;

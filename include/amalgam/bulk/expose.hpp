@@ -52,6 +52,7 @@ public:
     /// Copies of the descriptor no longer work.
     void close() noexcept;
 
+    /// What to send to a peer.
     const bulk& descriptor() const noexcept { return bulk_; }
     operator const bulk&() const noexcept { return bulk_; }
 

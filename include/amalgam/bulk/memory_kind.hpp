@@ -59,6 +59,7 @@ public:
         if (all_.kind != nullptr) all_.kind->release(all_.memory, all_.bytes);
     }
 
+    /// All of the block, for serve(), pull() and push().
     const memory_view& all() const noexcept { return all_; }
     operator const memory_view&() const noexcept { return all_; }
 
@@ -99,6 +100,7 @@ public:
     /// comes later.
     void close() noexcept;
 
+    /// What to send to a peer.
     const bulk& descriptor() const noexcept { return bulk_; }
     operator const bulk&() const noexcept { return bulk_; }
 

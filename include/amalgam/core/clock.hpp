@@ -34,6 +34,7 @@ public:
     time_point now() const noexcept override {
         return time_point(duration(now_.load(std::memory_order_acquire)));
     }
+    /// Moves its time on by that much; from any thread.
     void advance(duration by) noexcept { now_.fetch_add(by.count(), std::memory_order_acq_rel); }
     /// Precondition: `to` is not before now(); time never runs backwards.
     void advance_to(time_point to) noexcept {

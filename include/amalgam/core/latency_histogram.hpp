@@ -21,6 +21,7 @@ struct latency_buckets {
     static constexpr std::size_t count =
         (std::size_t{1} << exact_bits) + (max_bits - exact_bits) * per_doubling;
 
+    /// The bucket that a time of `ns` nanoseconds falls into.
     static constexpr std::size_t index_of(std::uint64_t ns) noexcept {
         if (ns < (1u << exact_bits)) return static_cast<std::size_t>(ns);
         const auto doublings = static_cast<unsigned>(std::bit_width(ns)) - 1;
@@ -41,6 +42,7 @@ struct latency_distribution {
     std::vector<std::uint64_t> counts;  ///< By bucket, up to the last that has any.
     std::uint64_t total_ns = 0;         ///< Of all recorded times.
 
+    /// How many times were recorded.
     std::uint64_t count() const noexcept;
     /// How many took less than 2^`bits` ns.
     std::uint64_t count_below(unsigned bits) const noexcept;
@@ -70,6 +72,7 @@ public:
         counts_[latency_buckets::index_of(ns)].fetch_add(1, std::memory_order_relaxed);
         total_ns_.fetch_add(ns, std::memory_order_relaxed);
     }
+    /// What was recorded so far; other threads may go on recording.
     latency_distribution snapshot() const;
 
 private:

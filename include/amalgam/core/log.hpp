@@ -16,11 +16,13 @@
 
 namespace amalgam {
 
+/// Least severe first; `off` is for thresholds only.
 enum class log_level : std::uint8_t { trace, debug, info, warn, error, off };
 
 /// For example "warn", as in AMALGAM_LOG and in the output.
 std::string_view name(log_level level) noexcept;
 
+/// How log lines are written.
 enum class log_format : std::uint8_t {
     text,  ///< 2026-01-31T12:00:00.000+00:00 warn  fabric: peer lost peer=tcp://… status=…
     json   ///< One object per line: time, level, component, message, then the fields.
@@ -29,6 +31,7 @@ enum class log_format : std::uint8_t {
 /// One "key value" of a log line. Borrows its strings: create it in the call.
 class log_field {
 public:
+    /// What type() tells: how the value is held.
     enum class kind : std::uint8_t { boolean, integer, natural, real, text };
 
     log_field(std::string_view key, bool v) noexcept : key_(key), kind_(kind::boolean) { u_.n = v; }
@@ -112,6 +115,7 @@ public:
     bool may_log(log_level level) const noexcept {
         return level >= lowest_.load(std::memory_order_relaxed);
     }
+    /// Whether a line of this level and component would be written.
     bool enabled(log_level level, std::string_view component) const noexcept;
 
     void log(log_level level, std::string_view component, std::string_view message,

@@ -13,6 +13,7 @@
 
 namespace amalgam {
 
+/// What a number does over time, as Prometheus has it.
 enum class metric_kind : std::uint8_t {
     counter,  ///< Only grows; its name ends in "_total".
     gauge,    ///< Goes up and down.
@@ -47,6 +48,7 @@ struct metric_description {
     friend bool operator==(const metric_description&, const metric_description&) = default;
 };
 
+/// One number of a family: that of one combination of labels.
 struct metric_sample {
     std::vector<metric_label> labels;  ///< By name.
     double value = 0;                  ///< Of counters and gauges.
@@ -71,6 +73,7 @@ struct metric_family {
     friend bool operator==(const metric_family&, const metric_family&) = default;
 };
 
+/// What a registry has read: all its numbers.
 struct metric_snapshot {
     std::vector<metric_family> families;  ///< By name.
     std::uint64_t left_out = 0;           ///< Samples above the limits; they are not in `families`.
@@ -148,6 +151,7 @@ public:
     /// Any number of numbers, for what comes and goes.
     [[nodiscard]] registration add_group(std::function<void(metric_writer&)> write);
 
+    /// Reads all numbers now: as a value, or into a writer.
     metric_snapshot snapshot() const;
     void write_to(metric_writer& into) const;
 

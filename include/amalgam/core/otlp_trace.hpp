@@ -14,6 +14,7 @@ namespace amalgam {
 /// OTEL_RESOURCE_ATTRIBUTES and OTEL_EXPORTER_OTLP_HEADERS; what is no such pair is left out.
 std::vector<std::pair<std::string, std::string>> parse_baggage(std::string_view text);
 
+/// Options of an otlp_reader.
 struct otlp_options {
     std::size_t most_spans = 512;  ///< In one batch.
     /// Resource attributes of processes that had no OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES
@@ -45,6 +46,7 @@ public:
     /// Failure: throws error{invalid} if a folder cannot be read.
     otlp_batch next();
 
+    /// How many processes have been found so far.
     std::size_t processes() const noexcept;
     /// Records that found no room in their processes: see AMALGAM_TRACE_MIB.
     std::uint64_t dropped() const noexcept;

@@ -18,7 +18,7 @@ std::uint64_t random_u64() noexcept;
 std::uint64_t random_nonzero_u64() noexcept;
 
 /// A small generator that repeats its sequence for the same seed; for tests and simulations, never
-/// for keys. Works with <random> and std::shuffle.
+/// for keys. Works with `<random>` and std::shuffle.
 ///
 /// Threads: one at a time.
 class seeded_random {

@@ -29,6 +29,7 @@ public:
     bool ok() const noexcept { return value_.has_value(); }
     status code() const noexcept { return why_.what; }  ///< ok if it holds a value.
     const std::string& sentence() const noexcept { return why_.sentence; }  ///< Empty if ok.
+    /// Code and sentence in one; its code is `ok` when there is no failure.
     const failure& why() const noexcept { return why_; }
 
     T& value() & {
@@ -69,6 +70,7 @@ public:
     bool ok() const noexcept { return why_.what.ok(); }
     status code() const noexcept { return why_.what; }
     const std::string& sentence() const noexcept { return why_.sentence; }
+    /// Code and sentence in one; its code is `ok` when there is no failure.
     const failure& why() const noexcept { return why_; }
     void value() const {
         if (!ok()) throw error(why_.what, why_.sentence);

@@ -75,6 +75,7 @@ std::string transport_of(const uri& there);
 /// Whether a host is known to be loopback without asking the machine: lo, localhost, ::1, 127.….
 bool is_loopback_host(std::string_view host) noexcept;
 
+/// The same URI without the options of this name.
 uri without_option(uri where, std::string_view key);
 
 /// The URI of a port that can call `there` and does not listen: tcp:// for tcp://node7:7000.

@@ -136,6 +136,7 @@ private:
     std::vector<std::uint64_t> words_;
 };
 
+/// Goes through the attributes in the order they were added.
 class attribute_view::iterator {
 public:
     using iterator_category = std::input_iterator_tag;

@@ -13,6 +13,7 @@ class watch_state;
 
 /// A notification from a watch.
 struct resource_change {
+    /// What happened to the resource.
     enum class kind : unsigned char {
         appeared,
         gone,

@@ -33,11 +33,13 @@ namespace amalgam {
 /// which is $XDG_CONFIG_HOME/amalgam/keys, or ~/.config/amalgam/keys.
 std::string key_folder(std::string_view name_or_path);
 
+/// Which kind of key is made.
 enum class key_algorithm : std::uint8_t {
     ed25519,  ///< Small and fast.
     p256      ///< ECDSA over NIST P-256, where rules ask for it.
 };
 
+/// What make_key() makes, and for whom.
 struct key_request {
     /// The common name: who its owner is. Letters, digits and ._@- up to 64.
     std::string name{};
@@ -61,6 +63,7 @@ void make_key(const std::string& folder, const key_request& what);
 /// many days.
 void require_authority(const std::string& authority, std::optional<unsigned> days = {});
 
+/// What sign_key() certifies, if not what was asked for, and for how long.
 struct signing_options {
     /// 1 to 36500, and not beyond the authority's own end. Default: 365, or until that end.
     std::optional<unsigned> days{};

@@ -38,6 +38,7 @@ enum class loop_fault : std::uint8_t {
 
 /// One event on a network, for traces.
 struct loop_event {
+    /// A connection, a frame sent, a frame lost to a fault, or a peer found to be down.
     enum class kind : std::uint8_t { connect, frame, lost, down };
     kind what = kind::frame;
     clock::time_point when;

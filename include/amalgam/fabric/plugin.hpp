@@ -59,6 +59,7 @@ struct plugin_abi_text {
     char text[512] = {};
     std::size_t bytes = 0;
 
+    /// Adds one fact.
     constexpr void add(std::string_view name, std::string_view value) {
         append(name);
         append("=");

@@ -17,6 +17,7 @@ class port;
 /// What a peer may do with a region: `read` to get, `write` to put, both for atomic operations.
 enum class access : std::uint8_t { read = 1, write = 2, read_write = 3 };
 
+/// Whether rights that were granted include those that are asked for.
 constexpr bool allows(access granted, access asked) noexcept {
     return (static_cast<unsigned>(granted) & static_cast<unsigned>(asked)) ==
            static_cast<unsigned>(asked);
@@ -47,6 +48,7 @@ struct remote_key {
     }
 
     std::array<std::byte, wire_bytes> encode() const noexcept;  ///< Little-endian.
+    /// Reads what encode() wrote; any bytes give some key, which its owner checks.
     static remote_key decode(std::span<const std::byte, wire_bytes> wire) noexcept;
     friend bool operator==(const remote_key&, const remote_key&) = default;
 };
@@ -82,6 +84,7 @@ public:
     ~region();
 
     explicit operator bool() const noexcept { return owner_ != nullptr; }
+    /// What to send to a peer that may access it.
     const remote_key& key() const noexcept { return key_; }
     std::uint64_t bytes() const noexcept { return key_.bytes; }
 

@@ -27,6 +27,7 @@ public:
     temporary_key& operator=(temporary_key&&) noexcept;
     ~temporary_key();
 
+    /// What the others need to trust this key.
     const key_fingerprint& fingerprint() const noexcept;
     /// For port_options::trust: proves this key, and trusts `keys`.
     /// Failure: throws error{invalid} if there are none.

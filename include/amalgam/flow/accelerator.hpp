@@ -19,6 +19,7 @@ template <typename T>
 class channel_source : public source<T> {
 public:
     explicit channel_source(channel<T>& from) : from_(from) {}
+    /// Called by the graph: sends on what the channel brings, until it is closed.
     void generate(outlet<T>& out) {
         while (std::optional<T> item = from_.pop())
             out.send(std::move(*item));
@@ -38,6 +39,7 @@ template <typename T>
 class channel_sink : public sink<T> {
 public:
     explicit channel_sink(channel<T>& to) : to_(to) {}
+    /// Called by the graph: parks while the channel is full.
     void consume(T&& item) { to_.push(std::move(item)); }
     void end() { to_.close(); }
     void stop() noexcept { to_.close(); }

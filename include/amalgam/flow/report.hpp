@@ -66,6 +66,7 @@ struct process_report {
 
 /// What holds a run up, why, and what may help.
 struct bottleneck_report {
+    /// What keeps the run from being faster.
     enum class cause {
         nothing,  ///< Nothing ran.
         work,     ///< The node computes.

@@ -40,6 +40,7 @@ signer_key parse_signer_key(std::string_view text);
 /// Threads: like a plain value. Its memory is wiped on destruction.
 class signing_key {
 public:
+    /// A fresh key from the system's random numbers.
     static signing_key generate();
     /// Reads a file written by save().
     /// Failure: throws error{not_found}, {invalid}.

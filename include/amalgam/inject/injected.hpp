@@ -112,6 +112,7 @@ public:
     void pull(std::uint64_t offset, std::span<std::byte> into) const {
         transfer(false, offset, into.data(), into.size());
     }
+    /// Writes into the memory at `offset`; the injected function waits for it.
     void push(std::uint64_t offset, std::span<const std::byte> from) const {
         transfer(true, offset, const_cast<std::byte*>(from.data()), from.size());
     }

@@ -23,6 +23,7 @@ struct allow_list {
     std::vector<std::string> groups{};  ///< One of identity::groups.
     std::vector<std::uint32_t> uids{};  ///< identity::uid of processes.
 
+    /// Whether this list lets him in, by name, group or user.
     bool allows(const identity& who) const noexcept;
     friend bool operator==(const allow_list&, const allow_list&) = default;
 };

@@ -21,6 +21,7 @@ struct procedure_statistics {
     clock::duration max{0};
     clock::duration total{0};
 
+    /// Of one call; 0 where there was none.
     clock::duration mean() const noexcept {
         return calls == 0 ? clock::duration{} : total / static_cast<std::int64_t>(calls);
     }

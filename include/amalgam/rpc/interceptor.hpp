@@ -18,6 +18,7 @@ namespace amalgam {
 /// An outgoing call, as seen by the caller's interceptors.
 class outgoing_call {
 public:
+    /// Which call it is: its procedure, the peer and provider it goes to.
     std::string_view procedure() const noexcept { return procedure_; }
     const peer& to() const noexcept { return to_; }
     std::uint16_t provider() const noexcept { return provider_; }

@@ -50,6 +50,7 @@ public:
         return a.owner_ == b.owner_ && a.id_ == b.id_ && a.port_ == b.port_;
     }
 
+    /// The port of a peer that is the engine itself.
     static constexpr std::uint16_t self_port = 0xffff;
 
     // For the engine.

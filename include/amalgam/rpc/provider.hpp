@@ -93,6 +93,7 @@ public:
         add_name(name);
     }
 
+    /// The object that is served.
     T& object() const noexcept { return *object_; }
 
 private:

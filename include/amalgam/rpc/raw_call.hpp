@@ -52,6 +52,7 @@ public:
     raw_call(const raw_call&) = delete;
     raw_call& operator=(const raw_call&) = delete;
 
+    /// The procedure that was called.
     std::string_view name() const noexcept { return about_.procedure(); }
     /// As the caller has it: "i32(i32,string)".
     std::string_view signature() const noexcept { return signature_; }

@@ -26,6 +26,7 @@ public:
     condition_variable(const condition_variable&) = delete;
     condition_variable& operator=(const condition_variable&) = delete;
 
+    /// Wakes one waiter, or all; the mutex need not be held.
     void notify_one() noexcept;
     void notify_all() noexcept;
 

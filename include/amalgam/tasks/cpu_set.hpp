@@ -34,7 +34,9 @@ public:
     static cpu_set of_this_thread();
 
     void add(unsigned id);  ///< Throws error{invalid} for a number over `most`.
+    /// Takes a CPU out, if it is in.
     void remove(unsigned id) noexcept;
+    /// Whether this CPU is in the set.
     bool contains(unsigned id) const noexcept;
     bool empty() const noexcept { return bits_.empty(); }
     std::size_t size() const noexcept;

@@ -45,6 +45,7 @@ struct execution_stream_options {
     int rank = -1;  ///< See execution_stream::rank(); -1: the lowest that is free.
 };
 
+/// What a stream is doing; see execution_stream::state().
 enum class stream_state : std::uint8_t {
     running,   ///< Runs work, or looks for some.
     asleep,    ///< Sleeps until there is work; a driven one: nobody drives it now.

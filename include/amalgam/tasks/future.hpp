@@ -154,6 +154,8 @@ public:
         unset().on_abandon(hook, context);
     }
 
+    /// Makes the future ready, once, by a value or by why there is none.
+    /// Failure: throws error{invalid} if it is ready already, or was moved from.
     template <typename... Arguments>
     void set_value(Arguments&&... arguments) {
         unset().set(std::forward<Arguments>(arguments)...);

@@ -30,6 +30,7 @@ public:
     bool wait_for(std::chrono::duration<Rep, Period> time) {
         return open_.wait_for(time);
     }
+    /// Counts down, then waits.
     void arrive_and_wait(std::size_t by = 1) {
         count_down(by);
         wait();

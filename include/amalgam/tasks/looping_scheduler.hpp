@@ -53,6 +53,7 @@ public:
     scheduler_loop(const scheduler_loop&) = delete;
     scheduler_loop& operator=(const scheduler_loop&) = delete;
 
+    /// The stream that the scheduler runs on.
     execution_stream& stream() const noexcept;
 
     /// Whether run() should return: the stream stops, or its scheduler is being replaced; or this

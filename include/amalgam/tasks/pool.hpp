@@ -103,6 +103,7 @@ public:
     /// Number of queued units; exact only while nobody pushes or pops.
     virtual std::size_t size() const noexcept = 0;
 
+    /// Who may push and pop, as given when it was made.
     pool_access access() const noexcept { return access_; }
     /// Number of ULTs whose home is this pool: ready, running and parked. Exact only while none
     /// starts, ends or moves.
@@ -140,6 +141,7 @@ protected:
     bool has_other_servers() const noexcept {
         return own_.next.load(std::memory_order_relaxed) != nullptr;
     }
+    /// The second step of claim_sleeper(); null does nothing.
     static void wake(detail::bell* claimed) noexcept;
     /// In a child of fork(): only streams of the parent process would run what is pushed here.
     bool left_to_parent() const noexcept {

@@ -59,6 +59,7 @@ public:
     bool try_lock_shared_for(std::chrono::duration<Rep, Period> time) {
         return try_lock_shared() || lock_slow(access::read, detail::deadline_after(time));
     }
+    /// For co_await, as start_lock() for readers.
     auto start_lock_shared() noexcept { return detail::wait_operation(*this, access::read); }
     void unlock_shared() noexcept;
 

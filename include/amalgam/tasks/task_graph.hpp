@@ -26,6 +26,7 @@ prepared_graph_task prepare_graph_task(std::size_t bytes, std::size_t align,
 void drop_graph_task(graph_task& task) noexcept;  // it has no body, or none any more
 }  // namespace detail
 
+/// Options of a task_graph.
 struct task_graph_options {
     /// Tasks that were added and have not ended, at most; add() waits for room.
     std::size_t most_tasks = 2048;

@@ -27,6 +27,7 @@ enum class task_event : std::uint8_t {
 /// For example "running".
 const char* name(task_event what) noexcept;
 
+/// What a task_hook is told of one event.
 struct task_event_info {
     task_event what = task_event::created;
     unit_kind kind = unit_kind::other;

@@ -71,8 +71,8 @@ void sleep_for(std::chrono::duration<Rep, Period> time) {
 }  // namespace this_task
 
 /// A joinable user-level thread: runs on its own stack and parks instead of blocking its stream.
-/// State set through <cfenv>, such as the rounding mode, stays with the ULT. Floating-point control
-/// set by intrinsics alone lasts only until its next wait (on x86-64).
+/// State set through `<cfenv>`, such as the rounding mode, stays with the ULT. Floating-point
+/// control set by intrinsics alone lasts only until its next wait (on x86-64).
 ///
 /// Owner:   owns the ULT until it is joined; like std::jthread, the destructor joins.
 /// Threads: one at a time. Joining costs some microseconds if the ULT is unfinished, was created by

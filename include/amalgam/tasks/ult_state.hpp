@@ -4,6 +4,7 @@
 
 namespace amalgam {
 
+/// What a ULT is doing.
 enum class ult_state : std::uint8_t {
     ready,    ///< In a pool, or about to be.
     running,  ///< On a stream right now.

@@ -25,6 +25,7 @@ public:
     template <typename T>
     any_future(const future<T>& what) : state_(&what.checked()) {}
 
+    /// Whether the future has its value or failure.
     bool ready() const noexcept { return state_->ready(); }
 
     // For the library.

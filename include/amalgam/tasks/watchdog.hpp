@@ -14,6 +14,7 @@
 
 namespace amalgam {
 
+/// Options of a watchdog.
 struct watchdog_options {
     /// How long a ULT may run without a switch, and how long everything may wait.
     std::chrono::nanoseconds holds_stream_for = std::chrono::seconds(1);

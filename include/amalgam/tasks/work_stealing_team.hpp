@@ -25,6 +25,7 @@ public:
     work_stealing_team& operator=(const work_stealing_team&) = delete;
 
     std::size_t size() const noexcept { return streams_.size(); }
+    /// One of its streams. Failure: throws std::out_of_range.
     execution_stream& stream(std::size_t which) { return streams_.at(which); }
     /// Pool for work from outside.
     pool& main_pool() noexcept { return pools_.front(); }

@@ -7,6 +7,7 @@ namespace amalgam {
 
 class execution_stream;
 class pool;
+/// What a unit is.
 enum class unit_kind : std::uint8_t {
     ult,
     tasklet,
@@ -28,7 +29,9 @@ public:
     work_unit(const work_unit&) = delete;
     work_unit& operator=(const work_unit&) = delete;
 
+    /// Runs it, as its run_function does. For schedulers.
     void run() noexcept { run_(*this); }
+    /// Which kind of unit this is.
     unit_kind kind() const noexcept;
     /// Tells one kind of unit from others.
     bool runs_by(run_function how) const noexcept { return run_ == how; }
@@ -55,6 +58,7 @@ public:
 
 protected:
     ~work_unit() = default;
+    /// Sets its home, without what move_to() counts.
     void set_home(pool* where) noexcept { home_.store(where, std::memory_order_relaxed); }
 
 private:
