@@ -95,6 +95,24 @@ TEST_F(tool_key, a_revoked_key_is_refused_by_who_has_the_list) {
     EXPECT_TRUE(has(list, "revoked      " + serial)) << list;
 }
 
+TEST_F(tool_key, a_shared_key_is_made_accepted_shown_and_removed) {
+    const std::string made = done("new node7 --shared");
+    EXPECT_TRUE(has(made, "made the pre-shared key node7 in " + at("node7"))) << made;
+    struct stat about {};
+    ASSERT_EQ(::stat((at("node7") + "/shared.keys").c_str(), &about), 0);
+    EXPECT_EQ(about.st_mode & 07777, 0600u);
+    done("new --shared alice");
+    EXPECT_TRUE(has(done("trust node7 alice"), "accepts the pre-shared key alice"));
+    const std::string shown = done("show node7");
+    EXPECT_TRUE(has(shown, "node7, 256 bits") && has(shown, "alice, 256 bits")) << shown;
+    EXPECT_TRUE(has(done("revoke alice --with node7"), "no longer accepts"));
+    EXPECT_FALSE(has(done("show node7"), "alice"));
+    for (const char* line : {"new a --shared --host a.lab", "new a --shared --authority",
+                             "new a --shared --p256", "new a --shared --days 3"})
+        EXPECT_EQ(key(line).code, 2) << line;
+    EXPECT_TRUE(has(key("new node7 --shared").output, "--force"));
+}
+
 TEST_F(tool_key, nothing_is_replaced_without_force) {
     done("new lab --authority");
     done("new node7 --with lab");

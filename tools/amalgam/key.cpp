@@ -46,6 +46,13 @@ void new_key(const new_options& options) {
                                 "another name for the new key",
                                 options.folder));
     of_argument("name", [&] { return make_key(folder, what), true; });
+    if (what.shared) {
+        fmt::print(
+            "made the pre-shared key {} in {}\nnext: copy the folder to the other end, in a safe "
+            "way, and use tcp+tls://HOST:PORT?credentials={} at both\n",
+            what.name, folder, options.folder);
+        return;
+    }
     if (what.authority) {
         fmt::print(
             "made the authority {} in {}\nnext: amalgam key new NAME --host HOST --with {}\n",
@@ -75,19 +82,30 @@ void add_new(CLI::App& key) {
                      "Name of its owner, and of its folder in ~/.config/amalgam/keys; with a \"/\" "
                      "the path of the folder")
         ->required();
-    command->add_option("--host", options->what.hosts,
-                        "Name or IP address under which others connect to it; may be repeated");
-    command->add_option("--group", options->what.groups,
-                        "A group that it is a member of; may be repeated");
+    auto* hosts =
+        command->add_option("--host", options->what.hosts,
+                            "Name or IP address under which others connect to it; may be repeated");
+    auto* groups = command->add_option("--group", options->what.groups,
+                                       "A group that it is a member of; may be repeated");
     auto* authority = command->add_flag("--authority", options->what.authority,
                                         "An authority: it certifies others");
     auto* with = command
                      ->add_option("--with", options->with,
                                   "Certify it at once by this authority: a name or a folder")
                      ->excludes(authority);
-    add_days(*command, options->days,
-             "How long the certificate is valid; default: 365, authorities 3650");
-    command->add_flag("--p256", options->p256, "ECDSA over P-256 in place of Ed25519");
+    auto* days = add_days(*command, options->days,
+                          "How long the certificate is valid; default: 365, authorities 3650");
+    auto* p256 = command->add_flag("--p256", options->p256, "ECDSA over P-256 in place of Ed25519");
+    command
+        ->add_flag("--shared", options->what.shared,
+                   "A pre-shared key, which both ends have, in place of a private one with a "
+                   "certificate")
+        ->excludes(authority)
+        ->excludes(with)
+        ->excludes(days)
+        ->excludes(p256)
+        ->excludes(hosts)
+        ->excludes(groups);
     command->add_flag("--force", options->what.overwrite, "Replace a key that is there");
     command->callback([options, authority, with] {
         if (options->days && authority->empty() && with->empty())
@@ -133,12 +151,13 @@ void add_sign(CLI::App& key) {
 void add_trust(CLI::App& key) {
     auto folder = std::make_shared<std::string>(), authority = std::make_shared<std::string>();
     auto* command = key.add_subcommand(
-        "trust", "Let a key trust who an authority certified, or take over its revocation list");
+        "trust", "Let a key trust who an authority certified, or accept a pre-shared key");
     command->footer("example: amalgam key trust node7 lab/certificate.pem");
     command->add_option("folder", *folder, "Folder or name of the key")->required();
     command
         ->add_option("authority", *authority,
-                     "certificate.pem or revoked.pem of the authority, or its folder for both")
+                     "certificate.pem or revoked.pem of the authority, or its folder for both; the "
+                     "folder of a pre-shared key, if that of the key has such, too")
         ->required();
     command->callback(
         [folder, authority] { fmt::print("{}\n", trust_authority(*folder, *authority)); });
@@ -146,13 +165,19 @@ void add_trust(CLI::App& key) {
 
 void add_revoke(CLI::App& key) {
     auto what = std::make_shared<std::string>(), with = std::make_shared<std::string>();
-    auto* command = key.add_subcommand("revoke", "Add a certificate to a revocation list");
+    auto* command = key.add_subcommand("revoke",
+                                       "Add a certificate to a revocation list, or "
+                                       "accept a pre-shared key no longer");
     command->footer("example: amalgam key revoke node7 --with lab");
     command
         ->add_option("certificate", *what,
-                     "Certificate, folder or name of the key, or the certificate's serial number")
+                     "Certificate, folder or name of the key, or the certificate's serial number; "
+                     "the name of a pre-shared key")
         ->required();
-    command->add_option("--with", *with, "The authority that certified it")->required();
+    command
+        ->add_option("--with", *with,
+                     "The authority that certified it; the folder that accepts the pre-shared key")
+        ->required();
     command->callback([what, with] { fmt::print("{}\n", revoke_key(*what, *with)); });
 }
 
@@ -168,7 +193,9 @@ void add_key(CLI::App& app) {
     auto path = std::make_shared<std::string>();
     auto* show = key->add_subcommand("show", "Show what the files of a key say");
     show->footer("example: amalgam key show node7");
-    show->add_option("file", *path, "A file in PEM, or folder or name of a key")->required();
+    show->add_option("file", *path,
+                     "A file in PEM or of pre-shared keys, or folder or name of a key")
+        ->required();
     show->callback([path] { fmt::print("{}", describe_key(*path)); });
 }
 

@@ -31,26 +31,32 @@ struct credential_parts {
     /// without `authority` and `revoked`. Nobody vouches for what such a certificate says, so the
     /// peer's identity::name is its fingerprint, and it has no groups.
     std::vector<key_fingerprint> trusted_keys{};
+    /// In place of all else: keys that both ends were given, a line NAME:HEXADECIMAL each, of 16 to
+    /// 64 bytes. The first is the own one, by which this endpoint proves itself when it connects;
+    /// whom it accepts may have any of them. Up to 1024.
+    std::string shared_keys{};
 };
 
 /// What an endpoint proves itself with, and whom it trusts: for port_options::trust.
 ///
-/// Peers prove themselves as this endpoint does, by a certificate (X.509) and its private key, over
-/// TLS 1.3. `amalgam key` makes them, see docs/guide/trust.md; so does any other authority.
+/// Peers prove themselves as this endpoint does, over TLS 1.3: by a certificate (X.509) and its
+/// private key, or by a pre-shared key, whose name is then the peer's. `amalgam key` makes them,
+/// see docs/guide/trust.md; so does any other authority.
 ///
 /// What it holds does not change, except by reload(). That happens by itself: before a handshake,
 /// at most once a second, files are looked at, and if one has changed all are read again. If the
 /// new ones cannot be used, the old stay in force, and the log says why, once per change.
 /// Connections made before stay as they are; sessions begun before are not resumed.
 ///
-/// The private key is kept in OpenSSL's secure heap: locked in memory as far as RLIMIT_MEMLOCK
-/// allows, and left out of core dumps. It never appears in logs or sentences.
+/// Private and pre-shared keys are kept in OpenSSL's secure heap: locked in memory as far as
+/// RLIMIT_MEMLOCK allows, and left out of core dumps. A pre-shared key is elsewhere in memory, too,
+/// while a handshake uses it. Keys never appear in logs or sentences.
 ///
 /// Owner:   shared; ports hold it while they live.
 /// Threads: all members may run concurrently.
 /// Failure: one sentence each, which names the file: `not_found` if it cannot be read; `denied` if
-///          others than its owner may read the private key (mode beyond 0600), or everybody may
-///          write the authority's file or replace it; `invalid` for a
+///          others than its owner may read the private or pre-shared keys (mode beyond 0600), or
+///          everybody may write the authority's file or replace it; `invalid` for a
 ///          wrong format, a key that is encrypted or does not fit the certificate, a certificate
 ///          that has expired or is not valid yet, a revocation list of another authority, or
 ///          parts that are missing or exclude each other.
@@ -58,7 +64,8 @@ struct credential_parts {
 class credentials {
 public:
     /// From `certificate.pem`, `key.pem`, `authority.pem` and, if it exists, `revoked.pem` in this
-    /// folder, as `amalgam key` writes them. A name without "/" means a folder of key_folder().
+    /// folder, or from its `shared.keys`, as `amalgam key` writes them. A name without "/" means a
+    /// folder of key_folder().
     static std::shared_ptr<const credentials> from_folder(const std::string& folder);
     static std::shared_ptr<const credentials> from_files(const credential_parts& paths);
     /// reload() has nothing to read again then.
@@ -77,7 +84,7 @@ public:
     result<void> reload() const;
 
     identity self() const;  ///< Who this endpoint is to its peers.
-    /// When its certificate, or the first one after it, expires.
+    /// When its certificate, or the first one after it, expires. Pre-shared keys do not.
     std::chrono::system_clock::time_point expires() const;
     /// Who it is, until when, and whom it trusts: one or two sentences, for people.
     std::string explain() const;

@@ -18,7 +18,11 @@ namespace amalgam {
 //     authority.pem    the authorities that the endpoint trusts; not of authorities
 //     revoked.pem      revocation lists of these authorities, or of this one
 //
-// openssl reads all of them (x509, pkey, req, crl, verify). Folders are made with mode 0700. Files
+// openssl reads all of them (x509, pkey, req, crl, verify). A folder of pre-shared keys has only
+//
+//     shared.keys      lines NAME:HEXADECIMAL, mode 0600; the first is the own key
+//
+// Folders are made with mode 0700. Files
 // appear whole or not at all, and replace others only if `overwrite` says so, but for revocation
 // lists.
 //
@@ -52,11 +56,15 @@ struct key_request {
     unsigned days = 3650;
     key_algorithm algorithm = key_algorithm::ed25519;
     bool authority = false;
+    /// A pre-shared key in place of a private one: whoever has it can prove to be `name`. Without
+    /// hosts, groups and algorithm.
+    bool shared = false;
     bool overwrite = false;
 };
 
 /// Makes a key in `folder`, and a request for its certificate. An authority certifies itself, and
-/// begins an empty revocation list. A certificate of an earlier key in the folder is removed.
+/// begins an empty revocation list. A certificate of an earlier key in the folder is removed. A
+/// pre-shared key takes the place of the own one; others in the folder stay.
 void make_key(const std::string& folder, const key_request& what);
 
 /// Throws as sign_key() would, if this folder or name is no authority that can sign, or not for so
@@ -83,13 +91,15 @@ std::string sign_key(const std::string& file_or_folder, const std::string& autho
                      const signing_options& how = {});
 
 /// Lets the endpoint of `folder` trust an authority: a certificate in a file, or a folder, whose
-/// revocation list is taken over, too. A list in a file replaces the older one of its authority.
+/// revocation list is taken over, too. A list in a file replaces the older one of its authority. A
+/// folder of pre-shared keys accepts the own key of another one from then on.
 /// Returns one line that says what is trusted.
 std::string trust_authority(const std::string& folder, const std::string& file_or_folder);
 
 /// Adds a certificate to the authority's revocation list: a file, a folder, or a serial number as
 /// describe_key() prints it. Endpoints refuse it once they have the new revoked.pem. The list stays
-/// in force as long as the authority. Returns one line that says what was revoked.
+/// in force as long as the authority. From a folder of pre-shared keys the one of that name, file
+/// or folder is removed. Returns one line that says what was revoked.
 std::string revoke_key(const std::string& certificate_or_serial, const std::string& authority);
 
 /// What a file or the files of a folder are, in lines for people. Says nothing of a private key but

@@ -48,7 +48,7 @@ struct signed_broadcast_options {
 /// Owner:   shares the medium, which must not be listened to otherwise meanwhile.
 /// Threads: any.
 /// Failure: throws error{invalid} if the certificate leaves packets of the medium too little room,
-///          as one with an RSA key does.
+///          as one with an RSA key does, and for credentials of pre-shared keys.
 /// Cost:    a signature per packet sent, a check of one per packet received: some 100 us each. Up
 ///          to 10 MB, if 4,096 certificates are heard of.
 std::shared_ptr<broadcast_medium> sign_broadcasts(std::shared_ptr<broadcast_medium> on,

@@ -275,6 +275,12 @@ std::string_view name(broadcast_refusal why) noexcept {
 std::shared_ptr<broadcast_medium> sign_broadcasts(std::shared_ptr<broadcast_medium> on,
                                                   std::shared_ptr<const credentials> by,
                                                   signed_broadcast_options options) {
+    if (by->store().in_force()->shared() != nullptr)
+        throw error(errc::invalid,
+                    fmt::format("broadcasts cannot be signed by the pre-shared key {}, which every "
+                                "reader of them would need, expected a certificate; example: "
+                                "amalgam key new node7 --with lab",
+                                to_text(by->self())));
     return std::make_shared<signed_broadcast>(std::move(on), std::move(by), std::move(options));
 }
 

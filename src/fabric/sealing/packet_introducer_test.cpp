@@ -139,6 +139,23 @@ TEST_F(packet_introducer_test, packets_that_the_carrier_kept_are_used_again_once
     caller.wire().events->returned(*again);
 }
 
+TEST_F(packet_introducer_test, ends_with_the_same_pre_shared_key_share_keys_and_others_do_not) {
+    const std::string digits(64, '4');
+    const auto mine = credentials::from_text({.shared_keys = "node7:" + digits + "\n"});
+    introduced_end caller(mine), called(mine);
+    meet(caller, called);
+    const auto here = caller.here->take_secrets(*caller.link);
+    const auto there = called.here->take_secrets(*called.link);
+    ASSERT_TRUE(here != nullptr && there != nullptr);
+    EXPECT_EQ(here->sending, there->receiving);
+    EXPECT_EQ(there->who, (identity{.kind = identity_kind::pre_shared, .name = "node7"}));
+    introduced_end stranger(credentials::from_text({.shared_keys = "node8:" + digits + "\n"})),
+        refusing(mine);
+    meet(stranger, refusing);
+    expect_refused(stranger, errc::denied);
+    expect_refused(refusing, errc::denied);
+}
+
 TEST_F(packet_introducer_test, each_connection_has_keys_of_its_own) {
     introduced_end caller(lab_.trust), called(lab_.trust), again(lab_.trust), other(lab_.trust);
     meet(caller, called);

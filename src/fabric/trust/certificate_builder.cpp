@@ -12,11 +12,11 @@
 #include <amalgam/core/detail/printable.hpp>
 
 #include "fabric/trust/pem.hpp"
+#include "fabric/trust/pre_shared_keys.hpp"
 
 namespace amalgam::detail {
 namespace {
 
-constexpr std::size_t most_certified_bytes = 64;  // Of a common name and a unit, by X.520.
 constexpr std::size_t most_host_bytes = 253;
 constexpr std::size_t most_certified = 64;  // Hosts, and groups.
 constexpr std::chrono::hours clocks_differ{1};
@@ -30,14 +30,6 @@ void expect(bool good) {
 
 bool is_letter_or_digit(char c) noexcept {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-bool is_certifiable(std::string_view name) noexcept {
-    return !name.empty() && name.size() <= most_certified_bytes &&
-           is_letter_or_digit(name.front()) && std::all_of(name.begin(), name.end(), [](char c) {
-               return is_letter_or_digit(c) ||
-                      std::string_view("._@-").find(c) != std::string::npos;
-           });
 }
 
 bool is_ip_address(const std::string& host) noexcept {
@@ -160,10 +152,10 @@ void check_names(const certified_names& names) {
                     fmt::format("the {} \"{}\" cannot be certified, expected {}", what,
                                 printable_name(value.substr(0, 80)), expected));
     };
-    if (!is_certifiable(names.name))
+    if (!is_key_name(names.name))
         refuse("name", names.name, "letters, digits and ._@- up to 64; example: node7");
     for (const std::string& each : names.groups)
-        if (!is_certifiable(each))
+        if (!is_key_name(each))
             refuse("group", each, "letters, digits and ._@- up to 64; example: compute");
     for (const std::string& each : names.hosts)
         if (!is_ip_address(each) && !is_dns_name(each))

@@ -12,8 +12,8 @@ namespace amalgam::detail {
 
 std::vector<file_stamp> credential_store::stamps() const {
     std::vector<file_stamp> all;
-    for (const std::string* path :
-         {&paths_.certificate, &paths_.key, &paths_.authority, &paths_.revoked})
+    for (const std::string* path : {&paths_.certificate, &paths_.key, &paths_.authority,
+                                    &paths_.revoked, &paths_.shared_keys})
         all.push_back(path->empty() ? file_stamp{} : file_stamp::of(*path));
     return all;
 }
@@ -52,18 +52,18 @@ credential_store::opened credential_store::of_text(const credential_parts& pem) 
     if (!loaded) return loaded.why();
     std::unique_ptr<credential_store> made(new credential_store);
     made->in_force_ = std::move(*loaded);
+    made->from_text_ = true;
     return made;
 }
 
 std::shared_ptr<const loaded_credentials> credential_store::current(steady::time_point now) {
     const std::lock_guard hold(lock_);
-    if (paths_.certificate.empty() || now - looked_ < limits::credentials_interval)
-        return in_force_;
+    if (from_text_ || now - looked_ < limits::credentials_interval) return in_force_;
     looked_ = now;
     if (stamps() == seen_) return in_force_;
     if (const auto read = read_again(); read)
         log(log_level::info, "trust", "credentials read again",
-            {{"certificate", paths_.certificate}});
+            {{"as", to_text(in_force_->self())}});
     else
         log(log_level::warn, "trust", "credentials have changed and cannot be used; the old stay",
             {{"why", read.sentence()}});
@@ -77,7 +77,7 @@ std::shared_ptr<const loaded_credentials> credential_store::in_force() const {
 
 result<void> credential_store::reload() {
     const std::lock_guard hold(lock_);
-    if (paths_.certificate.empty()) return {};
+    if (from_text_) return {};
     looked_ = steady::now();
     return read_again();
 }

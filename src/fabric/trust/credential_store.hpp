@@ -38,7 +38,8 @@ private:
     result<void> read_again();  // Under lock_.
 
     mutable std::mutex lock_;
-    credential_parts paths_;      // All empty: from text.
+    credential_parts paths_;
+    bool from_text_ = false;      // There is nothing to read again.
     bool optional_list_ = false;  // Not seen so far.
     std::vector<file_stamp> seen_;
     steady::time_point looked_{};

@@ -1,9 +1,13 @@
 #include <utility>
 
+#include <fmt/format.h>
+
 #include <amalgam/fabric/credentials.hpp>
 #include <amalgam/fabric/key_folder.hpp>
 
 #include "fabric/trust/credential_store.hpp"
+#include "fabric/trust/new_file.hpp"
+#include "fabric/trust/pre_shared_keys.hpp"
 
 namespace amalgam {
 
@@ -14,6 +18,19 @@ credentials::~credentials() = default;
 result<std::shared_ptr<const credentials>> credentials::try_from_folder(
     const std::string& folder) try {
     const std::string in = key_folder(folder) + "/";
+    const std::string shared = in + detail::pre_shared_file;
+    const bool has_certificate = detail::is_there(in + "certificate.pem");
+    if (detail::is_there(shared)) {
+        if (has_certificate)
+            return {errc::invalid,
+                    fmt::format("\"{}\" has pre-shared keys beside a certificate, expected one "
+                                "kind, as peers prove themselves in one way; keep each in a folder "
+                                "of its own",
+                                in.substr(0, in.size() - 1))};
+        auto store = detail::credential_store::of_files({.shared_keys = shared}, false);
+        if (!store) return store.why();
+        return std::shared_ptr<const credentials>(new credentials(std::move(*store)));
+    }
     auto store = detail::credential_store::of_files({.certificate = in + "certificate.pem",
                                                      .key = in + "key.pem",
                                                      .authority = in + "authority.pem",

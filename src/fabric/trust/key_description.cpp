@@ -12,6 +12,7 @@
 #include "fabric/trust/new_file.hpp"
 #include "fabric/trust/openssl_library.hpp"
 #include "fabric/trust/pem.hpp"
+#include "fabric/trust/pre_shared_keys.hpp"
 
 namespace amalgam {
 namespace {
@@ -88,8 +89,18 @@ std::string description_of_key(const std::string& path) {
            row("fingerprint", to_text(fingerprint_of(*key)));
 }
 
+std::string description_of_shared_keys(const std::string& path) {
+    const auto keys = pre_shared_keys::in_file(path).value();
+    std::string text = "pre-shared keys\n";
+    for (const pre_shared_keys::key& each : keys.all())
+        text += row(&each == &keys.own() ? "own" : "accepts",
+                    fmt::format("{}, {} bits", each.name, 8 * each.secret.size()));
+    return text;
+}
+
 /// Of everything in the text, in the order of kinds.
 std::string description_of_file(const std::string& path) {
+    if (path.ends_with(".keys")) return description_of_shared_keys(path);
     if (path.ends_with("key.pem")) return description_of_key(path);
     const std::string called = fmt::format("\"{}\"", path);
     const std::string text = read_pem_file(path).value();
@@ -122,8 +133,8 @@ std::string describe_key(const std::string& file_or_folder) {
     if (names_a_file(file_or_folder)) return description_of_file(file_or_folder);
     const std::string in = key_folder(file_or_folder) + "/";
     std::string all;
-    for (const char* each :
-         {"key.pem", "certificate.pem", "request.pem", "authority.pem", "revoked.pem"})
+    for (const char* each : {"key.pem", "certificate.pem", "request.pem", "authority.pem",
+                             "revoked.pem", pre_shared_file})
         if (is_there(in + each))
             all += fmt::format("{}{}: {}", in, each, description_of_file(in + each));
     if (!all.empty()) return all;

@@ -63,7 +63,7 @@ bool is_hexadecimal(const std::string& text) {
 }  // namespace
 
 bool names_a_file(const std::string& file_or_folder) {
-    const bool may = file_or_folder.ends_with(".pem") ||
+    const bool may = file_or_folder.ends_with(".pem") || file_or_folder.ends_with(".keys") ||
                      (file_or_folder.find('/') != file_or_folder.npos && is_there(file_or_folder));
     return may && !is_folder(file_or_folder);
 }

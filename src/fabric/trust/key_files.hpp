@@ -7,9 +7,11 @@
 
 namespace amalgam::detail {
 
-// The files of a folder of keys. All throw amalgam::error.
+// The files of a folder of keys; of pre-shared ones see shared_key_files.hpp. All throw
+// amalgam::error.
 
-/// Whether a user means a file, not a folder or its name: it ends in ".pem", or is the path of one.
+/// Whether a user means a file, not a folder or its name: it ends in ".pem" or ".keys", or is the
+/// path of one.
 bool names_a_file(const std::string& file_or_folder);
 /// The file that a user means: that one, or `in_folder` of the folder.
 std::string key_file(const std::string& file_or_folder, const char* in_folder);

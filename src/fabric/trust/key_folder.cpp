@@ -14,6 +14,7 @@
 #include "fabric/trust/new_file.hpp"
 #include "fabric/trust/openssl_library.hpp"
 #include "fabric/trust/pem.hpp"
+#include "fabric/trust/shared_key_files.hpp"
 
 namespace amalgam {
 namespace {
@@ -121,6 +122,7 @@ void make_key(const std::string& folder, const key_request& what) {
     const no_errors_left at_the_end;
     const certified_names names{what.name, what.hosts, what.groups};
     check_names(names);
+    if (what.shared) return make_shared_key(folder, what);
     if (what.authority && !(what.hosts.empty() && what.groups.empty()))
         throw error(errc::invalid,
                     "an authority has no hosts and groups, as it only signs; leave out --host and "
@@ -130,6 +132,7 @@ void make_key(const std::string& folder, const key_request& what) {
     make_folder(in.substr(0, in.size() - 1));
     const unique_fd locked = lock_folder(in);
     if (!what.overwrite) refuse_to_replace(in, {"key.pem", "certificate.pem", "request.pem"});
+    refuse_beside_shared_keys(in);
     const pkey_ptr key = generate_key(what.algorithm);
     // First what would vouch for the key that goes.
     for (const char* each : {"certificate.pem", "request.pem"})
@@ -183,6 +186,7 @@ std::string trust_authority(const std::string& folder, const std::string& file_o
     find_openssl().value();
     const no_errors_left at_the_end;
     const std::string in = key_folder(folder);
+    if (has_shared_keys(in)) return accept_shared_key(in, file_or_folder);
     const std::string path = key_file(file_or_folder, "certificate.pem");
     const std::string called = fmt::format("\"{}\"", path);
     const std::string text = read_pem_file(path).value();
@@ -213,6 +217,7 @@ std::string revoke_key(const std::string& certificate_or_serial, const std::stri
     find_openssl().value();
     const no_errors_left at_the_end;
     const std::string in = key_folder(authority);
+    if (has_shared_keys(in)) return remove_shared_key(in, certificate_or_serial);
     const unique_fd locked = lock_folder(in);
     const authority_files by = authority_files::read(authority);
     const openssl_ptr<ASN1_STRING> serial =

@@ -8,13 +8,16 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <openssl/crypto.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/fabric/temporary_key.hpp>
 
+#include "fabric/trust/credential_store.hpp"
 #include "fabric/trust/lab_testing.hpp"
 #include "fabric/trust/tls_contexts.hpp"
+#include "fabric/trust/tls_session.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -187,6 +190,40 @@ TEST(key_memory, a_temporary_key_leaves_no_text_and_is_only_where_no_core_dump_h
         const secret_text pem = to_pem(*key);
         return hidden_bytes(pem.text().substr(first_line + 40, 22));
     }();
+    for (const mapping& found : places_of(text))
+        ADD_FAILURE() << "the key's text is in " << found.name;
+    const auto places = places_of(number);
+    EXPECT_FALSE(places.empty());
+    for (const mapping& found : places)
+        EXPECT_FALSE(found.in_core_dumps) << found.name;
+}
+
+TEST(key_memory, after_handshakes_a_pre_shared_key_is_only_where_no_core_dump_has_it) {
+    if (keeps_freed_memory) GTEST_SKIP() << "sanitizers do not give freed memory out again";
+    const temp_folder here;
+    const std::string folder = here.with("one");
+    make_key(folder, {.name = "one", .shared = true});
+    const hidden_bytes text = secret_text_of(folder + "/shared.keys", 4, 60);
+    const auto loaded = credentials::from_folder(folder);
+    const hidden_bytes number = [&] {
+        const auto secret = loaded->store().in_force()->shared()->own().secret;
+        return hidden_bytes({reinterpret_cast<const char*>(secret.data()), secret.size()});
+    }();
+    tls_contexts contexts(loaded);
+    int both[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, both), 0);
+    const unique_fd left(both[0]), right(both[1]);
+    const auto record = std::make_unique<tls_record>();
+    using side = tls_session::side;
+    tls_session client(*contexts.connecting().value(), side::connecting, both[0], *record);
+    tls_session server(*contexts.accepting().value(), side::accepting, both[1], *record);
+    auto one = tls_session::state::waiting, other = one;
+    while (one == tls_session::state::waiting || other == tls_session::state::waiting) {
+        if (one == tls_session::state::waiting) one = client.shake_hands();
+        if (other == tls_session::state::waiting) other = server.shake_hands();
+    }
+    ASSERT_EQ(one, tls_session::state::complete) << client.why().sentence;
+    ASSERT_EQ(other, tls_session::state::complete) << server.why().sentence;
     for (const mapping& found : places_of(text))
         ADD_FAILURE() << "the key's text is in " << found.name;
     const auto places = places_of(number);

@@ -47,6 +47,14 @@ int allow_authorities_without_list(int good, X509_STORE_CTX* at) {
 
 result<void> loaded_credentials::check_parts(const credential_parts& parts) {
     if (const auto found = find_openssl(); !found) return found;
+    if (!parts.shared_keys.empty()) {
+        if (parts.certificate.empty() && parts.key.empty() && parts.authority.empty() &&
+            parts.revoked.empty() && parts.trusted_keys.empty())
+            return {};
+        return {errc::invalid,
+                "credentials have pre-shared keys beside a certificate, expected one kind, as "
+                "peers prove themselves in one way; keep each in a folder of its own"};
+    }
     if (parts.certificate.empty() || parts.key.empty())
         return {errc::invalid,
                 "credentials lack a certificate or its private key, expected both, as peers must "
@@ -65,6 +73,7 @@ result<void> loaded_credentials::check_parts(const credential_parts& parts) {
 
 loaded_credentials::loaded loaded_credentials::from_files(const credential_parts& paths) {
     if (const auto good = check_parts(paths); !good) return good.why();
+    if (!paths.shared_keys.empty()) return from_shared(pre_shared_keys::in_file(paths.shared_keys));
     const auto text = [](const std::string& path) {
         return path.empty() ? result<std::string>(std::string()) : read_pem_file(path);
     };
@@ -88,8 +97,19 @@ loaded_credentials::loaded loaded_credentials::from_files(const credential_parts
 
 loaded_credentials::loaded loaded_credentials::from_text(const credential_parts& pem) {
     if (const auto good = check_parts(pem); !good) return good.why();
+    if (!pem.shared_keys.empty())
+        return from_shared(pre_shared_keys::in(pem.shared_keys, "the text of pre-shared keys"));
     return from({pem.certificate, pem.key, pem.authority, pem.revoked}, pem.trusted_keys,
                 {"the certificate", "the private key", "the authority", "the revocation list"});
+}
+
+loaded_credentials::loaded loaded_credentials::from_shared(result<pre_shared_keys> keys) {
+    if (!keys) return keys.why();
+    std::shared_ptr<loaded_credentials> made(new loaded_credentials);
+    made->self_ = {.kind = identity_kind::pre_shared, .name = keys->own().name};
+    made->expires_ = wall_time::max();
+    made->shared_.emplace(std::move(*keys));
+    return std::shared_ptr<const loaded_credentials>(std::move(made));
 }
 
 loaded_credentials::loaded loaded_credentials::from(const texts& pem,
@@ -165,6 +185,12 @@ bool loaded_credentials::is_of_authority(const X509_CRL& list) const {
 }
 
 result<void> loaded_credentials::check_follows(const loaded_credentials& before) const {
+    if (shared_.has_value() != before.shared_.has_value())
+        return {errc::invalid,
+                fmt::format("credentials had {} and now have {}, expected the same kind while a "
+                            "program runs; start it again",
+                            before.shared_ ? "pre-shared keys" : "a certificate",
+                            shared_ ? "pre-shared keys" : "a certificate")};
     for (const x509_crl_ptr& old : before.lists_) {
         const X509_NAME* const by = X509_CRL_get_issuer(old.get());
         if (!is_of_authority(*old)) continue;  // No longer trusted.
@@ -241,6 +267,7 @@ result<void> loaded_credentials::make_store() {
 
 result<void> loaded_credentials::put_into(SSL_CTX& context) const {
     SSL_CTX_set_security_level(&context, 2);
+    if (shared_) return {};  // See verify_peers_by().
     bool good = SSL_CTX_use_certificate(&context, certificate_.get()) == 1 &&
                 SSL_CTX_use_PrivateKey(&context, key_.get()) == 1;
     for (const x509_ptr& each : chain_)
@@ -255,6 +282,12 @@ result<void> loaded_credentials::put_into(SSL_CTX& context) const {
 }
 
 std::string loaded_credentials::explain() const {
+    if (shared_) {
+        const std::size_t others = shared_->all().size() - 1;
+        return fmt::format(
+            "proves itself by the pre-shared key {}; trusts who has {}", to_text(self_),
+            others == 0 ? std::string("it") : fmt::format("it or one of {} others", others));
+    }
     std::string trusted;
     for (const x509_ptr& each : authorities_)
         trusted += (trusted.empty() ? "" : "; ") + to_line(X509_get_subject_name(each.get()));

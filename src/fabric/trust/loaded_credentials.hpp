@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 
 #include "fabric/trust/certificate.hpp"
 #include "fabric/trust/openssl.hpp"
+#include "fabric/trust/pre_shared_keys.hpp"
 
 namespace amalgam::detail {
 
@@ -27,16 +29,20 @@ public:
     wall_time expires() const noexcept { return expires_; }
     std::string explain() const;
     std::span<const key_fingerprint> trusted_keys() const noexcept { return trusted_keys_; }
-    /// After `before`: no list of an authority that both trust is older than there, or missing.
+    /// The pre-shared keys; null: there is a certificate, see certificate().
+    const pre_shared_keys* shared() const noexcept { return shared_ ? &*shared_ : nullptr; }
+    /// After `before`: of the same kind, and no list of an authority that both trust is older than
+    /// there, or missing.
     /// Failure: `invalid`.
     result<void> check_follows(const loaded_credentials& before) const;
     bool has_revocation_lists() const noexcept { return !lists_.empty(); }
 
-    /// Gives it the certificate, its chain and the key, and what peers' are verified with.
+    /// Gives it the certificate, its chain and the key, and what peers' are verified with, if there
+    /// are any.
     /// Failure: `invalid` if OpenSSL refuses a part, for example a key that is too short.
     result<void> put_into(SSL_CTX& context) const;
 
-    // For signed statements outside of TLS: see signatures.hpp.
+    // For signed statements outside of TLS: see signatures.hpp. Precondition: shared() is null.
     X509& certificate() const noexcept { return *certificate_; }
     EVP_PKEY& key() const noexcept { return *key_; }
     X509_STORE& store() const noexcept { return *store_; }
@@ -45,6 +51,7 @@ private:
     loaded_credentials() = default;
     struct texts;
     struct names;
+    static loaded from_shared(result<pre_shared_keys> keys);
     static loaded from(const texts& pem, std::vector<key_fingerprint> trusted, const names& named);
     result<void> take_own(std::string_view certificate, std::string_view key, const names& named);
     result<void> take_authorities(std::string_view authority, const names& named);
@@ -62,6 +69,7 @@ private:
     std::vector<x509_ptr> authorities_;
     std::vector<x509_crl_ptr> lists_;
     std::vector<key_fingerprint> trusted_keys_;
+    std::optional<pre_shared_keys> shared_;
     openssl_ptr<X509_STORE> store_;
 };
 

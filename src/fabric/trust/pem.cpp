@@ -216,22 +216,22 @@ std::string written(int (*write)(BIO*, const T*), const T& what) {
 
 }  // namespace
 
-result<secret_text> read_secret_file(const std::string& path) {
+result<secret_text> read_secret_file(const std::string& path, const secret_kind& expected) {
     struct stat about {};
-    const auto file = open_file(path, "a private key", about);
+    const auto file = open_file(path, expected.what, about);
     if (!file) return file.why();
     if ((about.st_mode & 077) != 0)
         return {errc::denied,
-                fmt::format("\"{}\" is open to others (mode {:04o}), expected a private key that "
-                            "only its owner can read; example: chmod 600 {}",
-                            path, about.st_mode & 07777, path)};
+                fmt::format("\"{}\" is open to others (mode {:04o}), expected {} that only its "
+                            "owner can read; example: chmod 600 {}",
+                            path, about.st_mode & 07777, expected.what, path)};
     // One more than it should have, to see that it is longer.
-    secret_text text(std::min(static_cast<std::size_t>(about.st_size), limits::most_key_bytes) + 1);
+    secret_text text(std::min(static_cast<std::size_t>(about.st_size), expected.most_bytes) + 1);
     const auto size = read_into(file->get(), text.data(), text.capacity());
     if (!size) return cannot_read(path, errno);
-    if (*size > limits::most_key_bytes)
-        return {errc::invalid, fmt::format("\"{}\" is longer than {} bytes, expected a private key",
-                                           path, limits::most_key_bytes)};
+    if (*size > expected.most_bytes)
+        return {errc::invalid, fmt::format("\"{}\" is longer than {} bytes, expected {}", path,
+                                           expected.most_bytes, expected.what)};
     text.set_size(*size);
     return text;
 }

@@ -7,6 +7,7 @@
 
 #include <amalgam/core/result.hpp>
 
+#include "fabric/limits.hpp"
 #include "fabric/trust/openssl.hpp"
 
 namespace amalgam::detail {
@@ -33,10 +34,16 @@ private:
 
 // All sentences begin with `name`, which is the path, or says what text it is.
 
-/// The file of a private key, read straight into such memory.
+/// What a secret file should be, for sentences, and how long it may be.
+struct secret_kind {
+    const char* what = "a private key";
+    std::size_t most_bytes = limits::most_key_bytes;
+};
+
+/// A file with keys, read straight into such memory.
 /// Failure: `not_found` if it cannot be read; `denied` if others than its owner may read or write
 ///          it; `invalid` if it is too long, or a folder, FIFO or device.
-result<secret_text> read_secret_file(const std::string& path);
+result<secret_text> read_secret_file(const std::string& path, const secret_kind& expected = {});
 /// Any other PEM file. Failure: `not_found`, `invalid` as above.
 result<std::string> read_pem_file(const std::string& path);
 /// The file of those who are trusted. Failure: as read_pem_file(), and `denied` if everybody on

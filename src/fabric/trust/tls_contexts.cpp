@@ -13,6 +13,7 @@
 
 #include "fabric/limits.hpp"
 #include "fabric/trust/credential_store.hpp"
+#include "fabric/trust/pre_shared_proof.hpp"
 #include "fabric/trust/verification.hpp"
 
 namespace amalgam::detail {
@@ -53,12 +54,15 @@ ssl_context_ptr make_context(const std::shared_ptr<const loaded_credentials>& of
     SSL_CTX& context = *made;
     if (!of->put_into(context)) throw std::bad_alloc();  // It could, when it was loaded.
     verify_peers_by(context, of, accepting);
-    const bool set = SSL_CTX_set_min_proto_version(&context, TLS1_3_VERSION) == 1 &&
-                     SSL_CTX_set_max_proto_version(&context, TLS1_3_VERSION) == 1 &&
-                     // AES-128 first: the fastest where the processor has it, and none is weak.
-                     SSL_CTX_set_ciphersuites(&context,
-                                              "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:"
-                                              "TLS_CHACHA20_POLY1305_SHA256") == 1;
+    const bool by_shared_key = of->shared() != nullptr;
+    const bool set =
+        SSL_CTX_set_min_proto_version(&context, TLS1_3_VERSION) == 1 &&
+        SSL_CTX_set_max_proto_version(&context, TLS1_3_VERSION) == 1 &&
+        // AES-128 first: the fastest where the processor has it, and none is weak.
+        SSL_CTX_set_ciphersuites(&context, by_shared_key ? pre_shared_ciphers
+                                                         : "TLS_AES_128_GCM_SHA256:"
+                                                           "TLS_AES_256_GCM_SHA384:"
+                                                           "TLS_CHACHA20_POLY1305_SHA256") == 1;
     if (!set) throw std::bad_alloc();
     SSL_CTX_set_options(&context, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
     SSL_CTX_set_mode(&context, SSL_MODE_RELEASE_BUFFERS);
@@ -71,9 +75,11 @@ ssl_context_ptr make_context(const std::shared_ptr<const loaded_credentials>& of
         // Sessions are kept here, and tickets only name them: one that held the session would be
         // encrypted and decrypted, and the certificate in it decoded again, for each resumption.
         SSL_CTX_set_options(&context, SSL_OP_NO_TICKET);
-        SSL_CTX_set_session_cache_mode(&context, SSL_SESS_CACHE_SERVER);
+        // A handshake by a pre-shared key is no longer than one that resumes another.
+        SSL_CTX_set_session_cache_mode(&context,
+                                       by_shared_key ? SSL_SESS_CACHE_OFF : SSL_SESS_CACHE_SERVER);
         SSL_CTX_sess_set_cache_size(&context, tls_contexts::max_sessions);
-        SSL_CTX_set_num_tickets(&context, 1);
+        SSL_CTX_set_num_tickets(&context, by_shared_key ? 0 : 1);
         if (SSL_CTX_set_session_id_context(&context, offered.data(), offered.size()) != 1)
             throw std::bad_alloc();
     } else {
@@ -110,6 +116,9 @@ const char* refusal_in_alert(int reason) {
         case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
         case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
             return "our certificate does not satisfy it";
+        case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
+            return "it has nothing in common with us; perhaps it has a pre-shared key, where we "
+                   "have a certificate";
         default:
             return nullptr;
     }
@@ -186,7 +195,25 @@ result<void> expect_host(SSL* ssl, const std::string& host) {
                         printable_name(host))};
 }
 
+namespace {
+
+result<void> check_protocol(const SSL* ssl) {
+    const unsigned char* chosen = nullptr;
+    unsigned size = 0;
+    SSL_get0_alpn_selected(ssl, &chosen, &size);
+    if (std::string_view(reinterpret_cast<const char*>(chosen), size) == tls_protocol) return {};
+    return {errc::denied, "the peer does not speak Amalgam's protocol over TLS"};
+}
+
+}  // namespace
+
 result<identity> verified_peer(const SSL* ssl) {
+    if (uses_pre_shared_keys(ssl)) {
+        auto who = proved_by_pre_shared_key(ssl);
+        if (!who) return who;
+        if (const auto same = check_protocol(ssl); !same) return same.why();
+        return who;
+    }
     const long verified = SSL_get_verify_result(ssl);
     X509* const shown = SSL_get0_peer_certificate(ssl);
     if (shown == nullptr || verified != X509_V_OK)
@@ -194,11 +221,7 @@ result<identity> verified_peer(const SSL* ssl) {
                 fmt::format("the peer did not prove who it is: {}",
                             shown == nullptr ? "it showed no certificate"
                                              : X509_verify_cert_error_string(verified))};
-    const unsigned char* chosen = nullptr;
-    unsigned size = 0;
-    SSL_get0_alpn_selected(ssl, &chosen, &size);
-    if (std::string_view(reinterpret_cast<const char*>(chosen), size) != tls_protocol)
-        return {errc::denied, "the peer does not speak Amalgam's protocol over TLS"};
+    if (const auto same = check_protocol(ssl); !same) return same.why();
     // A session that is resumed was verified when it began.
     if (const auto valid = check_time(*shown, std::chrono::system_clock::now()); !valid)
         return {errc::denied, fmt::format("the peer's certificate {}", valid.sentence())};
@@ -209,6 +232,9 @@ failure handshake_failure(const SSL* ssl) {
     const unsigned long code = ERR_peek_last_error();
     const int reason = ERR_GET_LIB(code) == ERR_LIB_SSL ? ERR_GET_REASON(code) : 0;
     const std::string otherwise = take_openssl_error();
+    if (uses_pre_shared_keys(ssl))
+        if (std::string why = pre_shared_refusal(ssl, reason); !why.empty())
+            return {{errc::denied}, std::move(why)};
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
         return {{errc::denied},
                 fmt::format("the peer's certificate is refused: {}",

@@ -19,10 +19,10 @@ inline constexpr std::string_view tls_protocol = "amalgam/1";
 /// are now.
 ///
 /// Both contexts: TLS 1.3 only, no early data; the peer must show a certificate that the
-/// credentials trust, for this purpose, valid now and not revoked, and must name `tls_protocol`.
-/// Buffers of idle connections are released. Which host the peer must be is set per SSL, by
-/// expect_host(). Every context keeps sessions of its own, so that nothing is resumed across
-/// ports, processes or changed credentials.
+/// credentials trust, for this purpose, valid now and not revoked, or prove that it has a
+/// pre-shared key, if they have such; and must name `tls_protocol`. Buffers of idle connections are
+/// released. Which host the peer must be is set per SSL, by expect_host(). Every context keeps
+/// sessions of its own, so that nothing is resumed across ports, processes or changed credentials.
 ///
 /// Threads: one at a time, as a port.
 class tls_contexts {
@@ -54,8 +54,9 @@ private:
 };
 
 /// Before the handshake of a connecting SSL: `host`, a DNS name or an IP address, must be among the
-/// subject alternative names of the peer's certificate. With trusted keys instead of an authority
-/// the key is enough, and this only sends the name. Failure: `invalid` for what is neither.
+/// subject alternative names of the peer's certificate. With trusted or pre-shared keys instead of
+/// an authority the key is enough, and this only sends the name. Failure: `invalid` for what is
+/// neither.
 result<void> expect_host(SSL* ssl, const std::string& host);
 
 /// Who is at the other end, once the handshake is done, resumed or not.

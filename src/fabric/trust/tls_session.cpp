@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "fabric/memory/guarded_memory.hpp"
+#include "fabric/trust/pre_shared_proof.hpp"
 #include "fabric/trust/tls_contexts.hpp"
 
 namespace amalgam::detail {
@@ -272,6 +273,7 @@ bool tls_session::export_key(std::string_view label, const_bytes context,
 }
 
 tls_ticket tls_session::ticket() const noexcept {
+    if (uses_pre_shared_keys(ssl_.get())) return {};
     tls_ticket last(SSL_get1_session(ssl_.get()));
     if (last && SSL_SESSION_is_resumable(last.get()) != 1) last.reset();
     return last;
@@ -285,6 +287,7 @@ tls_session::state tls_session::shake_hands() {
         return waits && write_error_ == 0 ? state::waiting : failed_handshake();
     }
     auto who = verified_peer(ssl_.get());
+    forget_pre_shared_key(ssl_.get());
     if (!who) {
         why_ = who.why();
         return state::failed;

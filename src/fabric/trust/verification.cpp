@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "fabric/trust/pre_shared_proof.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -65,6 +67,8 @@ void verify_peers_by(SSL_CTX& context, std::shared_ptr<const loaded_credentials>
     auto kept = std::make_unique<shared_credentials>(std::move(by));
     if (SSL_CTX_set_ex_data(&context, kept_index(), kept.get()) != 1) throw std::bad_alloc();
     (void)kept.release();
+    if (credentials_of_context->shared() != nullptr)
+        return prove_by_pre_shared_key(context, accepting);
     SSL_CTX_set_verify(&context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
     verify_by_authority(context, *credentials_of_context, accepting);
     if (!credentials_of_context->trusted_keys().empty())
@@ -72,10 +76,15 @@ void verify_peers_by(SSL_CTX& context, std::shared_ptr<const loaded_credentials>
                                          const_cast<loaded_credentials*>(credentials_of_context));
 }
 
-result<identity> identity_by(const SSL* ssl, X509& shown) {
+const loaded_credentials* verified_by(const SSL* ssl) noexcept {
     const auto* const by = static_cast<const shared_credentials*>(
         SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), kept_index()));
-    if (by == nullptr || (*by)->trusted_keys().empty()) return identity_of(shown);
+    return by == nullptr ? nullptr : by->get();
+}
+
+result<identity> identity_by(const SSL* ssl, X509& shown) {
+    const loaded_credentials* const by = verified_by(ssl);
+    if (by == nullptr || by->trusted_keys().empty()) return identity_of(shown);
     return identity_of_key(shown);
 }
 

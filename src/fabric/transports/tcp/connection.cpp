@@ -112,7 +112,8 @@ identity connection::who() const {
 }
 
 const key_fingerprint* connection::proven_key() const noexcept {
-    return tls_ != nullptr ? &tls_->peer().key : nullptr;
+    const bool has_one = tls_ != nullptr && tls_->peer().kind == identity_kind::certificate;
+    return has_one ? &tls_->peer().key : nullptr;
 }
 
 std::size_t connection::read(std::size_t budget) noexcept {

@@ -97,10 +97,11 @@ protected:
         EXPECT_TRUE(good.lost.empty());
     }
     /// What a port gets that calls `openssl s_server` with these words.
-    errc call(const std::string& words) const {
+    errc call(const std::string& words) const { return call("-Verify 1 " + words, with()); }
+    static errc call(const std::string& words, const port_options& options) {
         const std::string command =
-            "exec openssl s_server -accept 127.0.0.1:0 -naccept 1 -alpn amalgam/1 -Verify 1 " +
-            words + " 2>&1 </dev/zero";
+            "exec openssl s_server -accept 127.0.0.1:0 -naccept 1 -alpn amalgam/1 " + words +
+            " 2>&1 </dev/zero";
         std::FILE* const far = ::popen(command.c_str(), "r");
         char line[400];
         std::string address;
@@ -108,7 +109,7 @@ protected:
             if (std::string(line).starts_with("ACCEPT "))
                 address = "tcp+tls://" + std::string(line + 7, std::strcspn(line + 7, "\n"));
         EXPECT_FALSE(address.empty());
-        tcp_test_port here("tcp+tls://", with());
+        tcp_test_port here("tcp+tls://", options);
         tcp_test_port::operation op;
         EXPECT_EQ(here.post(here.look_up(address), 1, "secret", op), posted::pending);
         move_until({&here}, [&] { return op.over; });
@@ -189,6 +190,63 @@ TEST_F(tls_outsiders, s_server_learns_nothing_whatever_it_is) {
              folder_.with("node/certificate.pem") + " -key " + folder_.with("node/key.pem")),
         errc::denied)
         << "it does not trust us";
+}
+
+/// Pre-shared keys of the test, as openssl is told them.
+struct shared_key {
+    explicit shared_key(char digit) : digits(64, digit) {}
+    std::string as(const std::string& name) const {
+        return " -psk " + digits + " -psk_identity " + name + " ";
+    }
+    std::string line(const std::string& name) const { return name + ":" + digits + "\n"; }
+    const std::string digits;
+};
+
+std::string last_alert(const std::string& output) {
+    const std::size_t at = output.rfind("SSL alert number ");
+    return at == output.npos ? std::string() : output.substr(at, 20);
+}
+
+TEST_F(tls_outsiders, s_client_with_a_pre_shared_key_of_ours_is_let_in_and_no_other) {
+    const shared_key right('4'), wrong('5');
+    const auto trust =
+        credentials::from_text({.shared_keys = wrong.line("own") + right.line("node7")});
+    served_port server("tcp+tls://127.0.0.1:0", {.silence_limit = 400ms, .trust = trust});
+    const std::string alpn = "-alpn amalgam/1 ";
+    const outcome met = s_client(server, alpn + right.as("node7"));
+    EXPECT_TRUE(has(met.output, "TLSv1.3")) << met.output;
+    EXPECT_FALSE(has(met.output, "alert")) << met.output;
+    const outcome other = s_client(server, alpn + wrong.as("node7"));
+    const outcome unknown = s_client(server, alpn + right.as("node8"));
+    EXPECT_TRUE(has(other.output, "alert")) << other.output;
+    EXPECT_EQ(last_alert(other.output), last_alert(unknown.output))
+        << "who asks must not learn which names there are";
+    EXPECT_TRUE(has(s_client(server, alpn + files_of("node")).output, "alert handshake failure"));
+    EXPECT_TRUE(has(s_client(server, alpn).output, "alert handshake failure"));
+    EXPECT_TRUE(has(s_client(server, right.as("node7")).output, "alert no application protocol"));
+    EXPECT_TRUE(has(s_client(server, alpn + right.as("node7") + "-tls1_2").output, "alert"));
+    const outcome no_exchange = s_client(server, alpn + right.as("node7") + "-allow_no_dhe_kex");
+    EXPECT_TRUE(has(no_exchange.output, "Server Temp Key")) << no_exchange.output;
+
+    tcp_test_port good("tcp+tls://",
+                       {.trust = credentials::from_text({.shared_keys = right.line("node7")})});
+    tcp_test_port::operation op;
+    const posted how = good.post(good.look_up(server.address()), 1, "good", op);
+    move_until({&good},
+               [&] { return (how == posted::done || op.over) && (server.heard() > 0 || op.over); });
+    EXPECT_EQ(op.code, errc::ok);
+}
+
+TEST_F(tls_outsiders, s_server_with_a_pre_shared_key_learns_nothing_without_ours) {
+    const shared_key right('4'), wrong('5');
+    const port_options ours{.trust = credentials::from_text({.shared_keys = right.line("node7")})};
+    EXPECT_EQ(call("-nocert" + right.as("node7"), ours), errc::unreachable)
+        << "right, but no port: it sends zeros";
+    EXPECT_EQ(call("-nocert" + wrong.as("node7"), ours), errc::denied);
+    EXPECT_EQ(call("-nocert" + right.as("node8"), ours), errc::denied);
+    EXPECT_EQ(call("-nocert", ours), errc::unreachable) << "without any key it has no TLS 1.3";
+    EXPECT_EQ(call(files_of("node"), ours), errc::denied) << "a certificate, whoever signed it";
+    EXPECT_EQ(call("-nocert -tls1_2" + right.as("node7"), ours), errc::unreachable);
 }
 
 }  // namespace
