@@ -157,13 +157,34 @@ private:
     peer look_up(resource_id which, traffic what);
     /// Paths to another context, chosen by the options.
     ways_there ways_to(const peer& context);
-    /// False if `by`, which sent a message from it, is known not to own that resource.
-    bool knows_sender(resource_id which, const peer& by);
-    bool learn_sender(resource_id which, const peer& by);
-    /// False if the directory says that another certified peer has that resource. If it has not
-    /// been asked, asks in the background; until it answers, a sender is taken at its word.
-    bool may_be_of(resource_id which, const peer& by);
-    void look_up_sender(resource_id which);
+    /// What is known of a peer that sends as a resource.
+    enum class sender : std::uint8_t {
+        good,     ///< It may.
+        other,    ///< The directory says that another, who proved who he is, has it.
+        unknown,  ///< The directory has not been asked.
+    };
+    /// `good` is learnt, for answers.
+    sender judge(resource_id which, const peer& by);
+    sender learn_sender(resource_id which, const peer& by);
+    sender compare_with_owner(resource_id which, const peer& by);
+
+    /// A sender about whom the directory is asked. What he sends meanwhile is in messages_, hidden.
+    struct asked_sender {
+        asked_sender(std::uint64_t hidden_for, resource_id from, const peer& sent_by)
+            : number(hidden_for), which(from), by(sent_by) {}
+        const std::uint64_t number;  ///< Of what is hidden.
+        const resource_id which;
+        const peer by;
+        event settled;
+    };
+    /// With asked_lock_ held. Null: too many are asked about.
+    std::shared_ptr<asked_sender> ask_about(resource_id which, const peer& by);
+    std::shared_ptr<asked_sender> asked_about(resource_id which, const peer& by) const;
+    void settle(asked_sender& whom, bool was_asked) noexcept;
+    errc hide(const peer& by, resource_message& message, message_store::turn in);
+    errc wait_for_verdict(resource_id which, const peer& by, time_point deadline);
+    /// False: this engine stops.
+    bool look_up_sender(resource_id which);
     void tell_undelivered(const peer& by, resource_id from, resource_id to, std::int32_t tag,
                           errc why);
     part_answer ask(resource_id which, const attribute_view& query);
@@ -231,8 +252,11 @@ private:
         peer by;
         std::uint64_t changes = 0;
     } last_sender_;
-    std::atomic<int> senders_looked_up_{0};  // At once.
-    counter& forged_;                        // Messages of who does not own their sender.
+    mutable std::mutex asked_lock_;
+    std::vector<std::shared_ptr<asked_sender>> asked_;  // At most max_senders_looked_up.
+    std::atomic<std::size_t> asked_count_{0};           // Of asked_.
+    std::uint64_t last_asked_ = 0;
+    counter& forged_;  // Messages of who does not own their sender.
     send_lanes lanes_{closed_};
 
     mutable std::mutex kept_lock_;

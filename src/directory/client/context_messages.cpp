@@ -2,7 +2,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <amalgam/bulk/expose.hpp>
 #include <amalgam/core/limited_log.hpp>
@@ -12,8 +11,6 @@
 #include <amalgam/tasks/extension/deadline.hpp>
 
 #include "directory/client/context_core.hpp"
-#include "directory/limits.hpp"
-#include "directory/protocol/background.hpp"
 
 namespace amalgam::detail {
 
@@ -29,13 +26,6 @@ std::vector<std::string> lines_of(std::string_view text) {
         text.remove_prefix(std::min(end + 1, text.size()));
     }
     return all;
-}
-
-/// Whether both proved to be the same, in the same way.
-bool is_same(const identity& a, const identity& b) {
-    if (a.kind != b.kind) return false;
-    if (a.kind == identity_kind::certificate) return a.key == b.key;
-    return a.kind == identity_kind::process && a.uid == b.uid;
 }
 
 }  // namespace
@@ -95,85 +85,6 @@ ways_there context_core::ways_to(const peer& context) {
         chosen.by[static_cast<std::size_t>(what)] = ways[which].by;
     }
     return chosen;
-}
-
-bool context_core::knows_sender(resource_id which, const peer& by) {
-    last_sender& last = last_sender_;
-    if (which == last.which && by == last.by && where_.changes() == last.changes) return true;
-    // Read first: what changes meanwhile makes the next message look again.
-    const std::uint64_t before = where_.changes();
-    if (!learn_sender(which, by)) return false;
-    last = {which, by, before};
-    return true;
-}
-
-bool context_core::learn_sender(resource_id which, const peer& from) {
-    // Nobody else may claim a resource of this context.
-    if (const auto known = where_.find(which, traffic::small))
-        return from.is_self() || *known == from || (!known->is_self() && may_be_of(which, from));
-    if (!from.is_self() && messages_.has(which)) return false;
-    if (!from.is_self() && !may_be_of(which, from)) return false;
-    try {
-        where_.learn_sender(which, ways_to(from));
-    } catch (...) {  // A user's choice function. Who sends cannot help it.
-        const amalgam::failure why = thrown_here("context_options::choose");
-        limited_log(log_level::warn, "directory", "cannot choose a way to the sender",
-                    {{"why", why.sentence}});
-        where_.learn_sender(which, ways_there(from));
-    }
-    return true;
-}
-
-bool context_core::may_be_of(resource_id which, const peer& by) {
-    const identity who = by.who();
-    // This user's processes on this host are not kept apart from each other.
-    if (who.kind == identity_kind::process && who.uid == ::geteuid()) return true;
-    const auto owner = where_.find_looked_up(which);
-    if (!owner) {
-        if (who.kind != identity_kind::none && !where_.uses(which, by)) look_up_sender(which);
-        return true;
-    }
-    bool is_other = false;
-    for (const peer_way& each : on_.ways(*owner)) {
-        const identity its = each.by.who();
-        if (each.by == by || is_same(its, who)) return true;
-        // Other kinds say nothing of each other, but who proves nothing is not who is certified.
-        if (who.kind == identity_kind::none ? its.kind == identity_kind::certificate
-                                            : its.kind == who.kind)
-            is_other = true;
-    }
-    if (!is_other) return true;
-    forged_.add();
-    limited_log(
-        log_level::warn, "directory", "refused a message of another's resource",
-        {{"resource", number(which)}, {"by", to_text(who)}, {"owner", to_text(owner->who())}});
-    return false;
-}
-
-void context_core::look_up_sender(resource_id which) {
-    struct place {
-        std::atomic<int>& taken;
-        explicit place(std::atomic<int>& all) noexcept : taken(all) { ++taken; }
-        ~place() { --taken; }
-    };
-    const auto mine = std::make_shared<place>(senders_looked_up_);
-    if (senders_looked_up_ > limits::max_senders_looked_up) return;
-    post_in_background(on_.pool(), [self = shared_from_this(), mine, which] {
-        try {
-            const peer owner = self->look_up(which, traffic::small);
-            // So that it is connected, and known who it is.
-            (void)self->on_.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping")
-                .on(owner)
-                .within(limits::answer_limit)
-                .try_call(0);
-        } catch (const error& why) {  // It listens nowhere, or is gone.
-            rethrow_if_canceled(why);
-            log(log_level::debug, "directory", "cannot look up who sent a message",
-                {{"resource", number(which)}, {"why", why.what()}});
-        } catch (...) {
-            log_thrown_in("directory", "context_options::choose");
-        }
-    });
 }
 
 context_core::nanoseconds context_core::left_until(time_point deadline) const {
@@ -365,19 +276,26 @@ errc context_core::message_in_turn(resource_id from, resource_id to, std::int32_
 
 errc context_core::arrived(const peer& by, resource_id from, resource_id to, std::int32_t tag,
                            const_bytes content, message_store::turn in) {
-    if (!knows_sender(from, by)) return errc::denied;
+    const sender found = judge(from, by);
+    if (found == sender::other) return errc::denied;
     resource_message arrived{from, to, tag, short_buffers_.take(content.size())};
     std::copy(content.begin(), content.end(), arrived.content.data());
-    return messages_.put(arrived, in);
+    if (found == sender::good) [[likely]]
+        return messages_.put(arrived, in);
+    return hide(by, arrived, in);
 }
 
 errc context_core::long_message(resource_id from, resource_id to, std::int32_t tag,
                                 amalgam::bulk content) {
     const call_context& call = call_context::current();
-    if (!learn_sender(from, call.from())) return errc::denied;
     const time_point deadline = call.deadline().value_or(time_point::max());
+    errc how = wait_for_verdict(from, call.from(), deadline);
+    if (how != errc::ok) {
+        if (how != errc::denied && call.one_way())
+            tell_undelivered(call.from(), from, to, tag, how);
+        return how;
+    }
     resource_message arrived{from, to, tag, {}};
-    errc how = errc::ok;
     do {
         how = messages_.wait_for_room(to, content.bytes(), deadline);
         if (how != errc::ok) break;
@@ -400,7 +318,7 @@ errc context_core::room(resource_id to, std::uint64_t bytes) {
 void context_core::undelivered(resource_id from, resource_id to, std::int32_t tag, errc why) {
     // Only whoever has `to` knows what became of it.
     const peer& by = call_context::current().from();
-    if (!by.is_self() && !may_be_of(to, by)) return;
+    if (!by.is_self() && compare_with_owner(to, by) == sender::other) return;
     if (why == errc::not_found) where_.forget(to);
     report_undelivered({from, to, tag, why});
 }

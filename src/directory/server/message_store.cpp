@@ -104,30 +104,80 @@ void message_store::refuse(box& at, resource_id from) {
     at.refused.insert(from);
 }
 
-errc message_store::put(resource_message& message, turn in) {
+errc message_store::refuse(const resource_message& message, turn in) {
     const std::lock_guard one(lock_);
     box* const at = find_box(message.to);
     if (at == nullptr) return errc::not_found;
-    if (in == turn::follows && at->refused.contains(message.from)) return errc::overloaded;
-    if (in == turn::begins) at->refused.erase(message.from);
-    for (line<taker>* those : {&at->waiting, &of_any_}) {
+    if (in != turn::alone) refuse(*at, message.from);
+    return errc::overloaded;
+}
+
+/// To who waits for it. False: nobody does.
+bool message_store::hand_over(box& at, resource_message& message) {
+    for (line<taker>* those : {&at.waiting, &of_any_}) {
         taker* const who = taker_of(*those, message);
         if (who == nullptr) continue;
         those->remove(*who);
         who->listed = false;
         who->got.emplace(std::move(message));
         who->who.unpark();
-        return errc::ok;
+        return true;
     }
+    return false;
+}
+
+errc message_store::put(resource_message& message, turn in, std::uint64_t hidden_for) {
+    const std::lock_guard one(lock_);
+    box* const at = find_box(message.to);
+    if (at == nullptr) return errc::not_found;
+    if (in == turn::follows && at->refused.contains(message.from)) return errc::overloaded;
+    if (in == turn::begins) at->refused.erase(message.from);
+    if (hidden_for == 0 && hand_over(*at, message)) return errc::ok;
     if (!has_room_for(message.content.size())) {
         if (in != turn::alone) refuse(*at, message.from);
         return errc::overloaded;
     }
-    store(*at, message);
+    store(*at, message, hidden_for);
     return errc::ok;
 }
 
-void message_store::store(box& at, resource_message& message) {
+void message_store::remove(box& at, stored& one, std::size_t bytes) noexcept {
+    held_bytes_ -= counted(bytes);
+    --held_;
+    at.messages.remove(one);
+    recycle(one);
+}
+
+void message_store::show(std::uint64_t hidden_for) {
+    const std::lock_guard one(lock_);
+    for (auto& [id, at] : boxes_) {
+        for (stored* each = at.messages.first; each != nullptr;) {
+            stored& now = *std::exchange(each, each->next);
+            if (now.hidden_for != hidden_for) continue;
+            now.hidden_for = 0;
+            const std::size_t bytes = now.message.content.size();
+            if (hand_over(at, now.message)) remove(at, now, bytes);
+        }
+    }
+    if (!want_room_.empty()) tell_of_room();
+}
+
+std::size_t message_store::drop(std::uint64_t hidden_for) noexcept {
+    std::size_t dropped = 0;
+    const std::lock_guard one(lock_);
+    for (auto& [id, at] : boxes_) {
+        for (stored* each = at.messages.first; each != nullptr;) {
+            stored& now = *std::exchange(each, each->next);
+            if (now.hidden_for != hidden_for) continue;
+            remove(at, now, now.message.content.size());
+            ++dropped;
+        }
+    }
+    if (!want_room_.empty()) tell_of_room();
+    return dropped;
+}
+
+void message_store::store(box& at, resource_message& message, std::uint64_t hidden_for) {
     void* home = spare_;
     if (home != nullptr) {
         spare_ = spare_->next;
@@ -137,7 +187,7 @@ void message_store::store(box& at, resource_message& message) {
     }
     held_bytes_ += counted(message.content.size());
     ++held_;
-    at.messages.push(*::new (home) stored{++arrived_, std::move(message)});
+    at.messages.push(*::new (home) stored{++arrived_, std::move(message), hidden_for});
 }
 
 void message_store::recycle(stored& one) noexcept {
@@ -193,7 +243,7 @@ void message_store::tell_of_room() noexcept {
 message_store::stored* message_store::first_in(const box& where,
                                                const message_choice& which) noexcept {
     stored* at = where.messages.first;
-    while (at != nullptr && !fits(at->message, which))
+    while (at != nullptr && (at->hidden_for != 0 || !fits(at->message, which)))
         at = at->next;
     return at;
 }
@@ -214,11 +264,9 @@ bool message_store::find_and_take(resource_id to, const message_choice& which,
         }
     }
     if (first == nullptr) return false;
-    held_bytes_ -= counted(first->message.content.size());
-    --held_;
+    const std::size_t bytes = first->message.content.size();
     into.emplace(std::move(first->message));
-    where->messages.remove(*first);
-    recycle(*first);
+    remove(*where, *first, bytes);
     if (!want_room_.empty()) tell_of_room();
     return true;
 }

@@ -47,7 +47,15 @@ public:
     /// those that follow it, until one `begins` anew.
     enum class turn : std::uint8_t { alone, begins, follows };
     /// `not_found`: no such resource. `overloaded`: no room; `message` is unchanged.
-    errc put(resource_message& message, turn in = turn::alone);
+    /// `hidden_for`, unless 0, is a number of the caller's: nobody gets the message before show().
+    errc put(resource_message& message, turn in = turn::alone, std::uint64_t hidden_for = 0);
+    /// As put() does with one for which there is no room.
+    errc refuse(const resource_message& message, turn in);
+    /// The messages that were hidden for that number become visible, in order, as if they arrived
+    /// now.
+    void show(std::uint64_t hidden_for);
+    /// Drops them. Returns how many.
+    std::size_t drop(std::uint64_t hidden_for) noexcept;
     /// Parks until there is room for a message of that size: `ok`, though another sender may take
     /// the room first; `not_found`; or `overloaded` at the deadline.
     errc wait_for_room(resource_id to, std::size_t bytes, time_point deadline);
@@ -96,6 +104,7 @@ private:
     struct stored {
         std::uint64_t number;  // In order of arrival.
         resource_message message;
+        std::uint64_t hidden_for;  // 0: visible.
         stored* next = nullptr;
         stored* previous = nullptr;
     };
@@ -126,7 +135,9 @@ private:
     errc room_for(resource_id to, std::size_t bytes) noexcept;
     bool has_room_for(std::size_t bytes) const noexcept;
     void refuse(box& at, resource_id from);
-    void store(box& at, resource_message& message);
+    bool hand_over(box& at, resource_message& message);
+    void store(box& at, resource_message& message, std::uint64_t hidden_for);
+    void remove(box& at, stored& one, std::size_t bytes) noexcept;
     void recycle(stored& one) noexcept;
     void drop_all(box& of) noexcept;
     bool find_and_take(resource_id to, const message_choice& which,

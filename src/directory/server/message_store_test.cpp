@@ -52,6 +52,65 @@ TEST(message_store, keeps_what_there_is_a_resource_and_room_for) {
     EXPECT_EQ(put(store, message(there, 1)), errc::overloaded);
 }
 
+TEST(message_store, what_is_hidden_takes_room_and_is_given_to_nobody_until_it_is_shown) {
+    message_store store(3 * (256 + 1000));
+    store.open(here);
+    const auto hide = [&](std::int32_t tag, std::uint64_t why) {
+        resource_message one = message(here, tag, 1000);
+        return store.put(one, message_store::turn::alone, why);
+    };
+    EXPECT_EQ(hide(1, 7), errc::ok);
+    EXPECT_EQ(hide(2, 8), errc::ok);
+    EXPECT_EQ(hide(3, 7), errc::ok);
+    EXPECT_EQ(hide(4, 7), errc::overloaded);
+    EXPECT_FALSE(store.try_take(here, {}));
+    EXPECT_FALSE(store.try_take(resource_id::none, {}));
+    EXPECT_EQ(store.drop(8), 1u);
+    EXPECT_EQ(store.drop(8), 0u);
+    EXPECT_EQ(put(store, message(here, 5, 1000)), errc::ok);
+    EXPECT_EQ(store.try_take(here, {})->tag, 5) << "what is not hidden does not wait";
+    store.show(7);
+    EXPECT_EQ(store.try_take(here, {})->tag, 1);
+    EXPECT_EQ(store.try_take(resource_id::none, {})->tag, 3);
+    EXPECT_EQ(store.waiting(), 0u);
+    EXPECT_EQ(hide(6, 9), errc::ok);
+    store.close(here);
+    store.show(9);
+    EXPECT_EQ(store.waiting(), 0u);
+}
+
+TEST(message_store, who_waits_gets_a_hidden_message_when_it_is_shown) {
+    message_store store(1 << 20);
+    store.open(here);
+    execution_stream stream;
+    resource_message hidden = message(here, 1, 10);
+    EXPECT_EQ(store.put(hidden, message_store::turn::alone, 3), errc::ok);
+    std::vector<std::int32_t> got;
+    const auto takes = [&] {
+        return spawn(stream, [&] { got.push_back(store.take(here, {}, never)->tag); });
+    };
+    ult first = takes(), second = takes();
+    ult shows = spawn(stream, [&] {
+        store.show(3);
+        EXPECT_EQ(put(store, message(here, 2)), errc::ok);
+    });
+    for (ult* each : {&first, &second, &shows})
+        each->join();
+    EXPECT_EQ(got, (std::vector<std::int32_t>{1, 2}));
+    EXPECT_EQ(store.waiting(), 0u);
+}
+
+TEST(message_store, a_refused_message_holds_up_those_that_follow_it) {
+    message_store store(1 << 20);
+    store.open(here);
+    using turn = message_store::turn;
+    resource_message one = message(here, 1);
+    EXPECT_EQ(store.refuse(one, turn::begins), errc::overloaded);
+    EXPECT_EQ(store.put(one, turn::follows), errc::overloaded);
+    EXPECT_EQ(store.put(one, turn::begins), errc::ok);
+    EXPECT_EQ(store.refuse(message(there, 1), turn::begins), errc::not_found);
+}
+
 TEST(message_store, any_resource_gets_what_came_first) {
     message_store store(1 << 20);
     store.open(here);

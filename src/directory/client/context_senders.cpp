@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <utility>
+
+#include <unistd.h>
+
+#include <amalgam/core/limited_log.hpp>
+#include <amalgam/core/log.hpp>
+#include <amalgam/rpc/extension/thrown.hpp>
+
+#include "directory/client/context_core.hpp"
+#include "directory/limits.hpp"
+#include "directory/protocol/background.hpp"
+
+namespace amalgam::detail {
+
+// Whether who sends a message as a resource may do that.
+
+namespace {
+
+/// Whether both proved to be the same, in the same way.
+bool is_same(const identity& a, const identity& b) {
+    if (a.kind != b.kind) return false;
+    if (a.kind == identity_kind::certificate) return a.key == b.key;
+    return a.kind == identity_kind::process && a.uid == b.uid;
+}
+
+}  // namespace
+
+context_core::sender context_core::judge(resource_id which, const peer& by) {
+    last_sender& last = last_sender_;
+    if (which == last.which && by == last.by && where_.changes() == last.changes)
+        return sender::good;
+    // Read first: what changes meanwhile makes the next message look again.
+    const std::uint64_t before = where_.changes();
+    if (asked_count_.load(std::memory_order_acquire) > 0) {
+        const std::lock_guard one(asked_lock_);
+        if (asked_about(which, by) != nullptr) return sender::unknown;
+    }
+    const sender found = learn_sender(which, by);
+    if (found == sender::good) last = {which, by, before};
+    return found;
+}
+
+context_core::sender context_core::learn_sender(resource_id which, const peer& from) {
+    // Nobody else may claim a resource of this context.
+    if (const auto known = where_.find(which, traffic::small)) {
+        if (from.is_self() || *known == from) return sender::good;
+        return known->is_self() ? sender::other : compare_with_owner(which, from);
+    }
+    if (!from.is_self() && messages_.has(which)) return sender::other;
+    const sender found = from.is_self() ? sender::good : compare_with_owner(which, from);
+    if (found != sender::good) return found;
+    try {
+        where_.learn_sender(which, ways_to(from));
+    } catch (...) {  // A user's choice function. Who sends cannot help it.
+        const amalgam::failure why = thrown_here("context_options::choose");
+        limited_log(log_level::warn, "directory", "cannot choose a way to the sender",
+                    {{"why", why.sentence}});
+        where_.learn_sender(which, ways_there(from));
+    }
+    return sender::good;
+}
+
+context_core::sender context_core::compare_with_owner(resource_id which, const peer& by) {
+    const identity who = by.who();
+    // This user's processes on this host are not kept apart from each other.
+    if (who.kind == identity_kind::process && who.uid == ::geteuid()) return sender::good;
+    const auto owner = where_.find_looked_up(which);
+    if (!owner)
+        return who.kind == identity_kind::none || where_.uses(which, by) ? sender::good
+                                                                         : sender::unknown;
+    bool is_other = false;
+    for (const peer_way& each : on_.ways(*owner)) {
+        const identity its = each.by.who();
+        if (each.by == by || is_same(its, who)) return sender::good;
+        // Other kinds say nothing of each other, but who proves nothing is not who is certified.
+        // Where both ends have a pre-shared key, whom we connected to has the name of our own.
+        if (who.kind == identity_kind::none
+                ? its.kind == identity_kind::certificate || its.kind == identity_kind::pre_shared
+                : its.kind == who.kind && who.kind != identity_kind::pre_shared)
+            is_other = true;
+    }
+    if (!is_other) return sender::good;
+    forged_.add();
+    limited_log(
+        log_level::warn, "directory", "refused a message of another's resource",
+        {{"resource", number(which)}, {"by", to_text(who)}, {"owner", to_text(owner->who())}});
+    return sender::other;
+}
+
+std::shared_ptr<context_core::asked_sender> context_core::asked_about(resource_id which,
+                                                                      const peer& by) const {
+    const auto at = std::find_if(asked_.begin(), asked_.end(), [&](const auto& each) {
+        return each->which == which && each->by == by;
+    });
+    return at == asked_.end() ? nullptr : *at;
+}
+
+std::shared_ptr<context_core::asked_sender> context_core::ask_about(resource_id which,
+                                                                    const peer& by) {
+    if (auto already = asked_about(which, by)) return already;
+    if (asked_.size() >= limits::max_senders_looked_up) return nullptr;
+    const auto fresh = std::make_shared<asked_sender>(++last_asked_, which, by);
+    asked_.push_back(fresh);
+    try {
+        post_in_background(on_.pool(), [self = shared_from_this(), fresh] {
+            self->settle(*fresh, self->look_up_sender(fresh->which));
+        });
+    } catch (...) {
+        asked_.pop_back();
+        throw;
+    }
+    asked_count_.store(asked_.size(), std::memory_order_release);
+    return fresh;
+}
+
+bool context_core::look_up_sender(resource_id which) {
+    try {
+        const peer owner = look_up(which, traffic::small);
+        // So that it is connected, and known who it is.
+        (void)on_.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping")
+            .on(owner)
+            .within(limits::answer_limit)
+            .try_call(0);
+    } catch (const error& why) {  // It listens nowhere, or is gone.
+        if (why.code() == errc::canceled) return false;
+        log(log_level::debug, "directory", "cannot look up who sent a message",
+            {{"resource", number(which)}, {"why", why.what()}});
+    } catch (...) {
+        log_thrown_in("directory", "context_options::choose");
+    }
+    return true;
+}
+
+/// After the directory was asked. Who is not found to be another is taken at his word.
+void context_core::settle(asked_sender& whom, bool was_asked) noexcept {
+    bool is_good = false;
+    try {
+        is_good = was_asked && compare_with_owner(whom.which, whom.by) != sender::other;
+        if (is_good) where_.learn_sender(whom.which, ways_to(whom.by));
+    } catch (...) {
+        log_thrown_in("directory", "context_options::choose");
+    }
+    // Both within the lock: what arrives next is not put before what is shown.
+    const std::lock_guard one(asked_lock_);
+    if (is_good)
+        messages_.show(whom.number);
+    else if (const std::size_t dropped = messages_.drop(whom.number); dropped > 1)
+        forged_.add(dropped - 1);  // One was counted already.
+    std::erase_if(asked_, [&](const auto& each) { return each.get() == &whom; });
+    asked_count_.store(asked_.size(), std::memory_order_release);
+    whom.settled.set();
+}
+
+/// Keeps it until the directory has said whether it may come from there.
+errc context_core::hide(const peer& by, resource_message& message, message_store::turn in) {
+    {
+        const std::lock_guard one(asked_lock_);
+        if (const auto asked = asked_about(message.from, by))
+            return messages_.put(message, in, asked->number);
+    }
+    // The directory may have answered a moment ago.
+    const sender found = learn_sender(message.from, by);
+    if (found == sender::other) return errc::denied;
+    if (found == sender::good) return messages_.put(message, in);
+    const std::lock_guard one(asked_lock_);
+    const auto asked = ask_about(message.from, by);
+    return asked == nullptr ? messages_.refuse(message, in)
+                            : messages_.put(message, in, asked->number);
+}
+
+/// Waits until the directory has said so.
+errc context_core::wait_for_verdict(resource_id which, const peer& by, time_point deadline) {
+    for (;;) {
+        const sender found = learn_sender(which, by);
+        if (found == sender::other) return errc::denied;
+        if (found == sender::good) return errc::ok;
+        std::shared_ptr<asked_sender> asked;
+        {
+            const std::lock_guard one(asked_lock_);
+            asked = ask_about(which, by);
+        }
+        if (asked == nullptr) return errc::overloaded;
+        if (!asked->settled.wait_until(deadline)) return errc::timed_out;
+    }
+}
+
+}  // namespace amalgam::detail
