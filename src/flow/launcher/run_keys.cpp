@@ -9,6 +9,10 @@
 namespace amalgam::detail {
 namespace {
 
+bool encrypts(const uri& where) noexcept {
+    return transport_of(where).ends_with("+tls");
+}
+
 bool has_own_credentials(const uri& where) noexcept {
     return where.option("credentials").has_value();
 }
@@ -44,9 +48,8 @@ bool any_endpoint(const flow_config& config, Predicate is) {
 }  // namespace
 
 bool makes_keys(const flow_config& config) {
-    return any_endpoint(config, [](const uri& where) {
-        return transport_of(where) == "tcp+tls" && !has_own_credentials(where);
-    });
+    return any_endpoint(
+        config, [](const uri& where) { return encrypts(where) && !has_own_credentials(where); });
 }
 
 flow_config with_keys(flow_config config) {
@@ -66,12 +69,13 @@ std::string calling_port(const std::string& own, const std::string& endpoint) {
 std::string called_address(const std::vector<std::string>& ports, const std::string& endpoint,
                            const std::string& address) {
     const auto parsed = parse_uri(address);
-    if (!parsed || transport_of(*parsed) != "tcp+tls") return address;
+    if (!parsed || !encrypts(*parsed)) return address;
     uri there = without_option(*parsed, "credentials");
-    const auto encrypts = [](const std::string& port) {
-        return transport_of(uri::parse(port)) == "tcp+tls";
+    // A lookup goes to the ports of its transport, one after the other.
+    const auto may_be_asked = [speaks = transport_of(there)](const std::string& port) {
+        return transport_of(uri::parse(port)) == speaks;
     };
-    if (std::count_if(ports.begin(), ports.end(), encrypts) > 1) {
+    if (std::count_if(ports.begin(), ports.end(), may_be_asked) > 1) {
         const uri port = uri::parse(calling_port(ports.front(), endpoint));
         there.options.push_back(
             {"credentials", std::string(port.option("credentials").value_or(""))});

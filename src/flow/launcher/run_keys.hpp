@@ -13,20 +13,22 @@
 /// argument or the environment.
 namespace amalgam::detail {
 
-/// Whether the processes tell each other keys: an endpoint is tcp+tls without credentials.
+/// Whether the processes tell each other keys: an endpoint encrypts, as tcp+tls and ofi+…+tls do,
+/// and names no credentials.
 bool makes_keys(const flow_config& config);
 
 /// Makes each tcp endpoint that other hosts may reach one of tcp+tls. Leaves those that say
 /// `insecure` or name credentials of the user's, and all if the processes find each other without
-/// us.
+/// us. On loopback, where other users of the host may connect, one of tcp+tls is as it is written.
 flow_config with_keys(flow_config config);
 
 /// The port by which a process that listens at `own` calls one that listens at `endpoint`: with the
 /// user's credentials, its own if it has some, where these are asked for; else with the run's keys.
 std::string calling_port(const std::string& own, const std::string& endpoint);
 
-/// The address of that process, for a lookup by that port, if several of `ports` encrypt; the first
-/// of them is where the caller listens. The run's keys, which have no name, are `credentials=`.
+/// The address of that process, for a lookup by that port, if several of `ports` encrypt in the
+/// same way; the first of them is where the caller listens. The run's keys, which have no name, are
+/// `credentials=`.
 std::string called_address(const std::vector<std::string>& ports, const std::string& endpoint,
                            const std::string& address);
 

@@ -34,6 +34,9 @@ TEST(run_keys, are_made_only_where_an_endpoint_has_none) {
     EXPECT_TRUE(makes_keys(with_keys(config_of({"shm://", "tcp://eth0:0"}))));
     EXPECT_FALSE(makes_keys(with_keys(config_of({"shm://", "tcp://127.0.0.1:0", "mpi+static"}))));
     EXPECT_FALSE(makes_keys(config_of({"tcp+tls://eth0:0?credentials=lab"})));
+    EXPECT_FALSE(makes_keys(config_of({"ofi+tcp+tls://eth0:0?credentials=lab", "ofi+tcp://"})));
+    for (const char* each : {"ofi+tcp+tls://eth0:0", "tcp+tls://127.0.0.1:0", "mpi+static+tls"})
+        EXPECT_TRUE(makes_keys(with_keys(config_of({each})))) << each;
 }
 
 TEST(run_keys, are_for_the_endpoints_beside_those_with_credentials_of_the_user) {
@@ -65,6 +68,16 @@ TEST(run_keys, and_credentials_of_the_user_are_each_shown_only_where_they_are_as
               address + "?credentials=lab");
     EXPECT_EQ(called_address({lab, "tcp+tls://"}, run, address), address + "?credentials=");
     EXPECT_EQ(called_address({lab, "tcp+tls://"}, "shm://x", "shm://x"), "shm://x");
+    // The same of other transports.
+    const std::string fast = "ofi+tcp+tls://10.0.0.5:7000", its = fast + "?credentials=lab";
+    EXPECT_EQ(called_address({"ofi+tcp+tls://eth0:0?credentials=node7"}, its, its), fast);
+    EXPECT_EQ(called_address({run, "ofi+tcp+tls://?credentials=lab"}, its, its), fast)
+        << "there is one port for it";
+    EXPECT_EQ(called_address({"ofi+tcp+tls://eth0:0", "ofi+tcp+tls://?credentials=lab"}, its, its),
+              its);
+    EXPECT_EQ(
+        called_address({"ofi+tcp+tls://eth0:0?credentials=node7", "ofi+tcp+tls://"}, fast, fast),
+        fast + "?credentials=");
 }
 
 TEST(run_keys, are_nothing_that_programs_of_fastflow_could_use) {
