@@ -1,7 +1,9 @@
 #include <coroutine>
 #include <map>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -416,6 +418,71 @@ TEST(call, peers_that_are_nobody_or_another_engines_are_refused) {
         EXPECT_EQ(error_of([&] { f.on(theirs)(); }).code(), errc::invalid);
         EXPECT_EQ(error_of([&] { f.on(theirs).post(); }).code(), errc::invalid);
     });
+}
+
+struct meters {
+    operator double() const { return 2.5; }
+};
+
+TEST(call, handlers_of_numbers_may_take_and_return_them_in_any_form) {
+    for (const handler way : {handler::ult, handler::inline_}) {
+        loop_pair two;
+        static constexpr std::int16_t fixed = -2;
+        two.server.define("refer", [](const std::int16_t&) -> const std::int16_t& { return fixed; },
+                          {.run = way});
+        two.server.define("take",
+                          [](std::uint8_t&& a, const char b, char16_t c) {
+                              return static_cast<std::int64_t>(a) * b - c;
+                          },
+                          {.run = way});
+        two.server.define<double(int)>("length", [](int) { return meters(); }, {.run = way});
+        two.server.define<void(int)>("drop", [](int a) { return a; }, {.run = way});
+        two.server.define("odd", [](std::uint32_t a) { return a % 2 != 0; }, {.run = way});
+        two.server.define("fail", [](int a) -> int { throw a; }, {.run = way});
+        two.in_client([&] {
+            for (int i = 0; i < 3; ++i) {  // From the second on without names.
+                const auto at = [&]<typename S>(std::type_identity<S>, const char* name) {
+                    return two.client.procedure<S>(name).on(two.there());
+                };
+                using std::type_identity;
+                EXPECT_EQ(at(type_identity<std::int16_t(std::int16_t)>(), "refer")(7), -2);
+                EXPECT_EQ(at(type_identity<std::int64_t(std::uint8_t, char, char16_t)>(), "take")(
+                              200, 'd', u'\xffff'),
+                          200 * 'd' - 0xffff);
+                EXPECT_EQ(at(type_identity<double(int)>(), "length")(1), 2.5);
+                at(type_identity<void(int)>(), "drop")(1);
+                EXPECT_TRUE(at(type_identity<bool(std::uint32_t)>(), "odd")(3));
+                const auto fail = at(type_identity<int(int)>(), "fail");
+                EXPECT_EQ(error_of([&] { fail(1); }).code(), errc::handler_failed);
+            }
+        });
+        EXPECT_EQ(counters_of(two.server)["rpc.running"], 0u);
+        EXPECT_EQ(counters_of(two.server)["rpc.served"], 18u);
+    }
+}
+
+// The table remembers the procedure that it found last.
+TEST(call, a_handler_may_replace_and_withdraw_its_own_procedure) {
+    for (const handler way : {handler::ult, handler::inline_}) {
+        loop_pair two;
+        const auto owned = std::make_shared<int>(1);
+        two.server.define("once",
+                          [&, owned](int a) {
+                              two.server.undefine("once");
+                              two.server.define("once", [](int b) { return 10 * b; }, {.run = way});
+                              return a + *owned;
+                          },
+                          {.run = way});
+        const auto call = [&] {
+            return two.in_client(
+                [&] { return two.client.procedure<int(int)>("once").on(two.there())(4); });
+        };
+        EXPECT_EQ(call(), 5);
+        EXPECT_EQ(call(), 40);
+        EXPECT_EQ(owned.use_count(), 1);  // The first one is gone.
+        two.server.undefine("once");
+        EXPECT_THROW(call(), error);
+    }
 }
 
 }  // namespace

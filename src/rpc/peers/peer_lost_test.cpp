@@ -11,6 +11,7 @@
 
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/ult.hpp>
 
 #include "rpc/loop_pair.hpp"
 
@@ -208,6 +209,75 @@ TEST_P(peer_lost_threads, a_subscription_ends_though_its_function_is_left_behind
         client.stop();
         told.end();
     }
+}
+
+// Answers of numbers are written right into the ring of whoever asked, if that is still there: the
+// slot of a lost peer serves the next one.
+TEST_P(peer_lost_threads, an_answer_to_a_lost_caller_reaches_no_other_one) {
+    engine server{GetParam()};
+    event asked, go;
+    server.define("late", [&](int a) {
+        asked.set();
+        go.wait();
+        return a;
+    });
+    server.define("sum", [](int a, int b) { return a + b; }, {.run = handler::inline_});
+    std::atomic<int> lost = 0;
+    event told;
+    const auto subscribed = server.on_peer_lost([&](const peer&, status) {
+        ++lost;
+        told.set();
+    });
+    {
+        engine first{GetParam(), {.drain = 0ms}};
+        const peer there = first.lookup(server.address());
+        EXPECT_EQ(first.procedure<int(int, int)>("sum").on(there)(1, 2), 3);
+        auto never = first.procedure<int(int)>("late").on(there).start(1);
+        asked.wait();
+        first.stop();
+    }
+    told.wait();
+    engine second{GetParam()};
+    const auto sum = second.procedure<int(int, int)>("sum").on(server.address());
+    EXPECT_EQ(sum(3, 4), 7);
+    go.set();
+    for (int i = 0; i < 100; ++i)
+        EXPECT_EQ(sum(i, 1), i + 1);
+    EXPECT_EQ(counters_of(second)["rpc.late_replies"], 0u);
+    EXPECT_EQ(lost, 1);
+}
+
+// Short messages go right into a ring if that has room, but not past what waits for room.
+TEST_P(peer_lost_threads, short_messages_do_not_overtake_what_is_queued) {
+    constexpr int until_full = 30'000, all = until_full + 3'000;
+    engine server{GetParam()}, client{GetParam(), {.max_queued = 2 * all}};
+    std::atomic<bool> go{false};
+    std::vector<int> got;
+    server.define("note",
+                  [&](int number) {
+                      while (number == 0 && !go)
+                          std::this_thread::yield();
+                      got.push_back(number);
+                  },
+                  {.run = handler::inline_});
+    server.define("read", [] {}, {.run = handler::inline_});
+    auto done = client.spawn([&] {
+        const peer there = client.lookup(server.address());
+        client.procedure<void()>("read").on(there)();
+        const auto note = client.procedure<void(int)>("note").on(there);
+        for (int i = 0; i < until_full; ++i)
+            note.post(i);
+        go = true;
+        for (int i = until_full; i < all; ++i) {
+            note.post(i);
+            if (i % 3 == 0) this_task::yield();
+        }
+        client.procedure<void()>("read").on(there)();
+    });
+    done.get();
+    ASSERT_EQ(got.size(), static_cast<std::size_t>(all));
+    for (int i = 0; i < all; ++i)
+        ASSERT_EQ(got[static_cast<std::size_t>(i)], i);
 }
 
 }  // namespace

@@ -678,5 +678,62 @@ TEST(hostile_peer, cancels_and_verdicts_about_nothing_are_ignored) {
     EXPECT_EQ(counters_of(t.server)["rpc.malformed"], 0u);
 }
 
+// An inline handler of numbers reads them where they lie: see flat_values.hpp.
+TEST(hostile_peer, an_inline_handler_runs_for_arguments_of_the_right_size_only) {
+    threatened t;
+    int runs = 0;
+    t.server.define("add",
+                    [&runs](std::int32_t a, std::uint8_t b) {
+                        ++runs;
+                        return a + b;
+                    },
+                    {.run = handler::inline_});
+    const std::uint64_t add = detail::procedure_id("add", "i32(i32,u8)");
+    for (const std::string_view arguments : {"", "1234", "123456", "123456789"}) {
+        t.enemy.send(5, request_of(add, arguments));
+        t.net.run_until_idle();
+        EXPECT_EQ(t.enemy.answer().what, errc::mismatch);
+        t.enemy.send(0, request_of(add, arguments, detail::message_kind::one_way));
+        t.net.run_until_idle();
+    }
+    EXPECT_EQ(runs, 0);
+    t.enemy.send(6, request_of(add, "12345"));
+    t.net.run_until_idle();
+    EXPECT_TRUE(t.enemy.answer().what.ok());
+    EXPECT_EQ(t.enemy.tags.back(), 6u);
+    EXPECT_EQ(runs, 1);
+    const std::size_t answers = t.enemy.got.size();
+    t.enemy.send(0, request_of(add, "12345", detail::message_kind::one_way));
+    t.net.run_until_idle();
+    EXPECT_EQ(runs, 2);
+    EXPECT_EQ(t.enemy.got.size(), answers);  // A one-way call has none.
+    EXPECT_EQ(counters_of(t.server)["rpc.running"], 0u);
+}
+
+TEST(hostile_peer, a_result_of_another_size_than_the_number_expected_is_a_mismatch) {
+    loop_network net;
+    hostile enemy(net, {}, "liar");
+    engine client{net.port("client")};
+    const peer there = client.lookup(enemy.line->address());
+    const auto answered = [&](auto call, std::size_t result_bytes) {
+        auto done = client.spawn([&] { return call.start().wait().code; });
+        net.run_until_idle();
+        bytes reply(detail::reply_bytes + result_bytes, std::byte{1});
+        store_le(reply.data(), detail::plain_head::of_reply(false));
+        enemy.send(enemy.tags.back(), reply);
+        net.run_until_idle();
+        return done.get();
+    };
+    for (int i = 0; i < 2; ++i) {  // The second request carries no name.
+        const auto number = client.procedure<std::int32_t()>("number").on(there);
+        for (const std::size_t wrong : {0, 3, 5, 8})
+            EXPECT_EQ(answered(number, wrong), errc::mismatch) << wrong;
+        EXPECT_EQ(answered(number, 4), errc::ok);
+        const auto nothing = client.procedure<void()>("nothing").on(there);
+        EXPECT_EQ(answered(nothing, 1), errc::mismatch);
+        EXPECT_EQ(answered(nothing, 0), errc::ok);
+    }
+}
+
 }  // namespace
 }  // namespace amalgam
