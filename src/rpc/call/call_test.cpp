@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/inspect.hpp>
 
 #include "rpc/loop_pair.hpp"
@@ -65,6 +66,12 @@ TEST(call, numbers_of_every_width_travel_to_either_kind_of_handler_in_either_enc
                                                                           1u << 30);
                       }),
                       -6.0 + 65'535 - 70'000 + 0.5 + (1u << 30));
+            // As many bytes in either encoding.
+            server.define("sum", [](int a, int b) { return a + b; }, {.run = way});
+            for (int i = 0; i < 2; ++i)
+                EXPECT_EQ(
+                    call([&] { return client.procedure<int(int, int)>("sum").on(there)(i, 2); }),
+                    i + 2);
             std::int16_t seen = 0;
             server.define("keep", [&](std::int16_t number) { seen = number; }, {.run = way});
             call([&] { client.procedure<void(std::int16_t)>("keep").on(there)(-321); });
@@ -483,6 +490,24 @@ TEST(call, a_handler_may_replace_and_withdraw_its_own_procedure) {
         two.server.undefine("once");
         EXPECT_THROW(call(), error);
     }
+}
+
+TEST(call, a_procedure_that_is_withdrawn_while_it_runs_is_not_found_any_more) {
+    loop_pair two;
+    event go;
+    two.server.define("wait", [&](int a) {
+        if (a == 0) go.wait();
+        return a;
+    });
+    const auto wait = two.client.procedure<int(int)>("wait").on(two.there());
+    EXPECT_EQ(two.in_client([&] { return wait(1); }), 1);
+    auto running = two.client.spawn([&] { return wait(0); });
+    two.net.run_until_idle();
+    two.server.undefine("wait");
+    EXPECT_EQ(two.in_client([&] { return error_of([&] { wait(1); }); }).code(), errc::not_found);
+    go.set();
+    two.net.run_until_idle();
+    EXPECT_EQ(running.get(), 0);
 }
 
 }  // namespace
