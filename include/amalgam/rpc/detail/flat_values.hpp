@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -46,7 +47,11 @@ std::tuple<T...> load_flat(const std::byte* from) noexcept {
         return value;
     };
     // Braces guarantee evaluation order.
-    return std::tuple<T...>{next.template operator()<T>()...};
+    const std::tuple<T...> values{next.template operator()<T>()...};
+    // Keeps the compiler from reading them again: a peer may change its memory meanwhile, and what
+    // a handler has checked would no longer be what it uses.
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    return values;
 }
 
 template <flat_number T>
