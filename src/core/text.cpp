@@ -9,6 +9,12 @@ std::string_view trimmed(std::string_view text) noexcept {
     return text.substr(from, text.find_last_not_of(blanks) - from + 1);
 }
 
+int hex_digit(char c) noexcept {
+    if (c >= '0' && c <= '9') return c - '0';
+    const char lower = static_cast<char>(c | 0x20);
+    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
+}
+
 std::string to_hex(std::span<const std::byte> bytes) {
     constexpr std::string_view digits = "0123456789abcdef";
     std::string text;

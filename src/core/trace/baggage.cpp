@@ -7,18 +7,12 @@ namespace amalgam {
 
 namespace {
 
-int hex_digit(char c) noexcept {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 std::string decoded(std::string_view text) {
     std::string out;
     for (std::size_t i = 0; i < text.size(); ++i) {
-        const int high = i + 2 < text.size() && text[i] == '%' ? hex_digit(text[i + 1]) : -1;
-        const int low = high >= 0 ? hex_digit(text[i + 2]) : -1;
+        const int high =
+            i + 2 < text.size() && text[i] == '%' ? detail::hex_digit(text[i + 1]) : -1;
+        const int low = high >= 0 ? detail::hex_digit(text[i + 2]) : -1;
         if (low >= 0) i += 2;
         out += low >= 0 ? static_cast<char>(high * 16 + low) : text[i];
     }

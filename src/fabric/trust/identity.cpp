@@ -8,17 +8,6 @@
 #include <amalgam/fabric/port.hpp>
 
 namespace amalgam {
-namespace {
-
-/// -1 for what is no hexadecimal digit.
-int digit_of(char c) noexcept {
-    if (c >= '0' && c <= '9') return c - '0';
-    const char lower = static_cast<char>(c | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
-}  // namespace
-
 std::string to_text(const key_fingerprint& key) {
     return detail::to_hex(std::as_bytes(std::span(key.bytes)));
 }
@@ -27,7 +16,7 @@ key_fingerprint parse_key_fingerprint(std::string_view text) {
     key_fingerprint key;
     bool good = text.size() == 2 * key.bytes.size();
     for (std::size_t i = 0; good && i < key.bytes.size(); ++i) {
-        const int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+        const int high = detail::hex_digit(text[2 * i]), low = detail::hex_digit(text[2 * i + 1]);
         good = high >= 0 && low >= 0;
         if (good) key.bytes[i] = static_cast<std::uint8_t>(high << 4 | low);
     }

@@ -6,18 +6,13 @@
 #include <fmt/format.h>
 #include <openssl/rand.h>
 
+#include <amalgam/core/detail/text.hpp>
+
 namespace amalgam::detail {
 namespace {
 
 bool is_letter_or_digit(char c) noexcept {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-/// -1 for what is no hexadecimal digit.
-int digit_of(char c) noexcept {
-    if (c >= '0' && c <= '9') return c - '0';
-    const char lower = static_cast<char>(c | 0x20);
-    return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
 /// The first line with its end, if it has one.
@@ -79,7 +74,7 @@ result<void> pre_shared_keys::take(std::string_view line, std::size_t number,
     const std::string_view name = name_in(line);
     const std::string_view digits = line.substr(std::min(line.size(), name.size() + 1));
     const bool is_hexadecimal =
-        std::all_of(digits.begin(), digits.end(), [](char c) { return digit_of(c) >= 0; });
+        std::all_of(digits.begin(), digits.end(), [](char c) { return hex_digit(c) >= 0; });
     if (!is_key_name(name) || !is_hexadecimal || digits.size() % 2 != 0 ||
         digits.size() < 2 * least_bytes || digits.size() > 2 * most_bytes)
         return {errc::invalid,
@@ -99,8 +94,8 @@ result<void> pre_shared_keys::take(std::string_view line, std::size_t number,
     const std::size_t before = secrets_.text().size();
     auto* const at = reinterpret_cast<unsigned char*>(secrets_.data()) + before;
     for (std::size_t i = 0; i < digits.size() / 2; ++i)
-        at[i] =
-            static_cast<unsigned char>(digit_of(digits[2 * i]) << 4 | digit_of(digits[2 * i + 1]));
+        at[i] = static_cast<unsigned char>(hex_digit(digits[2 * i]) << 4 |
+                                           hex_digit(digits[2 * i + 1]));
     secrets_.set_size(before + digits.size() / 2);
     all_.push_back({std::string(name), {at, digits.size() / 2}});
     return {};

@@ -56,11 +56,6 @@ const_bytes bytes_of(std::string_view text) {
     return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-int digit_of(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 }  // namespace
 
 std::string encode_metrics(const metric_snapshot& all) {
@@ -73,7 +68,7 @@ std::string encode_metrics(const metric_snapshot& all) {
 std::optional<metric_snapshot> decode_metrics(std::string_view text) {
     std::vector<std::byte> bytes(text.size() / 2);
     for (std::size_t i = 0; i < bytes.size(); ++i) {
-        const int high = digit_of(text[2 * i]), low = digit_of(text[2 * i + 1]);
+        const int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
         if (high < 0 || low < 0) return std::nullopt;
         bytes[i] = static_cast<std::byte>(high * 16 + low);
     }
