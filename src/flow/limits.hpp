@@ -32,7 +32,7 @@ inline constexpr std::size_t max_line_bytes = std::size_t{64} << 10;
 /// Longest frame between the launcher and its agent on another host. Wire.
 inline constexpr std::size_t max_remote_frame_bytes = std::size_t{64} << 20;
 /// For the processes of a run to answer somebody who looks at it.
-inline constexpr std::chrono::milliseconds look_limit{1000};
+inline constexpr std::chrono::milliseconds status_limit{1000};
 /// Longest answer of a launcher to those who look.
 inline constexpr std::size_t max_status_bytes = std::size_t{1} << 30;
 /// For the kernel to end processes that were killed.

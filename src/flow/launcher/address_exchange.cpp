@@ -115,7 +115,7 @@ public:
         ready.address = own_address;
         ready.graph = graph;
         ready.join_ms = milliseconds_of(limit);
-        ready.can_look = true;
+        ready.answers_queries = true;
         send(ready);
         auto go = line_.receive();
         if (!go || go->what != control_message::kind::go) ended_before_the_start();
@@ -146,29 +146,29 @@ public:
         so_far.report = report.json();
         send(so_far);
     }
-    void tell_look(const looked_at& what) override {
+    void tell_status(const current_status& what) override {
         control_message so_far;
         so_far.what = control_message::kind::report;
         so_far.report = what.report.json();
         so_far.metrics = encode_metrics(what.metrics);
         so_far.drawing = what.drawing;
-        so_far.can_look = true;
+        so_far.answers_queries = true;
         send(so_far);
     }
     wake next_wake(const std::stop_token& stop) override {
-        std::unique_lock hold(looks_lock_);
-        const auto asked = [this] { return looks_ != answered_; };
-        const bool look = report_interval_.count() == 0
-                              ? looked_.wait(hold, stop, asked)
-                              : looked_.wait_for(hold, stop, report_interval_, asked);
+        std::unique_lock hold(queries_lock_);
+        const auto asked = [this] { return queries_ != answered_; };
+        const bool queried = report_interval_.count() == 0
+                                 ? queried_.wait(hold, stop, asked)
+                                 : queried_.wait_for(hold, stop, report_interval_, asked);
         if (stop.stop_requested()) return wake::never;
-        if (!look) return wake::to_report;
-        answered_ = looks_;
-        return wake::to_tell_look;
+        if (!queried) return wake::to_report;
+        answered_ = queries_;
+        return wake::to_tell_status;
     }
-    bool was_looked_at() const override {
-        const std::lock_guard hold(looks_lock_);
-        return looks_ != 0;
+    bool status_was_asked() const override {
+        const std::lock_guard hold(queries_lock_);
+        return queries_ != 0;
     }
 
 private:
@@ -182,10 +182,10 @@ private:
     /// Works also if a script is between this process and the launcher.
     void end_with_the_launcher() {
         while (const auto message = line_.receive()) {
-            if (message->what != control_message::kind::look) continue;
-            const std::lock_guard hold(looks_lock_);
-            ++looks_;
-            looked_.notify_one();
+            if (message->what != control_message::kind::status_query) continue;
+            const std::lock_guard hold(queries_lock_);
+            ++queries_;
+            queried_.notify_one();
         }
         if (done_) return;
         std::fprintf(stderr, "%s: the launcher is gone; stopped\n", group_.c_str());
@@ -197,9 +197,9 @@ private:
     std::mutex send_lock_;
     std::chrono::milliseconds report_interval_{0};
     std::atomic<bool> done_{false};
-    mutable std::mutex looks_lock_;
-    std::condition_variable_any looked_;
-    std::uint64_t looks_ = 0;  // Asked for; `answered_` of them answered, or about to be.
+    mutable std::mutex queries_lock_;
+    std::condition_variable_any queried_;
+    std::uint64_t queries_ = 0;  // Asked for; `answered_` of them answered, or about to be.
     std::uint64_t answered_ = 0;
     std::thread watch_;
 };

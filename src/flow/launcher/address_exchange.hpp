@@ -56,18 +56,18 @@ public:
     /// Called a last time at the end. From any thread.
     virtual void tell_report(const run_report&) {}
     /// What is told when somebody looks at the run.
-    struct looked_at {
+    struct current_status {
         run_report report;
         metric_snapshot metrics;
         std::string drawing;  ///< graph::json()
     };
-    virtual void tell_look(const looked_at&) {}
-    enum class wake { to_report, to_tell_look, never };
+    virtual void tell_status(const current_status&) {}
+    enum class wake { to_report, to_tell_status, never };
     /// Waits until the next report is due, or somebody looks; `never` once `stop` is requested, and
     /// where nobody asks.
     virtual wake next_wake(const std::stop_token&) { return wake::never; }
     /// Whether somebody has looked.
-    virtual bool was_looked_at() const { return false; }
+    virtual bool status_was_asked() const { return false; }
 
 protected:
     flow_config config_;

@@ -21,7 +21,7 @@ constexpr std::array<std::pair<kind, const char*>, 9> kinds{{{kind::welcome, "we
                                                              {kind::ready, "ready"},
                                                              {kind::refused, "refused"},
                                                              {kind::go, "go"},
-                                                             {kind::look, "look"},
+                                                             {kind::status_query, "status_query"},
                                                              {kind::report, "report"},
                                                              {kind::failed, "failed"}}};
 
@@ -48,20 +48,20 @@ std::string encode(const control_message& message) {
             break;
         case kind::report:
             out["report"] = message.report;
-            if (message.can_look) out["can_look"] = true;
+            if (message.answers_queries) out["answers_queries"] = true;
             if (!message.metrics.empty()) out["metrics"] = message.metrics;
             if (!message.drawing.empty()) out["drawing"] = message.drawing;
             break;
         case kind::ready:
             out["address"] = message.address;
             out["graph"] = message.graph;
-            out["can_look"] = message.can_look;
+            out["answers_queries"] = message.answers_queries;
             out["join_ms"] = message.join_ms;
             break;
         case kind::go:
             out["addresses"] = message.addresses;
             break;
-        case kind::look:
+        case kind::status_query:
             break;
         case kind::refused:
         case kind::failed:
@@ -94,7 +94,7 @@ result<control_message> decode_control(std::string_view line) {
         message.report = in.value("report", "");
         message.metrics = in.value("metrics", "");
         message.drawing = in.value("drawing", "");
-        message.can_look = in.value("can_look", false);
+        message.answers_queries = in.value("answers_queries", false);
         message.address = in.value("address", "");
         message.graph = in.value("graph", "");
         message.join_ms = in.value("join_ms", std::uint64_t{0});
@@ -112,10 +112,10 @@ bool control_line::send(const control_message& message) noexcept {
     try {
         std::string text = encode(message);
         if (text.size() > limits::max_control_bytes && message.what == kind::report) {
-            if (!message.can_look) return true;
+            if (!message.answers_queries) return true;
             control_message less;  // That there is an answer counts, too.
             less.what = kind::report;
-            less.can_look = true;
+            less.answers_queries = true;
             if (!message.metrics.empty() || !message.drawing.empty()) less.report = message.report;
             return send(less);
         }

@@ -22,30 +22,31 @@ inline constexpr const char* control_variable = "AMALGAM_CONTROL";
 ///     process  -> launcher  ready     my graph fits; this is my address
 ///                           refused   my graph does not fit, and why; nothing was started
 ///     launcher -> process   go        all addresses
-///     launcher -> process   look      report now, with your numbers; to those that `can_look`
-///     process  -> launcher  report    progress of my nodes, at the interval or after `look`
-///     process  -> launcher  failed    I am about to end, and why
+///     launcher -> process   status_query  report now, with your numbers; to those that say
+///     `answers_queries` process  -> launcher  report    progress of my nodes, at the interval or
+///     after `status_query` process  -> launcher  failed    I am about to end, and why
 ///
 /// One JSON object per line, of at most max_control_bytes. A side that sees the other end closed
 /// ends, too.
 struct control_message {
-    enum class kind { welcome, key, keys, ready, refused, go, look, report, failed };
+    enum class kind { welcome, key, keys, ready, refused, go, status_query, report, failed };
 
     kind what = kind::welcome;
-    std::string group;              ///< welcome
-    std::size_t replica = 0;        ///< welcome
-    std::string config;             ///< welcome: JSON, as to_json(flow_config)
-    std::uint64_t report_ms = 0;    ///< welcome: milliseconds between two reports; 0: none
-    std::string report;             ///< report: run_report::json()
-    std::string metrics;            ///< report, if asked for: as encode_metrics() has them
-    std::string address;            ///< ready; empty if no other process connects to this one
-    std::string graph;              ///< ready: must be equal in every process
-    bool can_look = false;          ///< ready: whether it answers `look`; report: that it does
-    std::string drawing;            ///< report, if asked for: graph::json()
-    std::uint64_t join_ms = 0;      ///< key, ready: how long the others may take; 0: unlimited
-    std::vector<std::string> keys;  ///< key: one; keys: of all processes
-    std::string sentence;           ///< refused, failed
-    bool because_of_other = false;  ///< failed: only because another group did
+    std::string group;            ///< welcome
+    std::size_t replica = 0;      ///< welcome
+    std::string config;           ///< welcome: JSON, as to_json(flow_config)
+    std::uint64_t report_ms = 0;  ///< welcome: milliseconds between two reports; 0: none
+    std::string report;           ///< report: run_report::json()
+    std::string metrics;          ///< report, if asked for: as encode_metrics() has them
+    std::string address;          ///< ready; empty if no other process connects to this one
+    std::string graph;            ///< ready: must be equal in every process
+    bool answers_queries =
+        false;                  ///< ready: whether it answers `status_query`; report: that it does
+    std::string drawing;        ///< report, if asked for: graph::json()
+    std::uint64_t join_ms = 0;  ///< key, ready: how long the others may take; 0: unlimited
+    std::vector<std::string> keys;                    ///< key: one; keys: of all processes
+    std::string sentence;                             ///< refused, failed
+    bool because_of_other = false;                    ///< failed: only because another group did
     std::vector<std::vector<std::string>> addresses;  ///< go: by group, then by replica
 };
 

@@ -139,31 +139,31 @@ TEST_F(control_pair, a_report_that_would_be_no_message_is_left_out) {
     EXPECT_EQ(reader.receive().value().report, "short");
 }
 
-TEST_F(control_pair, an_answer_to_a_look_arrives_with_what_has_room) {
-    control_message look;
-    look.what = kind::look;
-    EXPECT_EQ(through_the_wire(look).what, kind::look);
+TEST_F(control_pair, an_answer_to_a_query_arrives_with_what_has_room) {
+    control_message query;
+    query.what = kind::status_query;
+    EXPECT_EQ(through_the_wire(query).what, kind::status_query);
     control_message answer;
     answer.what = kind::report;
     answer.report = "short";
     answer.metrics = "00ff";
     answer.drawing = "{}";
-    answer.can_look = true;
+    answer.answers_queries = true;
     control_message got = through_the_wire(answer);
     EXPECT_EQ(got.metrics, "00ff");
     EXPECT_EQ(got.drawing, "{}");
-    EXPECT_TRUE(got.can_look);
+    EXPECT_TRUE(got.answers_queries);
 
     control_line writer(left_.get()), reader(right_.get());
     answer.metrics = std::string(limits::max_control_bytes, '0');
     EXPECT_TRUE(writer.send(answer));
     got = reader.receive().value();
     EXPECT_EQ(got.report, "short");
-    EXPECT_TRUE(got.can_look && got.metrics.empty());
+    EXPECT_TRUE(got.answers_queries && got.metrics.empty());
     answer.report = std::string(limits::max_control_bytes, 'x');
     EXPECT_TRUE(writer.send(answer));
     got = reader.receive().value();
-    EXPECT_TRUE(got.can_look && got.report.empty());
+    EXPECT_TRUE(got.answers_queries && got.report.empty());
 }
 
 TEST_F(control_pair, of_a_sentence_without_end_its_beginning_is_told) {

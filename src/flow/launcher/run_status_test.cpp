@@ -215,20 +215,20 @@ TEST(run_watch, a_look_waits_for_those_that_take_part_and_no_others) {
     run_report one_node;
     one_node.nodes.emplace_back().taken = 7;
     report.report = one_node.json();
-    report.can_look = true;
+    report.answers_queries = true;
     run_status seen;
-    std::thread looks([&] { seen = watch.look(std::chrono::hours(1)); });
+    std::thread query([&] { seen = watch.query(std::chrono::hours(1)); });
     EXPECT_EQ(asked_by(watch), std::vector<std::size_t>{0});
     EXPECT_FALSE(watch.take(0, report));
-    looks.join();
+    query.join();
     EXPECT_TRUE(seen.processes.at(0).answered);
     EXPECT_FALSE(seen.processes.at(1).answered);
     EXPECT_EQ(seen.report().nodes.at(0).taken, 7u);
 
     // One at a time: who looks meanwhile has it asked again.
-    std::thread again([&] { seen = watch.look(std::chrono::hours(1)); });
+    std::thread again([&] { seen = watch.query(std::chrono::hours(1)); });
     EXPECT_EQ(asked_by(watch).size(), 1u);
-    std::thread third([&] { (void)watch.look(std::chrono::hours(1)); });
+    std::thread third([&] { (void)watch.query(std::chrono::hours(1)); });
     EXPECT_TRUE(asked_by(watch).empty());
     EXPECT_TRUE(watch.take(0, report));
     EXPECT_FALSE(watch.take(0, report));
@@ -236,7 +236,7 @@ TEST(run_watch, a_look_waits_for_those_that_take_part_and_no_others) {
     third.join();
 
     // The end of a process is an answer, too.
-    std::thread last([&] { seen = watch.look(std::chrono::hours(1)); });
+    std::thread last([&] { seen = watch.query(std::chrono::hours(1)); });
     EXPECT_EQ(asked_by(watch).size(), 1u);
     watch.has_ended(0);
     last.join();

@@ -27,10 +27,10 @@ void run_watch::add(const std::string& label, const std::string& where) {
     fresh.known.running = true;
 }
 
-void run_watch::is_ready(std::size_t which, const std::string& address, bool can_look) {
+void run_watch::is_ready(std::size_t which, const std::string& address, bool answers_queries) {
     const std::lock_guard hold(lock_);
     processes_[which].known.address = address;
-    processes_[which].can_look = can_look;
+    processes_[which].answers_queries = answers_queries;
 }
 
 void run_watch::has_ended(std::size_t which) {
@@ -46,16 +46,16 @@ std::vector<std::size_t> run_watch::take_asked() {
     std::vector<std::size_t> ask;
     for (std::size_t i = 0; i < processes_.size(); ++i) {
         process& each = processes_[i];
-        if (each.asked || !each.owes(looks_)) continue;
+        if (each.asked || !each.owes(queries_)) continue;
         each.asked = true;
-        each.asked_in = looks_;
+        each.asked_in = queries_;
         ask.push_back(i);
     }
     return ask;
 }
 
 bool run_watch::take(std::size_t which, const control_message& report) {
-    if (!report.can_look) return false;  // It comes by itself, at an interval.
+    if (!report.answers_queries) return false;  // It comes by itself, at an interval.
     auto said = parse_run_report(report.report);
     auto metrics = decode_metrics(report.metrics);
     const std::lock_guard hold(lock_);
@@ -66,20 +66,20 @@ bool run_watch::take(std::size_t which, const control_message& report) {
     from.asked = false;
     from.answered = from.asked_in;
     news_.notify_all();
-    if (!from.owes(looks_)) return false;
+    if (!from.owes(queries_)) return false;
     from.asked = true;
-    from.asked_in = looks_;
+    from.asked_in = queries_;
     return true;
 }
 
-bool run_watch::all_have_answered(std::uint64_t look) const noexcept {
+bool run_watch::all_have_answered(std::uint64_t query) const noexcept {
     return std::none_of(processes_.begin(), processes_.end(),
-                        [look](const process& each) { return each.owes(look); });
+                        [query](const process& each) { return each.owes(query); });
 }
 
-run_status run_watch::look(std::chrono::milliseconds limit) {
+run_status run_watch::query(std::chrono::milliseconds limit) {
     std::unique_lock hold(lock_);
-    const std::uint64_t own = ++looks_;
+    const std::uint64_t own = ++queries_;
     const std::uint64_t one = 1;
     (void)!::write(wanted_.get(), &one, sizeof one);
     news_.wait_for(hold, limit, [&] { return all_have_answered(own); });

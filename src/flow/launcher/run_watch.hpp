@@ -15,43 +15,43 @@
 
 namespace amalgam::detail {
 
-/// What the launcher knows of its processes, for those who look at the run. Each look asks all
+/// What the launcher knows of its processes, for those who look at the run. Each query asks all
 /// processes; so a run that nobody looks at pays nothing.
 ///
-/// Threads: look() by any; the rest by the supervisor.
+/// Threads: query() by any; the rest by the supervisor.
 class run_watch {
 public:
     explicit run_watch(std::string command);
 
     /// Processes, in the order of their numbers.
     void add(const std::string& label, const std::string& where);
-    /// It takes part in the run: whether it `can_look` at itself.
-    void is_ready(std::size_t which, const std::string& address, bool can_look);
+    /// It takes part in the run: whether it `answers_queries`.
+    void is_ready(std::size_t which, const std::string& address, bool answers_queries);
     void has_ended(std::size_t which);
-    /// Readable when somebody looks: then take_asked() is to be called.
+    /// Readable when somebody queries: then take_asked() is to be called.
     int wanted() const noexcept { return wanted_.get(); }
-    /// The processes to send `look` to. Those that have not answered an earlier one are asked again
-    /// when they have, so that none is sent more than it reads.
+    /// The processes to send `status_query` to. Those that have not answered an earlier one are
+    /// asked again when they have, so that none is sent more than it reads.
     std::vector<std::size_t> take_asked();
-    /// Returns whether to send it `look` again.
+    /// Returns whether to send it `status_query` again.
     bool take(std::size_t which, const control_message& report);
 
     /// Asks all processes and waits for their answers, or for `limit`.
-    run_status look(std::chrono::milliseconds limit);
+    run_status query(std::chrono::milliseconds limit);
 
 private:
     struct process {
         process_status known;
-        bool can_look = false;
+        bool answers_queries = false;
         bool asked = false;          // And has not answered.
-        std::uint64_t asked_in = 0;  // Look for which it was last asked.
-        std::uint64_t answered = 0;  // Look that it has answered.
+        std::uint64_t asked_in = 0;  // Query for which it was last asked.
+        std::uint64_t answered = 0;  // Query that it has answered.
 
-        bool owes(std::uint64_t look) const noexcept {
-            return known.running && can_look && answered < look;
+        bool owes(std::uint64_t query) const noexcept {
+            return known.running && answers_queries && answered < query;
         }
     };
-    bool all_have_answered(std::uint64_t look) const noexcept;
+    bool all_have_answered(std::uint64_t query) const noexcept;
 
     const std::string command_;
     const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -60,7 +60,7 @@ private:
     std::condition_variable news_;
     std::vector<process> processes_;
     std::string graph_;
-    std::uint64_t looks_ = 0;
+    std::uint64_t queries_ = 0;
 };
 
 }  // namespace amalgam::detail

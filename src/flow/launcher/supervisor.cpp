@@ -66,7 +66,7 @@ int supervisor::run() {
         show_the_rest();
         return 1;
     }
-    let_others_look();
+    offer_status();
     while (anything_runs()) {
         wait_for_something();
         take_signals();
@@ -79,7 +79,7 @@ int supervisor::run() {
         reap();
         check_that_nobody_left_early();
         share_keys_when_all_have_one();
-        ask_for_looks();
+        ask_for_status();
         introduce_when_all_are_ready();
         check_that_nobody_is_late();
         check_that_the_run_is_not_late();
@@ -133,16 +133,16 @@ void supervisor::start_all() {
 }
 
 /// After all processes were started: a child of fork() should be the copy of one thread.
-void supervisor::let_others_look() {
+void supervisor::offer_status() {
     const int launcher = ::getppid();
     socket_.emplace(status_socket_name(::geteuid(), launcher), [this, launcher] {
-        run_status now = watch_.look(limits::look_limit);
+        run_status now = watch_.query(limits::status_limit);
         now.launcher = launcher;
         return encode_status(now);
     });
     if (options_.metrics.empty()) return;
     try {
-        numbers_.emplace([this] { return watch_.look(limits::look_limit).metrics(); },
+        numbers_.emplace([this] { return watch_.query(limits::status_limit).metrics(); },
                          options_.metrics);
         say(fmt::format("numbers at http://{}/metrics", numbers_->address()));
     } catch (const std::exception& why) {  // Somebody has taken the port meanwhile.
@@ -150,12 +150,12 @@ void supervisor::let_others_look() {
     }
 }
 
-void supervisor::ask_for_looks() {
-    control_message look;
-    look.what = control_message::kind::look;
+void supervisor::ask_for_status() {
+    control_message query;
+    query.what = control_message::kind::status_query;
     if (!introduced_) return;  // Until then they wait for other messages.
     for (const std::size_t each : watch_.take_asked())
-        processes_[each].talk.send(look);
+        processes_[each].talk.send(query);
 }
 
 void supervisor::wait_for_something() {
@@ -238,7 +238,7 @@ void supervisor::take(launched_process& from, const control_message& message) {
             from.ready = true;
             from.address = message.address;
             from.graph = message.graph;
-            watch_.is_ready(number_of(from), message.address, message.can_look);
+            watch_.is_ready(number_of(from), message.address, message.answers_queries);
             wait_for_the_others_of(message.join_ms);
             break;
         case control_message::kind::refused:
@@ -252,14 +252,14 @@ void supervisor::take(launched_process& from, const control_message& message) {
             report_.take(number_of(from), message.report);
             if (watch_.take(number_of(from), message)) {
                 control_message again;
-                again.what = control_message::kind::look;
+                again.what = control_message::kind::status_query;
                 from.talk.send(again);
             }
             break;
         case control_message::kind::welcome:
         case control_message::kind::keys:
         case control_message::kind::go:
-        case control_message::kind::look:
+        case control_message::kind::status_query:
             break;  // Only we send these.
     }
 }

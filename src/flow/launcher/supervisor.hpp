@@ -37,8 +37,8 @@ private:
     using clock = std::chrono::steady_clock;
 
     void start_all();
-    void let_others_look();
-    void ask_for_looks();
+    void offer_status();
+    void ask_for_status();
     std::size_t number_of(const launched_process& one) const noexcept {
         return static_cast<std::size_t>(&one - processes_.data());
     }

@@ -78,7 +78,7 @@ public:
     run_report report() const;
     /// Samples what the nodes do, for report(): whether they compute, or wait for what is not in
     /// the graph. One thread, some times a second. Nothing before start() has returned.
-    void look();
+    void sample();
 
 private:
     struct running_node {
@@ -119,9 +119,9 @@ private:
     std::uint64_t start_ticks_ = 0;
     double start_processor_seconds_ = 0;
     std::atomic<bool> spawned_{false};
-    // Of look():
+    // Of sample():
     thread_times threads_;
-    std::chrono::steady_clock::time_point looked_at_{};
+    std::chrono::steady_clock::time_point sampled_at_{};
     std::atomic<std::size_t> left_;
     event ended_;
 

@@ -62,7 +62,7 @@ void busy_samples::divide(node_report& of) const noexcept {
     of.waited_outside = part(doing::outside);
 }
 
-std::optional<thread_times::use> thread_times::look(pid_t thread) {
+std::optional<thread_times::use> thread_times::sample(pid_t thread) {
     const std::string of = fmt::format("/proc/self/task/{}/", thread);
     unsigned long long running = 0, ready = 0;
     if (std::sscanf(read_beginning(of + "schedstat").c_str(), "%llu %llu", &running, &ready) != 2)
@@ -105,12 +105,12 @@ std::uint64_t resident_bytes() noexcept {
     return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-void local_nodes::look() {
+void local_nodes::sample() {
     if (!spawned_.load()) return;
     const auto now = std::chrono::steady_clock::now();
-    const double passed = std::chrono::duration<double>(now - looked_at_).count();
-    const bool is_first = looked_at_ == std::chrono::steady_clock::time_point{};
-    looked_at_ = now;
+    const double passed = std::chrono::duration<double>(now - sampled_at_).count();
+    const bool is_first = sampled_at_ == std::chrono::steady_clock::time_point{};
+    sampled_at_ = now;
     std::map<pid_t, std::optional<thread_times::use>> threads;  // Read each once.
     std::vector<running_node*> parked;
     for (auto& each : nodes_) {
@@ -118,7 +118,7 @@ void local_nodes::look() {
         const pid_t thread = node.thread.load();
         if (thread == 0 || node.ended.load() != 0) continue;
         const auto [at, is_new] = threads.try_emplace(thread);
-        if (is_new) at->second = threads_.look(thread);
+        if (is_new) at->second = threads_.sample(thread);
         if (is_first || node.ends.waits_for_input.is_waiting() ||
             node.ends.waits_for_output.is_waiting())
             continue;
@@ -167,7 +167,7 @@ sampler::sampler(local_nodes& of) {
         std::chrono::steady_clock::duration pause = std::chrono::milliseconds(20);
         while (!ended.wait_for(hold, stop, pause, [] { return false; }) && !stop.stop_requested()) {
             const auto start = std::chrono::steady_clock::now();
-            of.look();
+            of.sample();
             // A program of many ULTs takes long to list them.
             pause = std::max<std::chrono::steady_clock::duration>(
                 std::chrono::milliseconds(20), 50 * (std::chrono::steady_clock::now() - start));

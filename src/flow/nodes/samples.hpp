@@ -30,7 +30,7 @@ private:
     std::atomic<double> seconds_[4] = {};
 };
 
-/// What threads of this process did since they were looked at last, by the kernel's account.
+/// What threads of this process did since they were sampled last, by the kernel's account.
 ///
 /// Threads: one.
 class thread_times {
@@ -41,7 +41,7 @@ public:
         double core_share = 0;  ///< Fraction of the time wanting a core in which it had none.
     };
     /// Empty if the kernel does not tell.
-    std::optional<use> look(pid_t thread);
+    std::optional<use> sample(pid_t thread);
 
 private:
     struct spent {

@@ -40,12 +40,12 @@ bottleneck_report held_up(cause expected, const std::function<void()>& work,
     const run_options options{.threads = threads};
     const detail::node_streams streams(g.core(), all, options);
     detail::local_nodes nodes(g.core(), all, place{}, streams, options);
-    nodes.look();  // Before the start: nothing.
+    nodes.sample();  // Before the start: nothing.
     nodes.start();
     bottleneck_report found;
     int looks = 0;
     do {
-        nodes.look();
+        nodes.sample();
         found = nodes.report().explain();
         ++looks;
         // On a busy machine, who computes waits for a core, too.
@@ -126,7 +126,7 @@ TEST(node_samples, see_a_node_whose_thread_is_taken) {
         return so_far.nodes[0].name == "to" ? so_far.nodes[0] : so_far.nodes[1];
     };
     while (sink().waited_for_core == 0)
-        nodes.look();
+        nodes.sample();
     enough = true;
     nodes.ended().wait();
     EXPECT_GT(nodes.report().processes.at(0).resident_bytes, 0u);

@@ -172,8 +172,8 @@ public:
                       case wake::to_report:
                           others.tell_report(running.report());
                           break;
-                      case wake::to_tell_look:
-                          others.tell_look(look_at(running, over, graph));
+                      case wake::to_tell_status:
+                          others.tell_status(status_of(running, over, graph));
                           break;
                       case wake::never:
                           return;
@@ -181,9 +181,9 @@ public:
               }
           }) {}
 
-    static detail::address_exchange::looked_at look_at(const detail::group_run& running,
-                                                       engine& over,
-                                                       const detail::graph_core& graph) {
+    static detail::address_exchange::current_status status_of(const detail::group_run& running,
+                                                              engine& over,
+                                                              const detail::graph_core& graph) {
         return {running.report(), read_metrics(over), graph.json()};
     }
 
@@ -266,7 +266,8 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
         report = running.report();
         others.tell_report(report);
         // Those who look later see the whole.
-        if (others.was_looked_at()) others.tell_look(report_teller::look_at(running, over, graph));
+        if (others.status_was_asked())
+            others.tell_status(report_teller::status_of(running, over, graph));
     }
     if (!failed) return report;
     if (told) throw told_error(failed->what.what, failed->what.sentence);
