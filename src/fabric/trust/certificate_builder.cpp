@@ -153,10 +153,12 @@ void check_names(const certified_names& names) {
                                 printable_name(value.substr(0, 80)), expected));
     };
     if (!is_key_name(names.name))
-        refuse("name", names.name, "letters, digits and ._@- up to 64; example: node7");
+        refuse("name", names.name,
+               "letters, digits and ._@- up to 64, and no fingerprint; example: node7");
     for (const std::string& each : names.groups)
         if (!is_key_name(each))
-            refuse("group", each, "letters, digits and ._@- up to 64; example: compute");
+            refuse("group", each,
+                   "letters, digits and ._@- up to 64, and no fingerprint; example: compute");
     for (const std::string& each : names.hosts)
         if (!is_ip_address(each) && !is_dns_name(each))
             refuse("host", each, "a DNS name or an IP address; example: node7.lab or 10.0.0.7");

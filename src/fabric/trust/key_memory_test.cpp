@@ -1,6 +1,8 @@
 // What is left of a private key in the memory of a process that has loaded it.
 #include <cstring>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -8,7 +10,9 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <openssl/crypto.h>
+#include <openssl/hmac.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <amalgam/core/unique_fd.hpp>
@@ -16,6 +20,7 @@
 
 #include "fabric/trust/credential_store.hpp"
 #include "fabric/trust/lab_testing.hpp"
+#include "fabric/trust/pre_shared_keys.hpp"
 #include "fabric/trust/tls_contexts.hpp"
 #include "fabric/trust/tls_session.hpp"
 
@@ -198,38 +203,98 @@ TEST(key_memory, a_temporary_key_leaves_no_text_and_is_only_where_no_core_dump_h
         EXPECT_FALSE(found.in_core_dumps) << found.name;
 }
 
-TEST(key_memory, after_handshakes_a_pre_shared_key_is_only_where_no_core_dump_has_it) {
-    if (keeps_freed_memory) GTEST_SKIP() << "sanitizers do not give freed memory out again";
-    const temp_folder here;
-    const std::string folder = here.with("one");
-    make_key(folder, {.name = "one", .shared = true});
-    const hidden_bytes text = secret_text_of(folder + "/shared.keys", 4, 60);
-    const auto loaded = credentials::from_folder(folder);
-    const hidden_bytes number = [&] {
-        const auto secret = loaded->store().in_force()->shared()->own().secret;
-        return hidden_bytes({reinterpret_cast<const char*>(secret.data()), secret.size()});
-    }();
-    tls_contexts contexts(loaded);
-    int both[2];
-    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, both), 0);
-    const unique_fd left(both[0]), right(both[1]);
-    const auto record = std::make_unique<tls_record>();
-    using side = tls_session::side;
-    tls_session client(*contexts.connecting().value(), side::connecting, both[0], *record);
-    tls_session server(*contexts.accepting().value(), side::accepting, both[1], *record);
-    auto one = tls_session::state::waiting, other = one;
-    while (one == tls_session::state::waiting || other == tls_session::state::waiting) {
-        if (one == tls_session::state::waiting) one = client.shake_hands();
-        if (other == tls_session::state::waiting) other = server.shake_hands();
+/// Both ends of a connection over a pair of sockets.
+struct shared_pair {
+    shared_pair(tls_contexts& from, tls_contexts& to) {
+        int both[2];
+        EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, both), 0);
+        left.reset(both[0]);
+        right.reset(both[1]);
+        using side = tls_session::side;
+        client.emplace(*from.connecting().value(), side::connecting, both[0], *record);
+        server.emplace(*to.accepting().value(), side::accepting, both[1], *record);
+        using state = tls_session::state;
+        auto one = state::waiting, other = one;
+        for (int i = 0; i < 20; ++i) {
+            if (one == state::waiting) one = client->shake_hands();
+            if (other == state::waiting) other = server->shake_hands();
+        }
+        met = one == state::complete && other == state::complete;
     }
-    ASSERT_EQ(one, tls_session::state::complete) << client.why().sentence;
-    ASSERT_EQ(other, tls_session::state::complete) << server.why().sentence;
+    unique_fd left, right;
+    std::unique_ptr<tls_record> record = std::make_unique<tls_record>();
+    std::optional<tls_session> client, server;
+    bool met = false;
+};
+
+/// What TLS derives from a pre-shared key alone (RFC 8446, 7.1), made in another process.
+hidden_bytes early_secret_of(const pre_shared_keys::key& from) {
+    unsigned char early[32] = {};
+    int ends[2];
+    EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+    const unique_fd out(ends[0]), in(ends[1]);
+    constexpr unsigned char salt[32] = {};
+    const pid_t child = ::fork();
+    if (child == 0) {
+        unsigned bytes = sizeof early;
+        ::HMAC(EVP_sha256(), salt, sizeof salt, from.secret.data(), from.secret.size(), early,
+               &bytes);
+        ::_exit(::write(in.get(), early, sizeof early) == sizeof early ? 0 : 1);
+    }
+    EXPECT_EQ(::read(out.get(), early, sizeof early), static_cast<ssize_t>(sizeof early));
+    EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+    const hidden_bytes hidden({reinterpret_cast<const char*>(early), sizeof early});
+    OPENSSL_cleanse(early, sizeof early);
+    return hidden;
+}
+
+class pre_shared_memory : public testing::Test {
+protected:
+    void SetUp() override {
+        if (keeps_freed_memory) GTEST_SKIP() << "sanitizers do not give freed memory out again";
+        make_key(here.with("one"), {.name = "one", .shared = true});
+        make_key(here.with("other"), {.name = "one", .shared = true});
+        mine = credentials::from_folder(here.with("one"));
+        of_mine.emplace(mine);
+    }
+    const pre_shared_keys::key& own() const { return mine->store().in_force()->shared()->own(); }
+
+    const temp_folder here;
+    std::shared_ptr<const credentials> mine;
+    std::optional<tls_contexts> of_mine;
+};
+
+TEST_F(pre_shared_memory, after_handshakes_a_key_is_only_where_no_core_dump_has_it) {
+    const hidden_bytes text = secret_text_of(here.with("one") + "/shared.keys", 4, 60);
+    const hidden_bytes number(
+        {reinterpret_cast<const char*>(own().secret.data()), own().secret.size()});
+    const shared_pair both(*of_mine, *of_mine);
+    ASSERT_TRUE(both.met) << both.client->why().sentence << both.server->why().sentence;
     for (const mapping& found : places_of(text))
         ADD_FAILURE() << "the key's text is in " << found.name;
     const auto places = places_of(number);
     EXPECT_FALSE(places.empty());
     for (const mapping& found : places)
         EXPECT_FALSE(found.in_core_dumps) << found.name;
+}
+
+TEST_F(pre_shared_memory, after_handshakes_nothing_is_left_that_proves_as_much_as_the_key) {
+    const hidden_bytes early = early_secret_of(own());
+    const shared_pair both(*of_mine, *of_mine);
+    ASSERT_TRUE(both.met) << both.client->why().sentence << both.server->why().sentence;
+    for (const mapping& found : places_of(early))
+        ADD_FAILURE() << "it is in " << found.name;
+}
+
+TEST_F(pre_shared_memory, neither_is_it_after_handshakes_that_failed) {
+    const hidden_bytes early = early_secret_of(own());
+    tls_contexts of_other(credentials::from_folder(here.with("other")));
+    for (const bool as_server : {false, true}) {
+        const shared_pair both(as_server ? of_other : *of_mine, as_server ? *of_mine : of_other);
+        EXPECT_FALSE(both.met);
+    }
+    for (const mapping& found : places_of(early))
+        ADD_FAILURE() << "it is in " << found.name;
 }
 
 }  // namespace

@@ -16,7 +16,8 @@
     X(BIO_meth_new) X(BIO_meth_set_ctrl) X(BIO_meth_set_read) X(BIO_meth_set_write) X(BIO_new) \
     X(BIO_new_mem_buf) X(BIO_s_mem) X(BIO_set_data) X(BIO_set_flags) X(BIO_set_init) X(BN_bin2bn) \
     X(BN_bn2hex) X(BN_free) X(BN_hex2bn) X(BN_to_ASN1_INTEGER) X(CRYPTO_clear_free) \
-    X(CRYPTO_free) X(CRYPTO_get_ex_new_index) X(CRYPTO_secure_clear_free) \
+    X(CRYPTO_free) X(CRYPTO_get_ex_new_index) X(CRYPTO_get_mem_functions) \
+    X(CRYPTO_secure_clear_free) \
     X(CRYPTO_secure_malloc_init) X(CRYPTO_secure_malloc_initialized) X(CRYPTO_secure_zalloc) \
     X(CRYPTO_zalloc) X(ERR_clear_error) X(ERR_peek_last_error) X(ERR_reason_error_string) \
     X(EVP_Digest) X(EVP_DigestSign) X(EVP_DigestSignInit_ex) X(EVP_DigestVerify) \
@@ -24,7 +25,7 @@
     X(EVP_MD_is_a) X(EVP_PKEY2PKCS8) X(EVP_PKEY_Q_keygen) X(EVP_PKEY_free) \
     X(EVP_PKEY_get0_type_name) X(EVP_PKEY_get_bits) X(EVP_PKEY_get_raw_private_key) \
     X(EVP_PKEY_get_security_bits) X(EVP_PKEY_get_size) X(EVP_PKEY_is_a) X(EVP_sha256) \
-    X(GENERAL_NAMES_free) X(GENERAL_NAME_get0_value) X(OPENSSL_cleanse) X(OPENSSL_sk_new_null) \
+    X(GENERAL_NAMES_free) X(GENERAL_NAME_get0_value) X(HMAC) X(OPENSSL_cleanse) X(OPENSSL_sk_new_null) \
     X(OPENSSL_sk_num) X(OPENSSL_sk_pop_free) X(OPENSSL_sk_push) X(OPENSSL_sk_value) \
     X(PEM_read_bio_X509) X(PEM_read_bio_X509_CRL) X(PEM_read_bio_X509_REQ) X(PEM_write_bio_X509) \
     X(PEM_write_bio_X509_CRL) X(PEM_write_bio_X509_REQ) X(PKCS8_PRIV_KEY_INFO_free) X(RAND_bytes) \

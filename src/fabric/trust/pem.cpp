@@ -214,9 +214,30 @@ std::string written(int (*write)(BIO*, const T*), const T& what) {
     return {text, static_cast<std::size_t>(size)};
 }
 
+failure writable_by_everybody(const std::string& path, mode_t mode) {
+    return {{errc::denied},
+            fmt::format("\"{}\" can be written by everybody on this host (mode {:04o}), who could "
+                        "so decide whom to trust; example: chmod o-w {}",
+                        path, mode & 07777, path)};
+}
+
+/// Of a file that says whom to trust: whether everybody could put another in its place.
+result<void> check_folder_of(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
+    struct stat about {};
+    // In one like /tmp nobody replaces the files of others.
+    if (::stat(folder.c_str(), &about) == 0 && (about.st_mode & S_IWOTH) != 0 &&
+        (about.st_mode & S_ISVTX) == 0)
+        return writable_by_everybody(folder, about.st_mode);
+    return {};
+}
+
 }  // namespace
 
 result<secret_text> read_secret_file(const std::string& path, const secret_kind& expected) {
+    if (expected.says_whom_to_trust)
+        if (const auto good = check_folder_of(path); !good) return good.why();
     struct stat about {};
     const auto file = open_file(path, expected.what, about);
     if (!file) return file.why();
@@ -237,13 +258,6 @@ result<secret_text> read_secret_file(const std::string& path, const secret_kind&
 }
 
 namespace {
-
-failure writable_by_everybody(const std::string& path, mode_t mode) {
-    return {{errc::denied},
-            fmt::format("\"{}\" can be written by everybody on this host (mode {:04o}), who could "
-                        "so decide whom to trust; example: chmod o-w {}",
-                        path, mode & 07777, path)};
-}
 
 /// Refuses a file that everybody may write, if it says whom to trust.
 result<std::string> read_pem(const std::string& path, bool says_whom_to_trust) {
@@ -275,13 +289,7 @@ result<std::string> read_pem_file(const std::string& path) {
 }
 
 result<std::string> read_trusted_file(const std::string& path) {
-    const std::size_t slash = path.rfind('/');
-    const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
-    struct stat about {};
-    // In one like /tmp nobody replaces the files of others.
-    if (::stat(folder.c_str(), &about) == 0 && (about.st_mode & S_IWOTH) != 0 &&
-        (about.st_mode & S_ISVTX) == 0)
-        return writable_by_everybody(folder, about.st_mode);
+    if (const auto good = check_folder_of(path); !good) return good.why();
     return read_pem(path, true);
 }
 

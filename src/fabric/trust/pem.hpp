@@ -38,11 +38,13 @@ private:
 struct secret_kind {
     const char* what = "a private key";
     std::size_t most_bytes = limits::most_key_bytes;
+    bool says_whom_to_trust = false;
 };
 
 /// A file with keys, read straight into such memory.
 /// Failure: `not_found` if it cannot be read; `denied` if others than its owner may read or write
-///          it; `invalid` if it is too long, or a folder, FIFO or device.
+///          it, or everybody may put another in place of one that says whom to trust; `invalid` if
+///          it is too long, or a folder, FIFO or device.
 result<secret_text> read_secret_file(const std::string& path, const secret_kind& expected = {});
 /// Any other PEM file. Failure: `not_found`, `invalid` as above.
 result<std::string> read_pem_file(const std::string& path);

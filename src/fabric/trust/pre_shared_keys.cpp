@@ -15,6 +15,12 @@ bool is_letter_or_digit(char c) noexcept {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
+/// The name of who is trusted by his key alone.
+bool is_fingerprint(std::string_view name) noexcept {
+    return name.size() == 64 &&
+           std::all_of(name.begin(), name.end(), [](char c) { return hex_digit(c) >= 0; });
+}
+
 /// The first line with its end, if it has one.
 std::string_view first_line(std::string_view text) noexcept {
     const std::size_t end = text.find('\n');
@@ -36,15 +42,15 @@ secret_text joined(std::string_view first, std::string_view second) {
 
 bool is_key_name(std::string_view name) noexcept {
     return !name.empty() && name.size() <= pre_shared_keys::most_name_bytes &&
-           is_letter_or_digit(name.front()) && std::all_of(name.begin(), name.end(), [](char c) {
+           is_letter_or_digit(name.front()) && !is_fingerprint(name) &&
+           std::all_of(name.begin(), name.end(), [](char c) {
                return is_letter_or_digit(c) ||
                       std::string_view("._@-").find(c) != std::string::npos;
            });
 }
 
 result<pre_shared_keys> pre_shared_keys::in_file(const std::string& path) {
-    const auto text =
-        read_secret_file(path, {.what = "pre-shared keys", .most_bytes = most_text_bytes});
+    const auto text = read_secret_file(path, kind_of_pre_shared_file);
     if (!text) return text.why();
     return in(text->text(), fmt::format("\"{}\"", path));
 }
@@ -79,7 +85,8 @@ result<void> pre_shared_keys::take(std::string_view line, std::size_t number,
         digits.size() < 2 * least_bytes || digits.size() > 2 * most_bytes)
         return {errc::invalid,
                 fmt::format("line {} of {} is not a pre-shared key, expected NAME:KEY, a name of "
-                            "letters, digits and ._@-, and {} to {} hexadecimal digits; example: "
+                            "letters, digits and ._@- that is no fingerprint, and {} to {} "
+                            "hexadecimal digits; example: "
                             "amalgam key new node7 --shared",
                             number, called, 2 * least_bytes, 2 * most_bytes)};
     if (find(name) != nullptr)

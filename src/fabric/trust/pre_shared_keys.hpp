@@ -59,7 +59,13 @@ private:
     std::vector<key> all_;
 };
 
-/// Letters, digits and ._@- up to 64, of which the first is a letter or digit.
+/// What a file of them is to read_secret_file().
+inline constexpr secret_kind kind_of_pre_shared_file{.what = "pre-shared keys",
+                                                     .most_bytes = pre_shared_keys::most_text_bytes,
+                                                     .says_whom_to_trust = true};
+
+/// Letters, digits and ._@- up to 64, of which the first is a letter or digit; but not the
+/// fingerprint of a key, which is the name of another kind of peer.
 bool is_key_name(std::string_view name) noexcept;
 
 // The functions below change text of keys, as `amalgam key` does, and leave no copy of it.

@@ -65,6 +65,7 @@ TEST(pre_shared_keys, what_is_no_key_gets_a_sentence_that_says_nothing_of_it) {
         {"a wrong name", line_of("a b", 32, '7'), "letters, digits and ._@-"},
         {"a long name", line_of(std::string(65, 'a'), 32, '7'), "line 1 of"},
         {"twice", good + line_of("b", 32, '7') + good, "two keys of the name a"},
+        {"a fingerprint", line_of(std::string(64, 'a')), "no fingerprint"},
     };
     for (const broken& each : all) {
         const auto got = pre_shared_keys::in(each.text, "\"shared.keys\"");
@@ -127,6 +128,17 @@ TEST_F(shared_folders, a_file_that_others_can_read_is_refused) {
     const auto got = credentials::try_from_folder(one);
     EXPECT_EQ(got.code(), errc::denied);
     EXPECT_NE(got.sentence().find("chmod 600 " + file(one)), std::string::npos) << got.sentence();
+}
+
+TEST_F(shared_folders, a_file_that_everybody_may_replace_is_refused) {
+    const std::string one = add("one"), two = add("two");
+    ::chmod(one.c_str(), 0777);
+    const auto got = credentials::try_from_folder(one);
+    EXPECT_EQ(got.code(), errc::denied);
+    EXPECT_NE(got.sentence().find("chmod o-w " + one), std::string::npos) << got.sentence();
+    expect_error(errc::denied, "written by everybody", [&] { (void)trust_authority(two, one); });
+    ::chmod(one.c_str(), 01777);  // As /tmp is.
+    EXPECT_TRUE(credentials::try_from_folder(one));
 }
 
 TEST_F(shared_folders, keys_of_others_are_accepted_and_removed_by_name) {
@@ -293,6 +305,59 @@ TEST_F(pre_shared_proof, a_wrong_key_and_an_unknown_name_look_the_same_from_outs
                    "the peer has another key by the name of server");
     expect_refused(unknown, "it does not have our pre-shared key stranger, or has another",
                    "the peer has the pre-shared key stranger, which we do not have");
+}
+
+/// A TLS client that sends data before anybody has answered.
+SSL_SESSION* early_session = nullptr;
+int use_early_session(SSL*, const EVP_MD*, const unsigned char** name, std::size_t* bytes,
+                      SSL_SESSION** session) {
+    SSL_SESSION_up_ref(early_session);
+    *session = early_session;
+    *name = reinterpret_cast<const unsigned char*>("one");
+    *bytes = 3;
+    return 1;
+}
+
+TEST_F(pre_shared_proof, data_sent_before_the_handshake_is_not_taken) {
+    const auto mine = credentials::from_folder(add("one"));
+    tls_contexts contexts(mine);
+    int both[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, both), 0);
+    const unique_fd left(both[0]), right(both[1]);
+    const ssl_context_ptr context(SSL_CTX_new(TLS_client_method()));
+    SSL_CTX_set_psk_use_session_callback(context.get(), &use_early_session);
+    const unsigned char protocol[] =
+        "\x09"
+        "amalgam/1";
+    SSL_CTX_set_alpn_protos(context.get(), protocol, sizeof protocol - 1);
+    const openssl_ptr<SSL> client(SSL_new(context.get()));
+    SSL_set_fd(client.get(), both[0]);
+    const openssl_ptr<SSL_SESSION> session(SSL_SESSION_new());
+    const auto secret = mine->store().in_force()->shared()->own().secret;
+    constexpr unsigned char aes_128_gcm_sha256[] = {0x13, 0x01};
+    SSL_SESSION_set1_master_key(session.get(), secret.data(), secret.size());
+    SSL_SESSION_set_cipher(session.get(), SSL_CIPHER_find(client.get(), aes_128_gcm_sha256));
+    SSL_SESSION_set_protocol_version(session.get(), TLS1_3_VERSION);
+    SSL_SESSION_set_max_early_data(session.get(), 1000);
+    SSL_SESSION_set1_alpn_selected(session.get(), protocol + 1, sizeof protocol - 2);
+    early_session = session.get();
+    std::size_t wrote = 0;
+    ASSERT_EQ(SSL_write_early_data(client.get(), "early", 5, &wrote), 1);
+    const auto record = std::make_unique<tls_record>();
+    tls_session server(*contexts.accepting().value(), tls_session::side::accepting, both[1],
+                       *record);
+    step of_server = step::waiting;
+    for (int i = 0; i < 20 && of_server == step::waiting; ++i) {
+        of_server = server.shake_hands();
+        (void)SSL_do_handshake(client.get());
+    }
+    EXPECT_EQ(SSL_get_early_data_status(client.get()), SSL_EARLY_DATA_REJECTED);
+    char some[10];
+    const iovec into{some, sizeof some};
+    if (of_server == step::complete) {
+        EXPECT_EQ(server.read({&into, 1}, false), -1);
+    }
+    early_session = nullptr;
 }
 
 TEST_F(pre_shared_proof, a_peer_with_a_certificate_and_one_with_a_key_do_not_meet) {

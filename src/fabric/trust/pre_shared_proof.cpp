@@ -4,9 +4,13 @@
 #include <array>
 #include <memory>
 #include <new>
+#include <span>
 #include <string_view>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
+#include <malloc.h>
+#include <openssl/hmac.h>
 #include <openssl/rand.h>
 
 #include "fabric/trust/pre_shared_keys.hpp"
@@ -87,6 +91,39 @@ int find_key(SSL* ssl, const unsigned char* name, std::size_t bytes, SSL_SESSION
     return *session != nullptr ? 1 : 0;
 }
 
+/// Whether what OpenSSL allocates comes from malloc(), as it does unless the program has said
+/// otherwise.
+bool openssl_allocates_by_malloc() noexcept {
+    static const bool does = [] {
+        CRYPTO_malloc_fn how = nullptr;
+        CRYPTO_get_mem_functions(&how, nullptr, nullptr);
+        Dl_info about{};
+        return how != nullptr && ::dladdr(reinterpret_cast<void*>(how), &about) != 0 &&
+               about.dli_sname != nullptr && std::string_view(about.dli_sname) == "CRYPTO_malloc";
+    }();
+    return does;
+}
+
+/// Overwrites the first secret that TLS derives (RFC 8446, 7.1). It is made of the key alone, and
+/// proves as much as the key does. OpenSSL keeps it in its SSL and session to their end, and frees
+/// that of the SSL as it is.
+void forget_early_secret(SSL* ssl, std::span<const unsigned char> key) noexcept {
+    if (!openssl_allocates_by_malloc()) return;
+    std::array<unsigned char, 32> early{};
+    constexpr std::array<unsigned char, 32> salt{};
+    unsigned bytes = early.size();
+    const bool known = HMAC(EVP_sha256(), salt.data(), static_cast<int>(salt.size()), key.data(),
+                            key.size(), early.data(), &bytes) != nullptr;
+    for (void* const block : {static_cast<void*>(ssl), static_cast<void*>(SSL_get_session(ssl))}) {
+        if (!known || block == nullptr) continue;
+        const std::span whole(static_cast<unsigned char*>(block), ::malloc_usable_size(block));
+        auto at = whole.begin();
+        while ((at = std::search(at, whole.end(), early.begin(), early.end())) != whole.end())
+            OPENSSL_cleanse(&*at, early.size());
+    }
+    OPENSSL_cleanse(early.data(), early.size());
+}
+
 /// In place of OpenSSL's verification of a certificate: none is accepted.
 int refuse_certificate(X509_STORE_CTX* at, void*) {
     X509_STORE_CTX_set_error(at, X509_V_ERR_CERT_UNTRUSTED);
@@ -122,7 +159,14 @@ result<identity> proved_by_pre_shared_key(const SSL* ssl) {
 void forget_pre_shared_key(SSL* ssl) noexcept {
     if (!uses_pre_shared_keys(ssl)) return;
     constexpr std::array<unsigned char, pre_shared_keys::most_bytes> nothing{};
-    (void)SSL_SESSION_set1_master_key(SSL_get_session(ssl), nothing.data(), nothing.size());
+    if (SSL_SESSION* const of_key = SSL_get_session(ssl))
+        (void)SSL_SESSION_set1_master_key(of_key, nothing.data(), nothing.size());
+    const pre_shared_keys& all = *verified_by(ssl)->shared();
+    const offer* const offered = offer_of(ssl);
+    const pre_shared_keys::key* const used = SSL_is_server(ssl) == 0 ? &all.own()
+                                             : offered == nullptr    ? nullptr
+                                                                     : all.find(offered->name);
+    if (used != nullptr) forget_early_secret(ssl, used->secret);
 }
 
 std::string pre_shared_refusal(const SSL* ssl, int reason) {

@@ -27,7 +27,7 @@ bool uses_pre_shared_keys(const SSL* ssl) noexcept;
 /// Failure: `denied` if it did not prove it.
 result<identity> proved_by_pre_shared_key(const SSL* ssl);
 
-/// Overwrites what the connection has of its key, once the handshake is done.
+/// Overwrites what the connection has of its key. Once the handshake is done, or has failed.
 void forget_pre_shared_key(SSL* ssl) noexcept;
 
 /// Why a handshake failed, as OpenSSL's reason and what the peer offered say. Empty: for another

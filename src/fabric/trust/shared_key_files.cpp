@@ -21,9 +21,7 @@ std::string path_in(const std::string& folder) {
 /// The text and what it says. Failure: as pre_shared_keys::in_file().
 struct shared_file {
     explicit shared_file(const std::string& path)
-        : text(read_secret_file(path, {.what = "pre-shared keys",
-                                       .most_bytes = pre_shared_keys::most_text_bytes})
-                   .value()),
+        : text(read_secret_file(path, kind_of_pre_shared_file).value()),
           keys(pre_shared_keys::in(text.text(), fmt::format("\"{}\"", path)).value()) {}
 
     secret_text text;

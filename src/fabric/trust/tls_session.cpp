@@ -241,6 +241,7 @@ tls_session::tls_session(SSL_CTX& context, side which, int fd, tls_record& recor
 }
 
 tls_session::~tls_session() {
+    if (!is_complete_) forget_pre_shared_key(ssl_.get());
     // A session that did not end by TLS's own message could not be resumed otherwise.
     SSL_set_shutdown(ssl_.get(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
 }
