@@ -1,13 +1,22 @@
 #include "fabric/sealing/packet_introducer.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/unique_fd.hpp>
 
 #include "fabric/sealing/wire_testing.hpp"
+#include "fabric/trust/tls_contexts.hpp"
+#include "fabric/trust/tls_session.hpp"
 #include "fabric/trust/tls_testing.hpp"
 #include "memory/memory.hpp"
 
@@ -220,6 +229,46 @@ TEST_F(packet_introducer_test, garbage_in_place_of_a_handshake_is_refused) {
         called.accept();
         called.receive(packet_bytes_of(size, std::byte{0x80}));
         if (size > 1) expect_refused(called, errc::unreachable);
+    }
+}
+
+TEST_F(packet_introducer_test, one_that_is_trusted_and_speaks_another_protocol_is_a_mismatch) {
+    for (const bool right : {true, false}) {
+        introduced_end called(lab_.trust);
+        called.accept();
+        int both[2];
+        ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, both), 0);
+        const unique_fd inside(both[0]), outside(both[1]);
+        tls_contexts contexts(lab_.trust);
+        const auto record = std::make_unique<tls_record>();
+        tls_session caller(*contexts.connecting().value(), tls_session::side::connecting, both[0],
+                           *record);
+        const auto carry = [&] {
+            packet_bytes_of some(4096);
+            while (true) {
+                const ssize_t got = ::recv(outside.get(), some.data(), some.size(), 0);
+                if (got <= 0) break;
+                called.receive({some.begin(), some.begin() + got});
+            }
+            for (packet_bytes_of& each : std::exchange(called.below->left, {}))
+                ASSERT_EQ(::send(outside.get(), each.data(), each.size(), 0),
+                          static_cast<ssize_t>(each.size()));
+        };
+        auto now = tls_session::state::waiting;
+        for (int i = 0; i < 20 && now == tls_session::state::waiting; ++i) {
+            now = caller.shake_hands();
+            carry();
+        }
+        ASSERT_EQ(now, tls_session::state::complete) << caller.why().sentence;
+        std::array<std::byte, 17> greeting{};
+        store_le(greeting.data(), std::uint64_t{0x31616573'6c616d41u});
+        greeting[8] = std::byte{1};
+        greeting[16] = std::byte{2};
+        if (!right) greeting[7] ^= std::byte{1};
+        ASSERT_TRUE(caller.write_whole(greeting));
+        carry();
+        EXPECT_EQ(called.events.rooms, right ? 1 : 0);
+        if (!right) expect_refused(called, errc::mismatch);
     }
 }
 

@@ -1,7 +1,19 @@
 // Limits on what strangers can make a port hold: memory, connections, time.
-#include <gtest/gtest.h>
-#include <sys/resource.h>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <iterator>
 
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include <amalgam/core/log.hpp>
+
+#include "conformance/child_process.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 
@@ -104,6 +116,45 @@ TEST(bounds, the_unproven_and_then_the_idle_make_way_when_no_descriptor_is_left)
     without_descriptors(second);
     EXPECT_TRUE(is_ended(proven)) << "it has been idle for longer than the silence limit";
     EXPECT_FALSE(is_ended(first));
+}
+
+/// From now on the kernel answers accept4() with this error.
+void refuse_accept(int why) {
+    sock_filter steps[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_accept4, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(why)),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    sock_fprog program{static_cast<unsigned short>(std::size(steps)), steps};
+    ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0) << errno;
+}
+
+TEST(bounds, what_the_host_lacks_holds_up_newcomers_and_what_one_of_them_did_wrong_does_not) {
+    struct refusal {
+        int why;
+        bool holds;
+    };
+    for (const refusal& each :
+         {refusal{EMFILE, true}, refusal{ENFILE, true}, refusal{ENOBUFS, true},
+          refusal{ENOMEM, true}, refusal{EPROTO, false}, refusal{ECONNABORTED, false}}) {
+        conformance::child_process port([&each](conformance::channel&) {
+            tcp_test_port here("tcp://127.0.0.1:0");
+            const tcp_raw_peer newcomer(here.end->address());
+            int held = 0;
+            default_logger().set_sink([&](const log_record& line) {
+                held += line.message == "cannot accept connections for now";
+            });
+            refuse_accept(each.why);
+            for (int round = 0; round < 20 && held == 0; ++round)
+                here.end->progress();
+            default_logger().set_sink({});
+            EXPECT_EQ(held, each.holds ? 1 : 0) << std::strerror(each.why);
+            return 0;
+        });
+        EXPECT_EQ(port.join(), 0) << std::strerror(each.why);
+    }
 }
 
 TEST(bounds, a_frame_that_does_not_go_on_ends_its_connection) {
