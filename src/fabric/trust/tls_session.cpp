@@ -20,27 +20,32 @@ namespace {
 
 // One recv() brings up to this much. Below the size from which malloc() asks the kernel each time.
 constexpr std::size_t read_buffer_bytes = std::size_t{64} << 10;
-// Users' memory is probed in steps of this size, shortly before it is read or written.
-constexpr std::size_t probed_at_a_time = std::size_t{64} << 10;
 
 constexpr const char* refused_unheard =
     "the peer closed the connection at the TLS handshake; a port at tcp:// does so, and is reached "
     "by "
     "tcp://, not by tcp+tls://";
 
+/// Of an SSL: its session.
+int place_of_session() noexcept {
+    static const int place =
+        CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL, 0, nullptr, nullptr, nullptr, nullptr);
+    return place;
+}
+
 /// After a fatal error, ours or an alert of the peer's.
 bool has_failed(const SSL* ssl) noexcept {
     return SSL_in_init(ssl) && std::string_view(SSL_state_string(ssl)) == "SSLERR";
 }
 
+}  // namespace
+
 /// It waits for bytes. SSL_get_error() would say so too, but only if no error of the user's is left
 /// in the thread's queue; SSL_want_read() alone is also true after some fatal errors.
-bool starves(const SSL* ssl) noexcept {
+bool tls_session::starves(const SSL* ssl) noexcept {
     if (!SSL_want_read(ssl)) return false;
     return !has_failed(ssl);
 }
-
-}  // namespace
 
 // ---- the BIO
 
@@ -52,7 +57,14 @@ struct tls_session::wire {
     static int read(BIO* bio, char* into, int bytes) noexcept {
         tls_session& self = session_of(bio);
         BIO_clear_retry_flags(bio);
-        if (self.stop_ == stop::no) {
+        if (self.receiving_ != nullptr) {
+            const int got = self.hand_over(into, static_cast<std::size_t>(bytes));
+            if (got > 0) return got;
+            BIO_set_retry_read(bio);
+            return -1;
+        }
+        const bool is_held = self.held_back_gone_ < self.held_back_.size();
+        if (self.stop_ == stop::no || (self.stop_ == stop::empty && is_held)) {
             const int got = self.receive(into, static_cast<std::size_t>(bytes));
             if (got > 0) return got;
         }
@@ -62,6 +74,8 @@ struct tls_session::wire {
 
     static int write(BIO* bio, const char* from, int bytes) noexcept {
         BIO_clear_retry_flags(bio);
+        // What OpenSSL would say now it would encrypt by a key and a nonce that we have used.
+        if (session_of(bio).sending_ != nullptr) return bytes;
         session_of(bio).send(
             {reinterpret_cast<const std::byte*>(from), static_cast<std::size_t>(bytes)});
         return bytes;
@@ -91,6 +105,7 @@ ssize_t tls_session::receive_some(char* into, std::size_t bytes) noexcept {
         std::memcpy(into, held_back_.data() + held_back_gone_, some);
         return static_cast<ssize_t>(some);
     }
+    if (stop_ != stop::no) return 0;
     ssize_t got;
     do
         got = ::recv(fd_, into, bytes, MSG_DONTWAIT);
@@ -104,8 +119,9 @@ ssize_t tls_session::receive_some(char* into, std::size_t bytes) noexcept {
     return std::max<ssize_t>(got, 0);
 }
 
-/// How many of these bytes this call takes in: all, or up to the record that would be one too many.
-/// What it reads of the stream is the length of each record, which is not encrypted.
+/// How many of these bytes OpenSSL is given: within the handshake up to the end of a record, so
+/// that it never has any of what comes after; later all, or up to the record that would be one too
+/// many. What this reads of the stream is the length of each record, which is not encrypted.
 std::size_t tls_session::share_of(const char* at, std::size_t bytes) noexcept {
     constexpr std::uint8_t header = 5, length_at = 3;
     std::size_t i = 0;
@@ -114,6 +130,7 @@ std::size_t tls_session::share_of(const char* at, std::size_t bytes) noexcept {
             const std::size_t some = std::min<std::size_t>(record_left_, bytes - i);
             record_left_ = static_cast<std::uint16_t>(record_left_ - some);
             i += some;
+            if (record_left_ == 0 && !is_complete_) break;
             continue;
         }
         if (header_bytes_ == 0 && begun_++ == records_at_a_time) break;
@@ -153,7 +170,7 @@ int tls_session::receive(char* into, std::size_t bytes) noexcept {
             read_error_ = ENOMEM;
             return 0;
         }
-        stop_ = stop::enough;
+        if (is_complete_ || begun_ > records_at_a_time) stop_ = stop::enough;
         got = static_cast<ssize_t>(share);
         if (share == 0) return 0;
     }
@@ -234,6 +251,7 @@ tls_session::tls_session(SSL_CTX& context, side which, int fd, tls_record& recor
     SSL_set_default_read_buffer_len(ssl_.get(), read_buffer_bytes);
     SSL_set_msg_callback(ssl_.get(), &on_message);
     SSL_set_msg_callback_arg(ssl_.get(), this);
+    if (SSL_set_ex_data(ssl_.get(), place_of_session(), this) != 1) throw std::bad_alloc();
     if (which == side::accepting)
         SSL_set_accept_state(ssl_.get());
     else
@@ -248,6 +266,11 @@ tls_session::~tls_session() {
 
 void tls_session::say_end() noexcept {
     if (write_error_ != 0 || has_pending()) return;
+    if (sending_ != nullptr) {
+        constexpr std::byte close_notify[] = {std::byte{1}, std::byte{0}};
+        (void)append(record_kind::alert, close_notify);
+        return flush(false);
+    }
     if (SSL_shutdown(ssl_.get()) < 0) ERR_clear_error();
 }
 
@@ -283,7 +306,9 @@ tls_ticket tls_session::ticket() const noexcept {
 tls_session::state tls_session::shake_hands() {
     begin_reading();
     drain();
-    if (SSL_do_handshake(ssl_.get()) != 1) {
+    const bool is_over = SSL_do_handshake(ssl_.get()) == 1;
+    hear_secrets(false);  // Others of the same context have not got so far.
+    if (!is_over) {
         const bool waits = starves(ssl_.get()) && stop_ != stop::end && stop_ != stop::error;
         return waits && write_error_ == 0 ? state::waiting : failed_handshake();
     }
@@ -294,8 +319,27 @@ tls_session::state tls_session::shake_hands() {
         return state::failed;
     }
     peer_ = std::move(*who);
+    take_records_over();
     is_complete_ = true;
     return state::complete;
+}
+
+/// From here on OpenSSL tells us secrets, or no more: it writes each as text, 64 times sprintf(),
+/// and those of the handshake are of no use.
+void tls_session::hear_secrets(bool wanted) noexcept {
+    if (leaves_records_) return;
+    SSL_CTX_set_keylog_callback(SSL_get_SSL_CTX(ssl_.get()), wanted ? &on_secret : nullptr);
+}
+
+/// Called by OpenSSL with "LABEL RANDOM SECRET", as for a file of keys.
+void tls_session::on_secret(const SSL* ssl, const char* line) noexcept {
+    auto* const self = static_cast<tls_session*>(SSL_get_ex_data(ssl, place_of_session()));
+    if (self == nullptr) return;
+    const std::string_view all(line);
+    const bool of_client = all.starts_with("CLIENT_TRAFFIC_SECRET_0 ");
+    if (!of_client && !all.starts_with("SERVER_TRAFFIC_SECRET_0 ")) return;
+    const bool is_ours = of_client == (self->side_ == side::connecting);
+    (void)self->secrets_[is_ours ? 0 : 1].read_hex(all.substr(all.rfind(' ') + 1));
 }
 
 tls_session::state tls_session::fail(errc code, int native, std::string sentence) {
@@ -337,10 +381,18 @@ void tls_session::begin_reading() noexcept {
 }
 
 /// Called by OpenSSL for all that is sent and received, records and the messages in them.
-void tls_session::on_message(int sent, int, int kind, const void*, std::size_t, SSL*,
+void tls_session::on_message(int sent, int, int kind, const void* at, std::size_t bytes, SSL*,
                              void* session) noexcept {
-    if (kind != SSL3_RT_HANDSHAKE || sent != 0) return;
-    static_cast<tls_session*>(session)->count_message();
+    auto& self = *static_cast<tls_session*>(session);
+    // The last message of each side, behind which OpenSSL makes the secrets of what follows.
+    const bool is_last = kind == SSL3_RT_HANDSHAKE && bytes > 0 &&
+                         *static_cast<const unsigned char*>(at) == SSL3_MT_FINISHED;
+    if (is_last && !self.is_complete_) self.hear_secrets(true);
+    if (kind == SSL3_RT_HANDSHAKE && sent == 0) return self.count_message();
+    if (sent == 0) return;
+    // A message is told after its records, and the key changes behind this one.
+    if (is_last) self.is_finished_ = true;
+    if (kind == SSL3_RT_HEADER && self.is_finished_) ++self.sent_since_finished_;
 }
 
 void tls_session::count_message() noexcept {
@@ -377,7 +429,8 @@ ssize_t tls_session::read(std::span<const iovec> into, bool guarded) noexcept {
     for (const iovec& piece : into) {
         const mutable_bytes room(static_cast<std::byte*>(piece.iov_base), piece.iov_len);
         int error = 0;
-        const std::size_t got = read_piece(room, guarded, error);
+        const std::size_t got = receiving_ != nullptr ? open_piece(room, guarded, error)
+                                                      : read_piece(room, guarded, error);
         total += got;
         if (got == room.size()) continue;
         if (total > 0) break;
@@ -466,20 +519,28 @@ std::size_t tls_session::write(std::span<const iovec> what, int& error, std::siz
         more_follows_ = left > 0;
         if (!seal(record)) break;
         taken += record.size();
+        constexpr std::size_t one = traffic_key::max_plain_bytes + traffic_key::more_bytes + 64;
+        if (record_.sealed_bytes + one > record_.sealed.size()) flush(left > 0);
     }
+    if (record_.sealed_bytes != 0) flush(false);
     more_follows_ = false;
     if (write_error_ != 0) error = write_error_;
     return taken;
 }
 
 bool tls_session::write_whole(const_bytes few) noexcept {
-    return write_error_ == 0 && seal(few) && write_error_ == 0;
+    const bool sealed = write_error_ == 0 && seal(few);
+    if (record_.sealed_bytes != 0) flush(false);
+    return sealed && write_error_ == 0;
 }
 
 bool tls_session::seal(const_bytes record) noexcept {
     // Far below what a key of AES-GCM is good for (RFC 8446, 5.5).
     constexpr std::uint32_t records_per_key = 1u << 23;
-    if (++records_ % records_per_key == 0) renew_key();
+    const bool is_used_up = ++records_ % records_per_key == 0;
+    if (sending_ != nullptr)
+        return (!is_used_up || append_key_update(false)) && append(record_kind::data, record);
+    if (is_used_up) renew_key();
     std::size_t taken = 0;
     if (SSL_write_ex(ssl_.get(), record.data(), record.size(), &taken) == 1) return true;
     ERR_clear_error();
@@ -488,13 +549,17 @@ bool tls_session::seal(const_bytes record) noexcept {
 }
 
 void tls_session::renew_key() noexcept {
+    if (sending_ != nullptr) {
+        (void)append_key_update(false);
+        return flush(false);
+    }
     if (SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1) ERR_clear_error();
 }
 
 /// The next plaintext, of at most `most` bytes: where it stands if it is long or all in one piece,
 /// else put together. Empty: it cannot be read.
 const_bytes tls_session::next_record(plaintext& from, std::size_t most) noexcept {
-    const std::size_t whole = std::min(most, record_.size());
+    const std::size_t whole = std::min(most, record_.plain.size());
     const_bytes piece = from.rest();
     if (piece.size() >= whole) {
         piece = piece.first(whole);
@@ -512,11 +577,11 @@ const_bytes tls_session::next_record(plaintext& from, std::size_t most) noexcept
             from = before;
             return {};
         }
-        std::memcpy(record_.data() + filled, piece.data(), piece.size());
+        std::memcpy(record_.plain.data() + filled, piece.data(), piece.size());
         filled += piece.size();
         from.advance(piece.size());
     }
-    return {record_.data(), filled};
+    return {record_.plain.data(), filled};
 }
 
 /// What is left of the current piece; skips empty ones. Precondition: something is left.

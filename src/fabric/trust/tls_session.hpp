@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,24 +18,33 @@
 #include <amalgam/fabric/identity.hpp>
 
 #include "fabric/trust/openssl.hpp"
+#include "fabric/trust/traffic_key.hpp"
 
 namespace amalgam::detail {
 
-/// Where the sessions of a port, one at a time, put pieces together to one record.
-using tls_record = std::array<std::byte, 16384>;
+/// Where the sessions of a port, one at a time, put records together.
+struct tls_record {
+    static constexpr std::size_t joined = 3;  ///< Records that leave by one call of send().
+    std::array<std::byte, traffic_key::max_plain_bytes> plain;
+    /// With room for a message of TLS's own.
+    std::array<std::byte, joined*(traffic_key::max_plain_bytes + traffic_key::more_bytes) + 64>
+        sealed;
+    std::size_t sealed_bytes = 0;  ///< 0 between two calls of a session.
+};
 using tls_ticket = openssl_ptr<SSL_SESSION>;
 
 /// One TLS 1.3 connection over a non-blocking stream socket.
 ///
-/// OpenSSL reads and writes the socket through a BIO of ours: nothing waits, ciphertext is sent
-/// from and received into OpenSSL's own record buffers, and what a full socket does not take is
-/// kept. So plaintext that write() took is never offered again.
+/// OpenSSL shakes hands, reading and writing the socket through a BIO of ours: nothing waits, and
+/// what a full socket does not take is kept, so plaintext that write() took is never offered again.
+/// After the handshake records are protected and opened here, by the ciphers of OpenSSL and with
+/// the secrets that it agreed on; what comes of tickets it is given.
 ///
 /// Owner:   borrows the socket and the record; both live longer.
 /// Threads: one at a time.
 /// Failure: the constructor throws std::bad_alloc.
-/// Memory:  80 KiB of record buffers from the first byte on until rest(); 64 KiB more while a peer
-///          sends many small records.
+/// Memory:  80 KiB of record buffers until the handshake is over, then 64 KiB from the first byte
+///          that is received until rest().
 class tls_session {
 public:
     enum class side : std::uint8_t { connecting, accepting };
@@ -77,8 +87,10 @@ public:
     bool is_of(const SSL_CTX* context) const noexcept {
         return SSL_get_SSL_CTX(ssl_.get()) == context;
     }
-    /// For tests.
+    /// For tests: of a session whose handshake is over, only to be looked at.
     SSL* native() noexcept { return ssl_.get(); }
+    /// For tests, before the handshake: a session all of which is OpenSSL's, as of other programs.
+    void leave_records_to_openssl() noexcept { leaves_records_ = true; }
     /// Key material that only the two ends have (RFC 8446, 7.5). False: the handshake is not
     /// complete.
     bool export_key(std::string_view label, const_bytes context, mutable_bytes into) const noexcept;
@@ -91,7 +103,9 @@ public:
     ssize_t read(std::span<const iovec> into, bool guarded) noexcept;
     /// The last step or read took its share and left bytes here, of which the socket no longer
     /// tells.
-    bool has_held_back() const noexcept { return held_back_gone_ < held_back_.size(); }
+    bool has_held_back() const noexcept {
+        return held_back_gone_ < held_back_.size() || (!drained_ && has_whole_record());
+    }
     /// The last read() ended because the socket was empty.
     bool drained() const noexcept { return drained_; }
 
@@ -108,8 +122,9 @@ public:
     bool drain() noexcept;
     /// Gives record buffers back that hold nothing; the next call takes new ones.
     void rest() noexcept {
-        (void)SSL_free_buffers(ssl_.get());
+        if (receiving_ == nullptr) (void)SSL_free_buffers(ssl_.get());
         if (held_back_.empty()) held_back_ = {};
+        if (received_.begin == received_.end && plain_.empty()) received_ = {};
     }
     /// Why the socket takes no more; 0: it does.
     int write_error() const noexcept { return write_error_; }
@@ -120,6 +135,8 @@ public:
     void renew_key() noexcept;
 
 private:
+    // Users' memory is probed in steps of this size, shortly before it is read or written.
+    static constexpr std::size_t probed_at_a_time = std::size_t{64} << 10;
     enum class stop : std::uint8_t { no, empty, enough, end, error };
     struct wire;  // The BIO.
     /// A walk over what is to be written.
@@ -135,6 +152,7 @@ private:
     };
 
     state fail(errc code, int native, std::string sentence);
+    static bool starves(const SSL* ssl) noexcept;
     state failed_handshake();
     void begin_reading() noexcept;
     std::size_t read_piece(mutable_bytes room, bool guarded, int& error) noexcept;
@@ -145,11 +163,31 @@ private:
     bool hold_back(const char* at, std::size_t bytes) noexcept;
     static void on_message(int sent, int version, int kind, const void* at, std::size_t bytes,
                            SSL* ssl, void* session) noexcept;
+    void hear_secrets(bool wanted) noexcept;
+    static void on_secret(const SSL* ssl, const char* line) noexcept;
     void count_message() noexcept;
     bool has_talked_too_much() noexcept;
     const_bytes next_record(plaintext& from, std::size_t most) noexcept;
     bool seal(const_bytes record) noexcept;
     void send(const_bytes ciphertext) noexcept;
+
+    // ---- records, after the handshake
+    void take_records_over() noexcept;
+    bool has_whole_record() const noexcept;
+    std::size_t open_piece(mutable_bytes room, bool guarded, int& error) noexcept;
+    bool next_plain(int& error) noexcept;
+    bool receive_more(int& error) noexcept;
+    bool open_record(mutable_bytes record, int& error) noexcept;
+    const_bytes pass_tickets(const_bytes messages) noexcept;
+    bool take_messages(const_bytes messages, int& error) noexcept;
+    bool take_key_update(const_bytes message, int& error) noexcept;
+    bool take_alert(const_bytes alert, int& error) noexcept;
+    bool hand_to_openssl(int& error) noexcept;
+    int hand_over(char* into, std::size_t bytes) noexcept;
+    bool refuse(std::uint8_t alert, const char* sentence, int& error) noexcept;
+    bool append(record_kind kind, const_bytes plain) noexcept;
+    bool append_key_update(bool asked_back) noexcept;
+    void flush(bool more_follows) noexcept;
     void keep(const_bytes ciphertext) noexcept;
 
     const int fd_;
@@ -173,6 +211,22 @@ private:
     std::vector<char> held_back_;    ///< Received, for a later call.
     std::size_t held_back_gone_ = 0;
     std::uint32_t records_ = 0;  ///< Written.
+
+    struct buffer {
+        std::unique_ptr<std::byte[]> bytes;
+        std::size_t begin = 0, end = 0;
+    };
+    bool leaves_records_ = false;
+    bool is_finished_ = false;                ///< Our part of the handshake.
+    bool in_step_ = false;                    ///< OpenSSL was given every record that came so far.
+    bool is_over_ = false;                    ///< The peer sends no more.
+    std::uint32_t sent_since_finished_ = 0;   ///< Records, by OpenSSL.
+    std::uint32_t ticket_left_ = 0;           ///< Bytes of a ticket that come in later records.
+    traffic_secret secrets_[2];               ///< Of what we send, and what we receive, until used.
+    std::unique_ptr<traffic_key> sending_;    ///< Null: OpenSSL does it.
+    std::unique_ptr<traffic_key> receiving_;  ///< Together with sending_.
+    buffer received_;                         ///< What is to be opened.
+    const_bytes plain_;                       ///< Opened, within received_, for a later call.
     tls_record& record_;
     std::vector<std::byte> pending_;
     std::size_t pending_gone_ = 0;

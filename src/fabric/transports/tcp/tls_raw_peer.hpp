@@ -11,7 +11,7 @@
 
 namespace amalgam::detail {
 
-/// For tests: as tcp_raw_peer, with TLS. Calls block, except try_step().
+/// For tests: as tcp_raw_peer, with TLS, all of which OpenSSL does. Calls block, except try_step().
 class tls_raw_peer {
 public:
     /// Connects to a port, whose host it does not check.
@@ -20,7 +20,9 @@ public:
                        tls_session::side::connecting) {}
     tls_raw_peer(tcp_raw_peer at, SSL_CTX& context, tls_session::side side)
         : plain_(std::move(at)),
-          session_(std::make_unique<tls_session>(context, side, plain_.fd(), *record_)) {}
+          session_(std::make_unique<tls_session>(context, side, plain_.fd(), *record_)) {
+        session_->leave_records_to_openssl();
+    }
 
     int fd() const noexcept { return plain_.fd(); }
     tcp_raw_peer& plain() noexcept { return plain_; }
