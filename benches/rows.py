@@ -103,6 +103,10 @@ def tls(*words):
     return ["bench_tls", *words], {}
 
 
+def raw_tls(test, size):
+    return ["bench_raw_tls", test, str(size), SECONDS], {}
+
+
 def perf_tls(test, size, depth=1, over="tcp+tls"):
     words, environment = perf(test, over + "://127.0.0.1:0?credentials=bench", size, depth)
     return ["bench_tls", *words[1:]], environment
@@ -247,7 +251,7 @@ ROWS = [
          goal=None),
     # The limits here are the same without TLS, and the cipher alone.
     dict(metric="message round trip, tcp+tls, 8 B", unit="us", better="lower", read=us,
-         ours=perf_tls("message-latency", 8), peers={},
+         ours=perf_tls("message-latency", 8), peers={"bare OpenSSL": raw_tls("latency", 8)},
          limit=("tcp, 8 B", perf("message-latency", "tcp://127.0.0.1:0", 8)),
          goal=lambda row: 1.25 * row["limit"] if row["limit"] else None),
     dict(metric="typed RPC round trip, ULT handler, tcp+tls", unit="us", better="lower", read=us,
@@ -260,6 +264,11 @@ ROWS = [
          ours=perf_tls("get-bandwidth", 1 << 20, 4), peers={},
          limit=("AES-128-GCM on one core", tls("cipher", SECONDS)),
          goal=lambda row: 0.8 * row["limit"] if row["limit"] else None),
+    dict(metric="put 1 MiB, tcp+tls, 4 in flight", unit="GiB/s", better="higher", read=gib,
+         ours=perf_tls("put-bandwidth", 1 << 20, 4),
+         peers={"bare OpenSSL": raw_tls("stream", 1 << 16)},
+         limit=("tcp", perf("put-bandwidth", "tcp://127.0.0.1:0", 1 << 20, 4)),
+         goal=lambda row: 0.8 * row["peers"].get("bare OpenSSL", 0) or None),
     dict(metric="message round trip, ofi+tcp+tls, 8 B", unit="us", better="lower", read=us,
          ours=perf_tls("message-latency", 8, over="ofi+tcp+tls"), peers={},
          limit=("ofi+tcp, 8 B", perf("message-latency", "ofi+tcp://127.0.0.1:0", 8)),
