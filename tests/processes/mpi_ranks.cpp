@@ -1,8 +1,8 @@
 // Started by mpi_ranks_test under mpirun: every rank serves all others and sends requests to all
 // others, at the same time. "mpi_ranks talk" ends when all have their answers; in "mpi_ranks lose"
 // the last rank kills itself in the middle, and in "mpi_ranks vanish" afterwards, while the others
-// end; "mpi_ranks call" uses engines, with calls and bulks. Exit code 1 and a line for each rank
-// with a failure.
+// end; "mpi_ranks call" uses engines, with calls and bulks. A folder of keys behind that:
+// over mpi+static+tls. Exit code 1 and a line for each rank with a failure.
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -33,6 +33,14 @@ using namespace amalgam;
 
 constexpr std::uint64_t echo_tag = 1, echoed_tag = 2, key_tag = 3, told_key_tag = 4, done_tag = 5;
 constexpr std::size_t served_bytes = std::size_t{3} << 20;
+
+/// Where ranks meet; with keys, over TLS.
+std::string scheme = "mpi+static";
+std::string own_uri = "mpi+static";
+
+std::string address_of(int rank) {
+    return scheme + "://" + std::to_string(rank);
+}
 
 void expect(bool holds, const std::string& what) {
     if (!holds) throw std::runtime_error(what);
@@ -70,7 +78,7 @@ struct awaited : completion {
 class rank final : private message_sink {
 public:
     rank()
-        : port_(transport_registry::installed().open("mpi+static").value()),
+        : port_(transport_registry::installed().open(own_uri).value()),
           memory_(served_bytes),
           served_(port_->open_region(memory_, access::read_write).value()) {
         port_->set_sink(this);
@@ -132,9 +140,7 @@ private:
     }
     bool has_lost(peer_id who) const { return lost_.count(who.value) != 0; }
 
-    peer_id peer_of(int other) {
-        return port_->lookup("mpi+static://" + std::to_string(other)).value();
-    }
+    peer_id peer_of(int other) { return port_->lookup(address_of(other)).value(); }
 
     void until(const std::function<bool()>& reached) {
         const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(100);
@@ -245,7 +251,7 @@ void call(int own, int size) {
     std::atomic<int> content = 0;
     event all_content;
 
-    engine here("mpi+static");
+    engine here(own_uri);
     const exposed shown = expose(here, read_only, access::read);
     std::vector<exposed> writable;
     for (auto& each : written)
@@ -263,7 +269,7 @@ void call(int own, int size) {
 
     for (int other = 0; other < size; ++other) {
         if (other == own) continue;
-        const peer there = here.lookup("mpi+static://" + std::to_string(other));
+        const peer there = here.lookup(address_of(other));
         while (!here.procedure<bool()>("is_ready").on(there).try_call())
             std::this_thread::yield();
         expect(here.procedure<int(int, int)>("sum").on(there)(own, other) == own + other,
@@ -279,8 +285,7 @@ void call(int own, int size) {
         here.procedure<bulk(int)>("write").on(there)(own).push(pushed);
     }
     for (int other = 0; other < size; ++other)
-        if (other != own)
-            here.procedure<void()>("content").on("mpi+static://" + std::to_string(other))();
+        if (other != own) here.procedure<void()>("content").on(address_of(other))();
     all_content.wait();
     for (int other = 0; other < size; ++other)
         if (other != own)
@@ -294,9 +299,13 @@ void call(int own, int size) {
 int main(int argc, char** argv) {
     const char* own = std::getenv("OMPI_COMM_WORLD_RANK");
     const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
-    if (argc != 2 || own == nullptr || size == nullptr) {
-        std::fprintf(stderr, "usage: mpirun -n 3 mpi_ranks talk|lose|vanish|call\n");
+    if (argc < 2 || argc > 3 || own == nullptr || size == nullptr) {
+        std::fprintf(stderr, "usage: mpirun -n 3 mpi_ranks talk|lose|vanish|call [KEYS]\n");
         return 2;
+    }
+    if (argc == 3) {
+        scheme += "+tls";
+        own_uri = scheme + "?credentials=" + argv[2];
     }
     try {
         if (std::string_view(argv[1]) == "call") {

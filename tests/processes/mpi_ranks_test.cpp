@@ -4,19 +4,24 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/fabric/key_folder.hpp>
+
 #include "conformance/child_process.hpp"
+#include "temp_folder.hpp"
 
 namespace amalgam::conformance {
 namespace {
 
-/// Output of mpi_ranks under mpirun.
-std::string three_ranks(const char* mode, std::vector<std::string> more = {}) {
+/// Output of mpi_ranks under mpirun, with `keys` if any.
+std::string three_ranks(const char* mode, std::vector<std::string> more = {},
+                        const std::string& keys = {}) {
     // Required by mpirun for root, as in containers.
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
     std::vector<std::string> command{"mpirun", "-n", "3", "--oversubscribe"};
     command.insert(command.end(), more.begin(), more.end());
     command.insert(command.end(), {AMALGAM_MPI_RANKS, mode});
+    if (!keys.empty()) command.push_back(keys);
     return child_process::run(command).output();
 }
 
@@ -43,6 +48,32 @@ TEST(mpi_ranks, death_of_one_while_all_end_holds_nobody_up) {
     const std::string output = three_ranks("vanish", {"--enable-recovery"});
     for (const char* rank : {"0", "1"})
         EXPECT_NE(output.find(std::string("rank ") + rank + " is content"), output.npos) << output;
+}
+
+/// A key that all ranks have.
+struct keys_of_ranks : temp_folder {
+    keys_of_ranks() { make_key(all, {.name = "ranks", .shared = true}); }
+    const std::string all = with("ranks");
+};
+
+TEST(mpi_ranks, over_tls_talk_call_and_move_bulks_as_without) {
+    const keys_of_ranks keys;
+    for (const char* mode : {"talk", "call"}) {
+        const std::string output = three_ranks(mode, {}, keys.all);
+        for (const char* rank : {"0", "1", "2"})
+            EXPECT_NE(output.find(std::string("rank ") + rank + " is content"), output.npos)
+                << mode << ": " << output;
+    }
+}
+
+TEST(mpi_ranks, over_tls_death_of_one_is_told_to_the_others_and_holds_nobody_up) {
+    const keys_of_ranks keys;
+    for (const char* mode : {"lose", "vanish"}) {
+        const std::string output = three_ranks(mode, {"--enable-recovery"}, keys.all);
+        for (const char* rank : {"0", "1"})
+            EXPECT_NE(output.find(std::string("rank ") + rank + " is content"), output.npos)
+                << mode << ": " << output;
+    }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/unique_fd.hpp>
+#include <amalgam/fabric/temporary_key.hpp>
 
 #include "conformance/child_process.hpp"
 #include "fabric/port/port_testing.hpp"
@@ -24,8 +25,15 @@ using namespace testing_support;
 using conformance::channel;
 using conformance::child_process;
 
+/// With a key that all ports of this test have, where they encrypt.
 result<std::unique_ptr<port>> open(const std::string& where) {
-    return transport_registry::installed().open(where);
+    port_options options;
+    if (where.find("+tls") != where.npos) {
+        static const temporary_key one("node");
+        static const auto trust = one.trusting({one.fingerprint()});
+        options.trust = trust;
+    }
+    return transport_registry::installed().open(where, options);
 }
 
 /// While one lives, this process may open so many descriptors more.
@@ -154,7 +162,9 @@ INSTANTIATE_TEST_SUITE_P(ofi, ofi_exhaustion,
                          testing::Values("ofi+tcp://127.0.0.1:0",
                                          "ofi+tcp://127.0.0.1:0?one_sided=any",
                                          "ofi+tcp://127.0.0.1:0?one_sided=host",
-                                         "ofi+sockets://127.0.0.1:0?one_sided=any"));
+                                         "ofi+sockets://127.0.0.1:0?one_sided=any",
+                                         "ofi+tcp+tls://127.0.0.1:0",
+                                         "ofi+tcp+tls://127.0.0.1:0?one_sided=host"));
 
 }  // namespace
 }  // namespace amalgam::detail

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "conformance/transport_suite.hpp"
+#include "fabric/sealing/crowd_testing.hpp"
 #include "fabric/sealing/trusted_testing.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
@@ -54,6 +55,16 @@ TEST(ofi_tls, both_ends_know_who_the_other_is) {
     there.send(back, 1, "answer");
     move_until({&here, &there}, [&] { return !here.arrived.empty(); });
     EXPECT_EQ(here.end->who(to).name, "node");
+}
+
+TEST(ofi_tls, a_thousand_handshakes_at_once_do_not_hold_up_a_connection_that_stands) {
+    expect_served_beside_a_thousand_handshakes(
+        [](const port_options& with) { return open_here(local, with); });
+}
+
+TEST(ofi_tls, certificates_made_anew_and_revoked_under_load_hold_for_newcomers_only) {
+    expect_reload_and_revocation_under_load(
+        [](const port_options& with) { return open_here(local, with); });
 }
 
 TEST(ofi_tls, a_caller_of_another_authority_is_denied) {

@@ -541,6 +541,36 @@ TEST_F(tls, a_thousand_handshakes_at_once_do_not_hold_up_a_connection_that_stand
     EXPECT_TRUE(good.lost.empty());
 }
 
+TEST_F(tls, strangers_within_their_handshake_make_way_when_no_descriptor_is_left) {
+    tcp_test_port server(local, with()), good("tcp+tls://", with());
+    const auto [to, back] = connect(good, server);
+    const ssl_context_ptr context = bare_context(lab_.authority, &lab_.node);
+    std::deque<tls_raw_peer> halfway, newcomers;
+    for (int i = 0; i < 20; ++i) {
+        halfway.emplace_back(server.end->address(), *context);
+        (void)halfway.back().try_step();
+        server.end->progress();
+    }
+    for (int i = 0; i < 20; ++i) {
+        newcomers.emplace_back(server.end->address(), *context);
+        (void)newcomers.back().try_step();
+    }
+    rlimit before;
+    ::getrlimit(RLIMIT_NOFILE, &before);
+    const rlimit none{static_cast<rlim_t>(newcomers.back().fd() + 1), before.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+    for (tls_raw_peer& each : newcomers)
+        EXPECT_EQ(settle(each, server), step::complete);
+    // Who stands does not notice.
+    server.arrived.clear();
+    EXPECT_TRUE(good.send(to, 1, "ping"));
+    move_until({&server, &good}, [&] { return !server.arrived.empty(); });
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    EXPECT_TRUE(good.lost.empty());
+    EXPECT_GE(server.end->usage().evicted, 20u);
+    expect_served(server);
+}
+
 TEST_F(tls, a_hello_behind_more_records_than_one_step_takes_is_heard) {
     tcp_test_port server(local, with());
     const ssl_context_ptr context = bare_context(lab_.authority, &lab_.node);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "conformance/transport_suite.hpp"
+#include "fabric/sealing/crowd_testing.hpp"
 #include "fabric/sealing/trusted_testing.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 
@@ -36,6 +37,16 @@ TEST(ucx_tls, both_ends_know_who_the_other_is) {
     move_until({&here, &there}, [&] { return !here.arrived.empty(); });
     EXPECT_EQ(here.end->who(to).name, "node");
     EXPECT_TRUE(contains(here.end->explain(), "each packet is sealed by ")) << here.end->explain();
+}
+
+TEST(ucx_tls, a_thousand_handshakes_at_once_do_not_hold_up_a_connection_that_stands) {
+    expect_served_beside_a_thousand_handshakes(
+        [](const port_options& with) { return open_here(local, with); });
+}
+
+TEST(ucx_tls, certificates_made_anew_and_revoked_under_load_hold_for_newcomers_only) {
+    expect_reload_and_revocation_under_load(
+        [](const port_options& with) { return open_here(local, with); });
 }
 
 TEST(ucx_tls, a_caller_of_another_authority_is_denied) {
