@@ -69,8 +69,10 @@ inline constexpr std::size_t max_undelivered_change_bytes = std::size_t{1} << 28
 // ---- contexts
 /// Of one process, which has one at a time: at a directory. More keep out those of others.
 inline constexpr std::size_t max_contexts_of_one = 64;
-/// Senders that are looked up at once, to see whether they are who they say.
+/// Senders that are looked up at once, to see whether they are who they say; of these, those that
+/// one process sends as, so that it does not keep out those of others.
 inline constexpr std::size_t max_senders_looked_up = 64;
+inline constexpr std::size_t max_senders_of_one = 16;
 /// Messages in flight per pair of resources.
 inline constexpr std::size_t max_in_flight = 64;
 /// For one answer of the directory, to a context.

@@ -153,8 +153,8 @@ private:
     void lose(const peer& who, status why);
     /// The peer to reach that resource's context. Throws error{not_found}.
     peer locate(resource_id which, traffic what);
-    /// The same, by asking the directory, whatever is known.
-    peer look_up(resource_id which, traffic what);
+    /// The same, by asking the directory, whatever is known. `for_sender`: see locations::learn().
+    peer look_up(resource_id which, traffic what, bool for_sender = false);
     /// Paths to another context, chosen by the options.
     ways_there ways_to(const peer& context);
     /// What is known of a peer that sends as a resource.
@@ -167,24 +167,35 @@ private:
     sender judge(resource_id which, const peer& by);
     sender learn_sender(resource_id which, const peer& by);
     sender compare_with_owner(resource_id which, const peer& by);
+    /// The same, where the directory said who has it.
+    sender compare_with_owner(resource_id which, const peer& by, const peer& owner);
 
     /// A sender about whom the directory is asked. What he sends meanwhile is in messages_, hidden.
     struct asked_sender {
         asked_sender(std::uint64_t hidden_for, resource_id from, const peer& sent_by)
-            : number(hidden_for), which(from), by(sent_by) {}
+            : number(hidden_for), which(from), by(sent_by), who(sent_by.who()) {}
         const std::uint64_t number;  ///< Of what is hidden.
         const resource_id which;
         const peer by;
+        const identity who;
+        errc verdict = errc::canceled;  ///< `ok` or `denied`, unless this engine stopped. Once ...
         event settled;
     };
     /// With asked_lock_ held. Null: too many are asked about.
     std::shared_ptr<asked_sender> ask_about(resource_id which, const peer& by);
     std::shared_ptr<asked_sender> asked_about(resource_id which, const peer& by) const;
-    void settle(asked_sender& whom, bool was_asked) noexcept;
+    /// The oldest that must be settled before another one may be asked about that sends from there;
+    /// null if none must.
+    std::shared_ptr<asked_sender> asked_before(const peer& by) const;
+    void settle(asked_sender& whom) noexcept;
     errc hide(const peer& by, resource_message& message, message_store::turn in);
     errc wait_for_verdict(resource_id which, const peer& by, time_point deadline);
-    /// False: this engine stops.
-    bool look_up_sender(resource_id which);
+    struct owner_found {
+        bool may_exist = true;   ///< False: the directory says that there is no such resource.
+        std::optional<peer> at;  ///< Empty: it listens nowhere, or could not be found.
+    };
+    /// Failure: throws error{canceled} if this engine stops.
+    owner_found look_up_sender(resource_id which);
     void tell_undelivered(const peer& by, resource_id from, resource_id to, std::int32_t tag,
                           errc why);
     part_answer ask(resource_id which, const attribute_view& query);

@@ -40,7 +40,7 @@ peer context_core::locate(resource_id which, traffic what) {
     return look_up(which, what);
 }
 
-peer context_core::look_up(resource_id which, traffic what) {
+peer context_core::look_up(resource_id which, traffic what, bool for_sender) {
     const auto missing = [&] {
         return error(errc::not_found, fmt::format("there is no resource {}", number(which)));
     };
@@ -64,8 +64,10 @@ peer context_core::look_up(resource_id which, traffic what) {
         const peer there = on_.lookup(addresses);
         where_.learn_context(context, ways_to(there));
     }
-    where_.learn(which, context);
+    where_.learn(which, context, for_sender);
     if (const auto known = where_.find(which, what)) return *known;
+    if (for_sender)  // There was no room for it.
+        if (const auto there = where_.find_context(context)) return *there;
     throw error(errc::disconnected,
                 fmt::format("the context of resource {} is gone", number(which)));
 }
@@ -311,7 +313,15 @@ errc context_core::long_message(resource_id from, resource_id to, std::int32_t t
 }
 
 errc context_core::room(resource_id to, std::uint64_t bytes) {
-    const auto deadline = call_context::current().deadline().value_or(time_point::max());
+    const call_context& call = call_context::current();
+    const time_point deadline = call.deadline().value_or(time_point::max());
+    // Perhaps it was no room that was missing.
+    std::shared_ptr<asked_sender> before;
+    {
+        const std::lock_guard one(asked_lock_);
+        before = asked_before(call.from());
+    }
+    if (before != nullptr && !before->settled.wait_until(deadline)) return errc::overloaded;
     return messages_.wait_for_room(to, bytes, deadline);
 }
 

@@ -24,6 +24,11 @@ bool is_same(const identity& a, const identity& b) {
     return a.kind == identity_kind::process && a.uid == b.uid;
 }
 
+/// This user's processes on this host are not kept apart from each other.
+bool is_own_user(const identity& who) noexcept {
+    return who.kind == identity_kind::process && who.uid == ::geteuid();
+}
+
 }  // namespace
 
 context_core::sender context_core::judge(resource_id which, const peer& by) {
@@ -62,15 +67,20 @@ context_core::sender context_core::learn_sender(resource_id which, const peer& f
 }
 
 context_core::sender context_core::compare_with_owner(resource_id which, const peer& by) {
+    if (const auto owner = where_.find_looked_up(which))
+        return compare_with_owner(which, by, *owner);
     const identity who = by.who();
-    // This user's processes on this host are not kept apart from each other.
-    if (who.kind == identity_kind::process && who.uid == ::geteuid()) return sender::good;
-    const auto owner = where_.find_looked_up(which);
-    if (!owner)
-        return who.kind == identity_kind::none || where_.uses(which, by) ? sender::good
-                                                                         : sender::unknown;
+    return is_own_user(who) || who.kind == identity_kind::none || where_.uses(which, by)
+               ? sender::good
+               : sender::unknown;
+}
+
+context_core::sender context_core::compare_with_owner(resource_id which, const peer& by,
+                                                      const peer& owner) {
+    const identity who = by.who();
+    if (is_own_user(who)) return sender::good;
     bool is_other = false;
-    for (const peer_way& each : on_.ways(*owner)) {
+    for (const peer_way& each : on_.ways(owner)) {
         const identity its = each.by.who();
         if (each.by == by || is_same(its, who)) return sender::good;
         // Other kinds say nothing of each other, but who proves nothing is not who is certified.
@@ -84,7 +94,7 @@ context_core::sender context_core::compare_with_owner(resource_id which, const p
     forged_.add();
     limited_log(
         log_level::warn, "directory", "refused a message of another's resource",
-        {{"resource", number(which)}, {"by", to_text(who)}, {"owner", to_text(owner->who())}});
+        {{"resource", number(which)}, {"by", to_text(who)}, {"owner", to_text(owner.who())}});
     return sender::other;
 }
 
@@ -96,16 +106,28 @@ std::shared_ptr<context_core::asked_sender> context_core::asked_about(resource_i
     return at == asked_.end() ? nullptr : *at;
 }
 
+std::shared_ptr<context_core::asked_sender> context_core::asked_before(const peer& by) const {
+    const identity who = by.who();
+    std::shared_ptr<asked_sender> first;
+    std::size_t of_one = 0;
+    for (const auto& each : asked_) {
+        if (!(each->by == by) && !is_same(each->who, who)) continue;
+        if (first == nullptr) first = each;
+        ++of_one;
+    }
+    if (of_one >= limits::max_senders_of_one) return first;
+    return asked_.size() >= limits::max_senders_looked_up ? asked_.front() : nullptr;
+}
+
 std::shared_ptr<context_core::asked_sender> context_core::ask_about(resource_id which,
                                                                     const peer& by) {
     if (auto already = asked_about(which, by)) return already;
-    if (asked_.size() >= limits::max_senders_looked_up) return nullptr;
+    if (asked_before(by) != nullptr) return nullptr;
     const auto fresh = std::make_shared<asked_sender>(++last_asked_, which, by);
     asked_.push_back(fresh);
     try {
-        post_in_background(on_.pool(), [self = shared_from_this(), fresh] {
-            self->settle(*fresh, self->look_up_sender(fresh->which));
-        });
+        post_in_background(on_.pool(),
+                           [self = shared_from_this(), fresh] { self->settle(*fresh); });
     } catch (...) {
         asked_.pop_back();
         throw;
@@ -114,36 +136,45 @@ std::shared_ptr<context_core::asked_sender> context_core::ask_about(resource_id 
     return fresh;
 }
 
-bool context_core::look_up_sender(resource_id which) {
+context_core::owner_found context_core::look_up_sender(resource_id which) {
+    owner_found found;
     try {
-        const peer owner = look_up(which, traffic::small);
+        const peer owner = look_up(which, traffic::small, true);
         // So that it is connected, and known who it is.
         (void)on_.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping")
             .on(owner)
             .within(limits::answer_limit)
             .try_call(0);
+        found.at = owner;
     } catch (const error& why) {  // It listens nowhere, or is gone.
-        if (why.code() == errc::canceled) return false;
+        if (why.code() == errc::canceled) throw;
+        found.may_exist = why.code() != errc::not_found;
         log(log_level::debug, "directory", "cannot look up who sent a message",
             {{"resource", number(which)}, {"why", why.what()}});
     } catch (...) {
         log_thrown_in("directory", "context_options::choose");
     }
-    return true;
+    return found;
 }
 
-/// After the directory was asked. Who is not found to be another is taken at his word.
-void context_core::settle(asked_sender& whom, bool was_asked) noexcept {
-    bool is_good = false;
+/// Asks the directory. Who is not found to be another is taken at his word.
+void context_core::settle(asked_sender& whom) noexcept {
     try {
-        is_good = was_asked && compare_with_owner(whom.which, whom.by) != sender::other;
-        if (is_good) where_.learn_sender(whom.which, ways_to(whom.by));
+        const owner_found owner = look_up_sender(whom.which);
+        const bool is_other =
+            owner.at && compare_with_owner(whom.which, whom.by, *owner.at) == sender::other;
+        whom.verdict = is_other ? errc::denied : errc::ok;
+        // Of an id that there is not, nothing is remembered: once somebody gets it, what is sent to
+        // it must not go to who used it before.
+        if (!is_other && owner.may_exist) where_.learn_sender(whom.which, ways_to(whom.by));
+    } catch (const error& why) {
+        if (why.code() != errc::canceled) log_thrown_in("directory", "context_options::choose");
     } catch (...) {
         log_thrown_in("directory", "context_options::choose");
     }
     // Both within the lock: what arrives next is not put before what is shown.
     const std::lock_guard one(asked_lock_);
-    if (is_good)
+    if (whom.verdict == errc::ok)
         messages_.show(whom.number);
     else if (const std::size_t dropped = messages_.drop(whom.number); dropped > 1)
         forged_.add(dropped - 1);  // One was counted already.
@@ -171,18 +202,16 @@ errc context_core::hide(const peer& by, resource_message& message, message_store
 
 /// Waits until the directory has said so.
 errc context_core::wait_for_verdict(resource_id which, const peer& by, time_point deadline) {
-    for (;;) {
-        const sender found = learn_sender(which, by);
-        if (found == sender::other) return errc::denied;
-        if (found == sender::good) return errc::ok;
-        std::shared_ptr<asked_sender> asked;
-        {
-            const std::lock_guard one(asked_lock_);
-            asked = ask_about(which, by);
-        }
-        if (asked == nullptr) return errc::overloaded;
-        if (!asked->settled.wait_until(deadline)) return errc::timed_out;
+    const sender found = learn_sender(which, by);
+    if (found == sender::other) return errc::denied;
+    if (found == sender::good) return errc::ok;
+    std::shared_ptr<asked_sender> asked;
+    {
+        const std::lock_guard one(asked_lock_);
+        asked = ask_about(which, by);
     }
+    if (asked == nullptr) return errc::overloaded;
+    return asked->settled.wait_until(deadline) ? asked->verdict : errc::timed_out;
 }
 
 }  // namespace amalgam::detail

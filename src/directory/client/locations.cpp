@@ -89,16 +89,21 @@ void locations::learn_context(resource_id context, const ways_there& by) {
     contexts_[context] = by;
 }
 
-void locations::learn(resource_id which, resource_id context) {
+void locations::learn(resource_id which, resource_id context, bool for_sender) {
     const std::lock_guard one(lock_);
     changed();
     const auto by = contexts_.find(context);
     if (by == contexts_.end()) return;
-    if (resources_.size() >= most_ && !resources_.contains(which)) forget_senders();
-    if (resources_.size() >= most_ && !resources_.contains(which)) resources_.clear();
-    location& known = resources_[which];
+    if (resources_.size() >= most_ && !resources_.contains(which)) {
+        forget_senders();
+        if (resources_.size() >= most_ && for_sender) return;
+        if (resources_.size() >= most_) resources_.clear();
+    }
+    const auto [at, is_new] = resources_.try_emplace(which);
+    location& known = at->second;
     if (known.is_sender) --senders_;
-    known = {by->second, true, false};
+    known = {by->second, true, for_sender && (is_new || known.is_sender)};
+    if (known.is_sender) ++senders_;
 }
 
 void locations::forget_senders() noexcept {

@@ -33,8 +33,8 @@ struct ways_there {
 ///
 /// Threads: any.
 /// Cost:    find(): a few loads for what this thread found last, if nothing changed since; else a
-///          lock and a hash look-up. Each of the two tables is cleared when full, but what messages
-///          alone say pushes out nothing that was looked up.
+///          lock and a hash look-up. Each of the two tables is cleared when full, but what is known
+///          because of messages pushes out nothing that was looked up for other reasons.
 class locations {
 public:
     /// `most`: entries kept per table.
@@ -52,8 +52,9 @@ public:
     std::optional<peer> find_context(resource_id context) const;
 
     void learn_context(resource_id context, const ways_there& by);
-    /// Precondition: the context is known; otherwise does nothing.
-    void learn(resource_id which, resource_id context);
+    /// Precondition: the context is known; otherwise does nothing. `for_sender`: only because a
+    /// message came from there. It pushes out nothing that was looked up for other reasons.
+    void learn(resource_id which, resource_id context, bool for_sender = false);
 
     bool knows(resource_id which) const;
     /// Whether one of the paths to that resource is this one.
@@ -98,13 +99,13 @@ private:
     std::atomic<std::uint64_t> changes_{0};
     struct location : ways_there {
         bool looked_up = false;
-        bool is_sender = false;  ///< Known by a message only.
+        bool is_sender = false;  ///< Known only because of a message.
     };
     void forget_senders() noexcept;  ///< With the lock held.
 
     std::unordered_map<resource_id, ways_there> contexts_;
     std::unordered_map<resource_id, location> resources_;
-    std::size_t senders_ = 0;  ///< Of resources_, those known by a message only.
+    std::size_t senders_ = 0;  ///< Of resources_, those known only because of a message.
 };
 
 }  // namespace amalgam::detail

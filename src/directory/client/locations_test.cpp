@@ -84,6 +84,32 @@ TEST_F(locations_test, a_context_that_is_gone_takes_its_resources_with_it_and_no
     EXPECT_EQ(all.find_context(four), b);
 }
 
+TEST_F(locations_test, what_was_looked_up_for_a_sender_pushes_out_nothing_else_that_was_looked_up) {
+    locations all(2);
+    all.learn_context(four, ways_there(a));
+    all.learn(one, four);
+    all.learn(two, four, true);
+    EXPECT_EQ(all.find_looked_up(two), a);
+    all.learn(three, four, true);
+    EXPECT_TRUE(all.knows(one));
+    EXPECT_FALSE(all.knows(two));
+    EXPECT_EQ(all.find_looked_up(three), a);
+    all.learn(three, four);  // Now it was looked up for itself.
+    all.learn(two, four, true);
+    EXPECT_TRUE(all.knows(one) && all.knows(three));
+    EXPECT_FALSE(all.knows(two)) << "there is no room";
+    all.learn(one, four, true);
+    all.learn_sender(two, ways_there(b));
+    EXPECT_TRUE(all.knows(one)) << "it stays what it was";
+    all.learn(two, four);
+    EXPECT_TRUE(all.knows(two));
+    EXPECT_EQ(all.resources(), 1u);
+    all.learn(one, four, true);
+    all.learn_sender(three, ways_there(b));
+    EXPECT_FALSE(all.knows(one));
+    EXPECT_TRUE(all.knows(two) && all.knows(three));
+}
+
 TEST_F(locations_test, so_many_are_kept_of_each) {
     locations all(2);
     for (const resource_id each : {one, two})

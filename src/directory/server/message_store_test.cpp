@@ -250,6 +250,56 @@ TEST(message_store, a_resource_that_goes_gives_its_room_back) {
     EXPECT_EQ(put(store, message(there, 5)), errc::overloaded) << "the room of one was given back";
 }
 
+TEST(message_store, hides_and_shows_and_drops_as_a_plain_list_would) {
+    struct kept {
+        resource_id to, from;
+        int tag;
+        std::uint64_t hidden_for;
+    };
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+        SCOPED_TRACE(seed);
+        seeded_random random(seed);
+        message_store store(1 << 20);
+        std::vector<kept> plain;
+        for (const resource_id each : {here, there})
+            store.open(each);
+        for (int step = 0; step < 2000; ++step) {
+            const auto some_id = [&] { return resource_id(1 + random.below(2)); };
+            const std::uint64_t number = random.below(4);
+            if (random.chance(0.5)) {
+                resource_message fresh = message(some_id(), step, 0, some_id());
+                plain.push_back({fresh.to, fresh.from, step, number});
+                ASSERT_EQ(store.put(fresh, message_store::turn::alone, number), errc::ok);
+                continue;
+            }
+            if (number != 0 && random.chance(0.2)) {
+                store.show(number);
+                for (kept& each : plain)
+                    if (each.hidden_for == number) each.hidden_for = 0;
+                continue;
+            }
+            if (number != 0 && random.chance(0.2)) {
+                ASSERT_EQ(store.drop(number), std::erase_if(plain, [&](const kept& each) {
+                              return each.hidden_for == number;
+                          }));
+                continue;
+            }
+            const resource_id to = random.chance(0.2) ? resource_id::none : some_id();
+            const message_choice which{.from = random.chance(0.5) ? some_id() : resource_id::none};
+            const auto expected = std::find_if(plain.begin(), plain.end(), [&](const kept& each) {
+                return each.hidden_for == 0 && (to == resource_id::none || each.to == to) &&
+                       (which.from == resource_id::none || each.from == which.from);
+            });
+            const auto got = store.try_take(to, which);
+            ASSERT_EQ(got.has_value(), expected != plain.end());
+            if (!got) continue;
+            ASSERT_EQ(got->tag, expected->tag);
+            plain.erase(expected);
+        }
+        ASSERT_EQ(store.waiting(), plain.size());
+    }
+}
+
 TEST(message_store, gives_what_a_plain_list_would) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         SCOPED_TRACE(seed);
