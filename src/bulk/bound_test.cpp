@@ -10,6 +10,7 @@
 #include <amalgam/bulk/bulk_cache.hpp>
 #include <amalgam/bulk/expose.hpp>
 #include <amalgam/bulk/remote_copy.hpp>
+#include <amalgam/fabric/credentials.hpp>
 #include <amalgam/fabric/temporary_key.hpp>
 
 #include "thrown.hpp"
@@ -102,6 +103,32 @@ TEST_F(bound, who_has_the_same_key_is_the_same_peer) {
     user again{"tcp+tls://127.0.0.1:0", with(alice_key)};
     alice.send(again, alice.held);
     EXPECT_EQ(pull(again.held), errc::ok) << "over a connection of its own";
+}
+
+TEST_F(bound, with_a_pre_shared_key_it_is_for_the_connection_that_it_was_sent_over) {
+    const auto key = credentials::from_text({.shared_keys = "all:" + std::string(64, '4') + "\n"});
+    for (const char* uri : {"tcp+tls://127.0.0.1:0", "ofi+tcp+tls://127.0.0.1:0"}) {
+        std::optional<user> first, second, third;
+        try {
+            first.emplace(uri, engine_options{.ports = {.trust = key}});
+            second.emplace(uri, engine_options{.ports = {.trust = key}});
+            third.emplace(uri, engine_options{.ports = {.trust = key}});
+        } catch (const error& why) {
+            EXPECT_NE(why.code(), errc::invalid) << why.what();
+            continue;  // The library is not installed.
+        }
+        const exposed shown = expose(first->on, memory, access::read_write);
+        for (int call = 0; call < 2; ++call) {
+            first->send(*second, shown);
+            second->send(*third, second->held);
+            EXPECT_EQ(pull(third->held), errc::denied) << uri << ": all have the name of the key";
+            EXPECT_EQ(pull(second->held), errc::ok) << uri;
+            EXPECT_EQ(push(second->held), errc::ok) << uri;
+        }
+        const std::vector<int> large(1'000'000, 1);
+        const auto sum = first->on.procedure<int(std::vector<int>)>("sum");
+        EXPECT_EQ(sum.on(first->on.lookup(second->on.address()))(large), 1'000'000) << uri;
+    }
 }
 
 TEST_F(bound, what_is_shareable_works_for_whoever_has_it) {

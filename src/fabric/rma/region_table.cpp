@@ -76,11 +76,13 @@ region_entry* region_table::check(const remote_key& key, std::uint64_t offset, s
 region_entry* region_table::check_bound(const peer_record& by, const remote_key& key,
                                         std::uint64_t offset, std::uint64_t bytes,
                                         access asked) noexcept {
-    const key_fingerprint* const proven = by.up() ? by.link->proven_key() : nullptr;
-    region_entry* const entry = proven != nullptr ? find(key.region) : nullptr;
+    region_entry* const entry = by.up() ? find(key.region) : nullptr;
     if (entry == nullptr) return nullptr;
     const remote_key issued = entry->key(incarnation_);
-    return bound_to(issued, *proven).grants(key, offset, bytes, asked) ||
+    // Null: it has no key of its own, as behind a pre-shared one, or the port proves nothing and
+    // has given nobody such a key.
+    const key_fingerprint* const proven = by.link->proven_key();
+    return (proven != nullptr && bound_to(issued, *proven).grants(key, offset, bytes, asked)) ||
                    bound_to(issued, by.id).grants(key, offset, bytes, asked)
                ? entry
                : nullptr;

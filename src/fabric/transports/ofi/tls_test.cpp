@@ -156,6 +156,8 @@ public:
 
     std::string seen;                       ///< From callers.
     std::optional<std::size_t> changes_at;  ///< Which byte of that.
+    /// What becomes of the next that a caller says, and no other.
+    enum class trick { none, repeat, drop, hold_back } next = trick::none;
 
 private:
     void pass(tcp_raw_peer& from, tcp_raw_peer& to, bool from_caller) {
@@ -169,6 +171,18 @@ private:
                 *changes_at < seen.size() + bytes.size())
                 bytes[*changes_at - seen.size()] ^= 0x10;
             seen += bytes;
+            switch (std::exchange(next, trick::none)) {
+                case trick::drop:
+                    return;
+                case trick::hold_back:  // Behind the one that follows.
+                    held_back_ = bytes;
+                    return;
+                case trick::repeat:
+                    to.send(bytes);
+                    break;
+                case trick::none:
+                    bytes += std::exchange(held_back_, {});
+            }
         }
         to.send(bytes);
     }
@@ -176,6 +190,7 @@ private:
     std::string server_;
     raw_listener listener_;
     std::deque<std::pair<tcp_raw_peer, tcp_raw_peer>> pairs_;
+    std::string held_back_;
 };
 
 /// Two ports, and somebody who has the wire between them: that of the introductions and that of
@@ -260,6 +275,27 @@ TEST_F(ofi_middleman, that_changes_a_byte_has_nothing_taken_while_it_can_change_
             EXPECT_TRUE(contains(at.server.end->explain(), "; 1 packets that were changed"))
                 << at.server.end->explain();
         }
+    }
+}
+
+TEST_F(ofi_middleman, that_repeats_leaves_out_or_swaps_packets_has_nothing_taken_twice_or_late) {
+    using trick = relay::trick;
+    for (const auto& [what, taken] : std::initializer_list<std::pair<trick, std::size_t>>{
+             {trick::repeat, 2}, {trick::drop, 1}, {trick::hold_back, 1}}) {
+        scene at("ofi+tcp+tls", options_);
+        ASSERT_TRUE(at.carries("first"));
+        at.packets->next = what;
+        const auto send = [&](const char* text) {
+            return at.caller.send(at.to, 7, text) || !at.caller.lost.empty();
+        };
+        ASSERT_TRUE(send("second"));
+        at.until([&] { return at.packets->next == trick::none; });
+        ASSERT_TRUE(send("third"));
+        at.until([&] { return !at.server.lost.empty() && !at.caller.lost.empty(); });
+        ASSERT_EQ(at.server.arrived.size(), taken);
+        EXPECT_EQ(at.server.arrived.back().text, taken == 1 ? "first" : "second");
+        EXPECT_TRUE(contains(at.server.end->explain(), "; 1 packets that were changed"))
+            << at.server.end->explain();
     }
 }
 
