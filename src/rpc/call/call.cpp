@@ -49,11 +49,15 @@ bool needs_dress(const call_settings& settings, const call_target& target,
            (settings.traced && !target.what->library);
 }
 
-/// Whether this call of the target needs no more than its arguments sent.
+/// Whether this call of the target needs no more than its arguments sent, and perhaps a deadline.
 bool is_plain(const call_target& target, const call_context* serving) noexcept {
-    return target.attempts <= 1 && target.timeout == std::chrono::nanoseconds::max() &&
-           !target.trace &&
-           (serving == nullptr || (serving->trace() == nullptr && !serving->deadline()));
+    return target.attempts <= 1 && !target.trace &&
+           (serving == nullptr || serving->trace() == nullptr);
+}
+
+bool has_deadline(const call_target& target, const call_context* serving) noexcept {
+    return target.timeout != std::chrono::nanoseconds::max() ||
+           (serving != nullptr && serving->deadline());
 }
 
 constexpr std::string_view peer_is_gone = "the peer is gone; look up its address again";
@@ -111,17 +115,22 @@ inline void call_record::submit(const task_place& here) noexcept {
 
 /// False: the call needs more than its arguments sent at once. Else this may be gone.
 inline bool call_record::submit_plain(const task_place& here) noexcept {
-    if (window != 0 || !is_plain(*target_, static_cast<const call_context*>(*here.local)))
-        [[unlikely]] {
+    const auto* const serving = static_cast<const call_context*>(*here.local);
+    if (window != 0 || !is_plain(*target_, serving)) [[unlikely]]
         return false;
-    }
     caller& by = caller_of(*core_);
     engine_context& context = by.context();
     // On the stream: its driver calls settle().
-    if (here.stream == &context.stream()) return by.begin_plain(pending());
-    if (!context.on_owner() || !by.begin_plain(pending())) return false;
+    if (here.stream == &context.stream()) return begin_plain(by, serving);
+    if (!context.on_owner() || !begin_plain(by, serving)) return false;
     context.settle_idle();
     return true;
+}
+
+inline bool call_record::begin_plain(caller& by, const call_context* serving) noexcept {
+    if (has_deadline(*target_, serving))
+        return by.begin_timed(pending(), target_->timeout, serving);
+    return by.begin_plain(pending());
 }
 
 [[gnu::noinline]] void call_record::submit_any() noexcept {
@@ -172,10 +181,13 @@ void call_record::raise() const {
 
 void waited_call::wait() {
     const task_place here = task_here();
-    if (here.ult != nullptr) [[likely]] {
-        waiter me(*here.ult);
-        return wait_by(me, here);
-    }
+    if (here.ult == nullptr) [[unlikely]]
+        return wait_outside_ults(here);
+    waiter me(*here.ult);
+    wait_by(me, here);
+}
+
+[[gnu::noinline]] void waited_call::wait_outside_ults(const task_place& here) {
     waiter me;
     context_of(*core_).check_may_wait();
     wait_by(me, here);
@@ -238,7 +250,8 @@ void one_way::send() {
     }
     const call_context* const serving = call_context::try_current();
     if (held_.owner == nullptr && loans_.empty() && is_plain(target_, serving) &&
-        context.on_owner() && by.post_plain(target_, arguments)) [[likely]] {
+        !has_deadline(target_, serving) && context.on_owner() && by.post_plain(target_, arguments))
+        [[likely]] {
         return;
     }
     const clock::time_point deadline = context.deadline_after(target_.timeout, serving);

@@ -72,8 +72,8 @@ inline void copy_arguments(std::byte* to, const_bytes from) noexcept {
 
 /// Header of a request with no other flags than these.
 void write_plain(std::byte* to, message_kind kind, std::uint16_t provider, bool xdr, bool urgent,
-                 std::uint64_t procedure) noexcept {
-    store_le(to, plain_head::of_request(kind, provider, xdr) |
+                 std::uint32_t microseconds, std::uint64_t procedure) noexcept {
+    store_le(to, plain_head::of_request(kind, provider, xdr, microseconds) |
                      (urgent ? std::uint64_t{wire_flag::urgent} << 8 : 0));
     store_le(to + 8, procedure);
 }
@@ -178,14 +178,7 @@ void caller::begin(pending_call& call) noexcept {
         return end(call, {errc::no_memory});
     }
     frame(*there, call);
-    if (call.deadline != clock::time_point::max()) {
-        arm(call, call.deadline, [](timer& self) noexcept {
-            pending_call& late = *static_cast<call_timer&>(self).call;
-            caller& calls = caller_of(*late.record.core_);
-            calls.counts_.timed_out.add();
-            calls.give_up(late, {errc::timed_out});
-        });
-    }
+    if (call.deadline != clock::time_point::max()) arm_deadline(call);
     if (out_.send(*there, call) == outbox::result::closed) end(call, {errc::closed});
 }
 
@@ -244,6 +237,15 @@ void caller::arm(pending_call& call, clock::time_point when, void (*then)(timer&
     call.timer.emplace(context_.stream(), then);
     call.timer->call = &call;
     call.timer->arm(when);
+}
+
+void caller::arm_deadline(pending_call& call) noexcept {
+    arm(call, call.deadline, [](timer& self) noexcept {
+        pending_call& late = *static_cast<call_timer&>(self).call;
+        caller& calls = caller_of(*late.record.core_);
+        calls.counts_.timed_out.add();
+        calls.give_up(late, {errc::timed_out});
+    });
 }
 
 /// Ends a call that was never sent.
@@ -387,7 +389,39 @@ void caller::send_credit(pending_call& call, std::uint32_t items) noexcept {
     there.name.is_self() ? own_server_.on_credit(there, call.id, items) : out_.end_untold(there);
 }
 
-bool caller::begin_plain(pending_call& call) noexcept {
+template <bool timed>
+inline void caller::start_plain(pending_call& call, peer_state& there) noexcept {
+    take_slot(call);
+    counts_.calls.add();
+    call.callee = &there;
+    ++there.pending_calls;
+    if constexpr (timed) arm_deadline(call);
+}
+
+/// The same for a message that is longer, or to a peer without a lane.
+template <bool timed>
+[[gnu::noinline]] bool caller::begin_by_port(pending_call& call, peer_state& there,
+                                             std::uint32_t left) noexcept {
+    body& arguments = call.record.arguments;
+    const std::size_t bytes = request_bytes + arguments.size();
+    const bool goes_at_once = bytes <= there.at_once_bytes;
+    if (!goes_at_once && (there.queue_first != nullptr ||
+                          arguments.size() > out_.eager_bytes(call.to))) [[unlikely]] {
+        return false;
+    }
+    start_plain<timed>(call, there);
+    std::byte* const header = arguments.front(request_bytes);
+    write_plain(header, message_kind::request, call.provider, call.xdr, call.urgent, left,
+                call.what->id);
+    if (!goes_at_once) [[unlikely]]
+        return send_plain(call);
+    const posted how = out_.post_short(there, call.id, {header, bytes}, call);
+    return how == posted::done || not_done(call, how);
+}
+
+template <bool timed>
+[[gnu::always_inline]] inline bool caller::begin_at_once(pending_call& call,
+                                                         std::uint32_t left) noexcept {
     // It finds a free slot for an empty peer, but nothing is verified there.
     peer_state* const there = peers_.find(call.to);
     if (there == nullptr || first_free_ == none || !there->verified(call.what->index) ||
@@ -401,37 +435,24 @@ bool caller::begin_plain(pending_call& call) noexcept {
             ? there->lane->room()
             : nullptr;
     if (room == nullptr) [[unlikely]]
-        return begin_by_port(call, *there);
-    start_plain(call, *there);
-    write_plain(room, message_kind::request, call.provider, call.xdr, call.urgent, call.what->id);
+        return begin_by_port<timed>(call, *there, left);
+    start_plain<timed>(call, *there);
+    write_plain(room, message_kind::request, call.provider, call.xdr, call.urgent, left,
+                call.what->id);
     copy_arguments(room + request_bytes, values);
     there->lane->send(room, call.id, request_bytes + values.size());
     return true;
 }
 
-inline void caller::start_plain(pending_call& call, peer_state& there) noexcept {
-    take_slot(call);
-    counts_.calls.add();
-    call.callee = &there;
-    ++there.pending_calls;
+bool caller::begin_plain(pending_call& call) noexcept {
+    return begin_at_once<false>(call, 0);
 }
 
-/// The same for a message that is longer, or to a peer without a lane.
-[[gnu::noinline]] bool caller::begin_by_port(pending_call& call, peer_state& there) noexcept {
-    body& arguments = call.record.arguments;
-    const std::size_t bytes = request_bytes + arguments.size();
-    const bool goes_at_once = bytes <= there.at_once_bytes;
-    if (!goes_at_once && (there.queue_first != nullptr ||
-                          arguments.size() > out_.eager_bytes(call.to))) [[unlikely]] {
-        return false;
-    }
-    start_plain(call, there);
-    std::byte* const header = arguments.front(request_bytes);
-    write_plain(header, message_kind::request, call.provider, call.xdr, call.urgent, call.what->id);
-    if (!goes_at_once) [[unlikely]]
-        return send_plain(call);
-    const posted how = out_.post_short(there, call.id, {header, bytes}, call);
-    return how == posted::done || not_done(call, how);
+[[gnu::noinline]] bool caller::begin_timed(pending_call& call, std::chrono::nanoseconds timeout,
+                                           const call_context* serving) noexcept {
+    const clock::time_point now = context_.now();
+    call.deadline = context_.deadline_after(timeout, serving, now);
+    return call.deadline > now && begin_at_once<true>(call, to_microseconds(call.deadline - now));
 }
 
 // What is rare has functions of its own, which find everything in the call: so begin_by_port()
@@ -466,7 +487,7 @@ bool caller::post_plain(const call_target& target, body& arguments) noexcept {
     std::byte* const room = bytes <= short_lane::max_bytes ? out_.room_for(*there) : nullptr;
     std::byte* const header = room != nullptr ? room : arguments.front(request_bytes);
     write_plain(header, message_kind::one_way, target.provider, target.as == encoding::xdr,
-                target.urgent, target.what->id);
+                target.urgent, 0, target.what->id);
     if (room != nullptr) {
         short_lane::copy(room + request_bytes, arguments.bytes());
         there->lane->send(room, 0, bytes);

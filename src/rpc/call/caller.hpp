@@ -135,6 +135,9 @@ public:
     /// The same for a call without deadline, extras and retries, to a peer for which nothing is
     /// queued. False: it is not such, and nothing was done.
     bool begin_plain(pending_call& call) noexcept;
+    /// The same for one with a deadline: see engine_context::deadline_after().
+    bool begin_timed(pending_call& call, std::chrono::nanoseconds timeout,
+                     const call_context* serving) noexcept;
     void cancel(pending_call& call) noexcept;
     /// The same for a call whose caller waits here until it has ended.
     void cancel_waited(pending_call& call) noexcept;
@@ -206,8 +209,13 @@ private:
     void start_measuring(const pending_call& call, slot& in) noexcept;
     void stop_measuring(slot& in) noexcept;
     void refuse(pending_call& call) noexcept;
+    // `timed`: it has a deadline, and `left` is what the request says of it.
+    template <bool timed>
+    bool begin_at_once(pending_call& call, std::uint32_t left) noexcept;
+    template <bool timed>
     void start_plain(pending_call& call, peer_state& there) noexcept;
-    bool begin_by_port(pending_call& call, peer_state& there) noexcept;
+    template <bool timed>
+    bool begin_by_port(pending_call& call, peer_state& there, std::uint32_t left) noexcept;
     // The ends of begin_by_port(), which say true.
     bool send_plain(pending_call& call) noexcept;
     bool not_done(pending_call& call, posted how) noexcept;
@@ -215,6 +223,7 @@ private:
     peer_state* turn(pending_call& call) noexcept;
     void frame(peer_state& there, pending_call& call) noexcept;
     void arm(pending_call& call, clock::time_point when, void (*then)(timer&) noexcept);
+    void arm_deadline(pending_call& call) noexcept;
     void end(pending_call& call, status what, std::string_view text = {}) noexcept;
     void end_well(pending_call& call) noexcept;
     /// The same, decided here: tells the handler that its result is not wanted.

@@ -14,14 +14,11 @@
 namespace amalgam::detail {
 
 pending_call::pending_call(call_record& whose, const call_target& target) noexcept
-    : outgoing(&pending_call::on_sent),
+    : outgoing(&pending_call::on_sent, target.to, target.urgent),
       record(whose),
       what(target.what),
       provider(target.provider),
-      xdr(target.as == encoding::xdr) {
-    to = target.to;
-    urgent = target.urgent;
-}
+      xdr(target.as == encoding::xdr) {}
 
 void pending_call::dress(const call_context* serving) {
     caller& by = caller_of(*record.core_);

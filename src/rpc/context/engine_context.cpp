@@ -20,12 +20,10 @@ bool engine_context::hand_over(work_unit& unit) noexcept {
 }
 
 clock::time_point engine_context::deadline_after(std::chrono::nanoseconds timeout,
-                                                 const call_context* serving) const noexcept {
+                                                 const call_context* serving,
+                                                 clock::time_point now) noexcept {
     clock::time_point deadline = clock::time_point::max();
-    if (timeout != std::chrono::nanoseconds::max()) {
-        const clock::time_point begin = now();
-        if (timeout < deadline - begin) deadline = begin + std::max(timeout, timeout.zero());
-    }
+    if (timeout < deadline - now) deadline = now + std::max(timeout, timeout.zero());
     if (serving != nullptr) {
         if (const auto outer = serving->deadline()) deadline = std::min(deadline, *outer);
     }

@@ -107,7 +107,14 @@ public:
     bool driven() const noexcept { return driven_; }
     /// The earlier of `timeout` from now and the deadline of the call being served, if any.
     clock::time_point deadline_after(std::chrono::nanoseconds timeout,
-                                     const call_context* serving) const noexcept;
+                                     const call_context* serving) const noexcept {
+        const bool unlimited = timeout == std::chrono::nanoseconds::max();
+        return deadline_after(timeout, serving, unlimited ? clock::time_point{} : now());
+    }
+    /// The same, for who has just read the clock.
+    static clock::time_point deadline_after(std::chrono::nanoseconds timeout,
+                                            const call_context* serving,
+                                            clock::time_point now) noexcept;
 
     // ---- the stream only
 
@@ -169,6 +176,8 @@ protected:
     owned_counter corrupt_;
 
 private:
+    template <typename Cancel>
+    void end_canceled(waiter& who, Cancel& cancel);
     /// Whether this is the thread that calls progress(), outside of progress().
     bool on_idle_loop() const noexcept;
     virtual void end_orphan() noexcept = 0;
@@ -239,9 +248,14 @@ bool engine_context::run_now_or_later(Work& work) noexcept {
 }
 
 template <typename Cancel>
-void engine_context::wait_for_end(waiter& who, Cancel&& cancel) {
+[[gnu::always_inline]] inline void engine_context::wait_for_end(waiter& who, Cancel&& cancel) {
     who.allow_cancel();
-    if (who.park_once_until(waiter::time_point::max())) return;
+    if (!who.park_once_until(waiter::time_point::max())) [[unlikely]]
+        end_canceled(who, cancel);
+}
+
+template <typename Cancel>
+[[gnu::noinline]] void engine_context::end_canceled(waiter& who, Cancel& cancel) {
     try {
         const cancel_later it_must_end;
         on_stream(cancel);

@@ -15,7 +15,8 @@ struct peer_state;
 struct outgoing : completion {
     enum class at : std::uint8_t { nowhere, queue, port };
 
-    explicit outgoing(function on_sent) noexcept : completion(on_sent) {}
+    explicit outgoing(function on_sent, const peer& there = {}, bool first = false) noexcept
+        : completion(on_sent), to(there), urgent(first) {}
 
     amalgam::peer to;
     std::uint64_t tag = 0;
@@ -23,7 +24,7 @@ struct outgoing : completion {
     std::uint8_t piece_count = 0;
     at where = at::nowhere;
     bool is_answer = false;  ///< Counts as unread while queued.
-    bool urgent = false;     ///< Queued ahead of messages that are not.
+    bool urgent;             ///< Queued ahead of messages that are not.
     peer_state* queue_of;    // In a queue only, as the next two.
     outgoing* previous;
     outgoing* next;

@@ -137,6 +137,8 @@ private:
     }
     void serve_flat(void*& local) noexcept;
     bool begin(bool on_owner) noexcept;
+    /// Its deadline has passed.
+    bool is_late() const noexcept;
     void serve_any() noexcept;
     void answer(answer_values& values, status what, std::string_view text) noexcept;
     void answer_thrown(answer_values& values) noexcept;

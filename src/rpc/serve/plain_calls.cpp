@@ -7,10 +7,10 @@
 #include "rpc/serve/running_call.hpp"
 #include "rpc/serve/server.hpp"
 
-// The ordinary call at the server, from its header to its answer: nothing but arguments and a
-// result. In one file and few functions, as most calls are such. Whatever turns out not to be
-// ordinary on the way is left to the general functions. Functions on the way end in the call of
-// what comes next, so none of them has registers to restore afterwards.
+// The ordinary call at the server, from its header to its answer: nothing but arguments, a result,
+// and perhaps a deadline. In one file and few functions, as most calls are such. Whatever turns out
+// not to be ordinary on the way is left to the general functions. Functions on the way end in the
+// call of what comes next, so none of them has registers to restore afterwards.
 
 namespace amalgam::detail {
 
@@ -18,14 +18,16 @@ namespace amalgam::detail {
 /// before it ends, so it is counted but in no index.
 class server::inline_call final : public call_context {
 public:
-    inline_call(const peer& from, engine& where, const served_procedure& what,
-                std::uint64_t head) noexcept {
+    inline_call(const peer& from, engine& where, const served_procedure& what, std::uint64_t head,
+                clock::time_point until) noexcept {
         from_ = from;
         where_ = &where;
+        deadline_ = until;
         procedure_ = what.name;
         provider_ = plain_head::provider_of(head);
         one_way_ = plain_head::is_one_way(head);
     }
+    clock::time_point until() const noexcept { return deadline_; }
 };
 
 void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t head) noexcept {
@@ -74,7 +76,7 @@ void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
         return others_.on_any(from, arrived);
     }
     const std::uint64_t id = arrived.tag();
-    inline_call call(from.name, where_, what, head);
+    inline_call call(from.name, where_, what, head, deadline_of(plain_head::microseconds_of(head)));
     counts_.served.add();
     counts_.running.add();
     ++what.running;
@@ -86,15 +88,17 @@ void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
         archive_reader reader(arrived.bytes().subspan(request_bytes), as, &between);
         archive_writer writer(values.values, as, &between);
         if (!what.run->invoke(reader, writer, {})) [[unlikely]]
-            return answer_inline(plain_arrival(call.from(), what, id, head), values, &reader);
+            return answer_inline(plain_arrival(call.from(), what, id, head, call.until()), values,
+                                 &reader);
     } catch (...) {
-        return answer_inline(plain_arrival(call.from(), what, id, head), values, nullptr);
+        return answer_inline(plain_arrival(call.from(), what, id, head, call.until()), values,
+                             nullptr);
     }
     context_.stay_in_parent();
     // The handler may have ended the connection, and the state may be another peer's by now.
     if (!call.one_way() && !(from.name == call.from() && send_plain(from, id, as, values)))
         [[unlikely]] {
-        invocation queued(plain_arrival(call.from(), what, id, head), nullptr);
+        invocation queued(plain_arrival(call.from(), what, id, head, call.until()), nullptr);
         return queued.answer(values, {}, {});
     }
     counts_.running.subtract();
@@ -118,7 +122,7 @@ void keep(answer_values& into, const flat_result& result) {
     if (!may_run_plain(from, what, arrived, head)) [[unlikely]]
         return others_.on_any(from, arrived);
     const std::uint64_t id = arrived.tag();
-    inline_call call(from.name, where_, what, head);
+    inline_call call(from.name, where_, what, head, deadline_of(plain_head::microseconds_of(head)));
     counts_.served.add();
     counts_.running.add();
     ++what.running;
@@ -128,7 +132,8 @@ void keep(answer_values& into, const flat_result& result) {
         result = what.run->invoke_flat(arrived.bytes().data() + request_bytes);
     } catch (...) {
         answer_values nothing(&context_.buffers());
-        return answer_inline(plain_arrival(call.from(), what, id, head), nothing, nullptr);
+        return answer_inline(plain_arrival(call.from(), what, id, head, call.until()), nothing,
+                             nullptr);
     }
     context_.stay_in_parent();
     // As in run_plain_inline().
@@ -136,7 +141,7 @@ void keep(answer_values& into, const flat_result& result) {
         [[unlikely]] {
         answer_values values(&context_.buffers());
         keep(values, result);
-        invocation queued(plain_arrival(call.from(), what, id, head), nullptr);
+        invocation queued(plain_arrival(call.from(), what, id, head, call.until()), nullptr);
         return queued.answer(values, {}, {});
     }
     counts_.running.subtract();
@@ -173,7 +178,8 @@ void keep(answer_values& into, const flat_result& result) {
 
 [[gnu::flatten]] void invocation::serve_plain() noexcept {
     const task_place here = task_here();
-    if (begin(here.stream == &owner_.context().stream())) return serve_any();
+    if (begin(here.stream == &owner_.context().stream()) || is_late()) [[unlikely]]
+        return serve_any();  // It does not run.
     if (is_flat()) return serve_flat(*here.local);
     answer_values values(&owner_.context().buffers());
     if (run_plain(values, *here.local) && !owner_.conclude_plain(*this, values))

@@ -175,9 +175,8 @@ served_procedure* server::learn(const peer_state& from, const parsed_message& re
     return &procedures_.learn(std::move(fresh), peers_);
 }
 
-clock::time_point server::deadline_of(const parsed_message& request) const noexcept {
-    if (request.microseconds == 0) return clock::time_point::max();
-    return context_.now() + std::chrono::microseconds(request.microseconds);
+[[gnu::noinline]] clock::time_point server::deadline_in(std::uint32_t microseconds) const noexcept {
+    return context_.now() + std::chrono::microseconds(microseconds);
 }
 
 arrived_call server::arrival_of(peer_state& from, served_procedure& what, const message& arrived,
@@ -190,7 +189,7 @@ arrived_call server::arrival_of(peer_state& from, served_procedure& what, const 
             request.provider,
             request.flags,
             request.kind == message_kind::one_way,
-            deadline_of(request)};
+            deadline_of(request.microseconds)};
 }
 
 void server::launch(peer_state& from, served_procedure& what, message& arrived,
@@ -225,7 +224,8 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
                                                           message& arrived,
                                                           std::uint64_t head) noexcept {
     const const_bytes body = arrived.bytes().subspan(request_bytes);
-    const arrived_call how = plain_arrival(from.name, what, arrived.tag(), head);
+    const arrived_call how = plain_arrival(from.name, what, arrived.tag(), head,
+                                           deadline_of(plain_head::microseconds_of(head)));
     counts_.served.add();
     try {
         pool* const own = what.options.in;

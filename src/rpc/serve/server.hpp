@@ -151,7 +151,7 @@ private:
     /// Call while an exception is caught.
     void refuse_thrown(peer_state& from, std::uint64_t id, const parsed_message& request) noexcept;
     arrived_call plain_arrival(const peer& from, served_procedure& what, std::uint64_t id,
-                               std::uint64_t head) noexcept {
+                               std::uint64_t head, clock::time_point deadline) noexcept {
         return {*this,
                 where_,
                 what,
@@ -160,7 +160,7 @@ private:
                 plain_head::provider_of(head),
                 static_cast<std::uint8_t>(head >> 8),
                 plain_head::is_one_way(head),
-                clock::time_point::max()};
+                deadline};
     }
     class inline_call;
     bool may_run_plain(const peer_state& from, served_procedure& what, const message& arrived,
@@ -191,7 +191,13 @@ private:
     }
     void cut_off(peer_state& from) noexcept;
     void cut_off_who_reads_least() noexcept;
-    clock::time_point deadline_of(const parsed_message& request) const noexcept;
+    /// `microseconds`: as parsed_message::microseconds.
+    clock::time_point deadline_of(std::uint32_t microseconds) const noexcept {
+        if (microseconds == 0) [[likely]]
+            return clock::time_point::max();
+        return deadline_in(microseconds);
+    }
+    clock::time_point deadline_in(std::uint32_t microseconds) const noexcept;
     bool has_no_room_for_one_way(const peer_state& from) const noexcept;
     void count_one_way(peer_state& from, served_call& call) noexcept;
     void one_way_is_over(const served_call& call) noexcept;

@@ -97,19 +97,23 @@ constexpr std::uint8_t first_byte(message_kind kind) noexcept {
     return static_cast<std::uint8_t>(wire_version << 4 | static_cast<std::uint8_t>(kind));
 }
 
-/// The first 8 bytes of the message that nearly every one is, as one number: no extras, names,
-/// checksum or deadline, and a good status. Whoever finds it need not parse() the rest of the
-/// header.
+/// The first 8 bytes of the message that nearly every one is, as one number: no extras, names or
+/// checksum, and a good status. Whoever finds it need not parse() the rest of the header.
 namespace plain_head {
 inline constexpr std::uint64_t request_xdr = std::uint64_t{wire_flag::xdr} << 8;
 inline constexpr std::uint64_t request_provider = std::uint64_t{0xffff} << 16;
+inline constexpr std::uint64_t request_microseconds = std::uint64_t{0xffffffff} << 32;
 inline constexpr std::uint64_t reply_xdr = std::uint64_t{wire_flag::xdr} << 16;
 
+/// Of either kind: all but what every such request may have.
+constexpr std::uint64_t kind_of_request(std::uint64_t head) noexcept {
+    return head & ~(request_xdr | request_provider | request_microseconds);
+}
 constexpr bool is_request(std::uint64_t head) noexcept {
-    return (head & ~(request_xdr | request_provider)) == first_byte(message_kind::request);
+    return kind_of_request(head) == first_byte(message_kind::request);
 }
 constexpr bool is_one_way(std::uint64_t head) noexcept {
-    return (head & ~(request_xdr | request_provider)) == first_byte(message_kind::one_way);
+    return kind_of_request(head) == first_byte(message_kind::one_way);
 }
 constexpr bool is_reply(std::uint64_t head) noexcept {
     return (head & ~reply_xdr) == first_byte(message_kind::reply);
@@ -120,11 +124,17 @@ constexpr bool is_mail(std::uint64_t head) noexcept {
 constexpr std::uint16_t provider_of(std::uint64_t request) noexcept {
     return static_cast<std::uint16_t>(request >> 16);
 }
+/// As parsed_message::microseconds.
+constexpr std::uint32_t microseconds_of(std::uint64_t request) noexcept {
+    return static_cast<std::uint32_t>(request >> 32);
+}
 constexpr encoding encoding_of(std::uint64_t request) noexcept {
     return (request & request_xdr) != 0 ? encoding::xdr : encoding::native;
 }
-constexpr std::uint64_t of_request(message_kind kind, std::uint16_t provider, bool xdr) noexcept {
-    return first_byte(kind) | (xdr ? request_xdr : 0) | std::uint64_t{provider} << 16;
+constexpr std::uint64_t of_request(message_kind kind, std::uint16_t provider, bool xdr,
+                                   std::uint32_t microseconds) noexcept {
+    return first_byte(kind) | (xdr ? request_xdr : 0) | std::uint64_t{provider} << 16 |
+           std::uint64_t{microseconds} << 32;
 }
 constexpr std::uint64_t of_reply(bool xdr) noexcept {
     return first_byte(message_kind::reply) | (xdr ? reply_xdr : 0);

@@ -50,13 +50,14 @@ TEST(rpc_wire, an_ordinary_header_is_known_by_its_first_word_and_no_other_is) {
                                            .microseconds = microseconds,
                                            .procedure = 1});
                 const bool one_way = kind == message_kind::one_way;
-                const bool plain = ordinary && microseconds == 0;
-                EXPECT_EQ(plain_head::is_request(head_of(all)), plain && !one_way);
-                EXPECT_EQ(plain_head::is_one_way(head_of(all)), plain && one_way);
+                EXPECT_EQ(plain_head::is_request(head_of(all)), ordinary && !one_way);
+                EXPECT_EQ(plain_head::is_one_way(head_of(all)), ordinary && one_way);
                 EXPECT_FALSE(plain_head::is_reply(head_of(all)));
                 EXPECT_FALSE(plain_head::is_mail(head_of(all)));
-                if (plain) {
-                    EXPECT_EQ(plain_head::of_request(kind, 0xfffe, flags != 0), head_of(all));
+                EXPECT_EQ(plain_head::microseconds_of(head_of(all)), microseconds);
+                if (ordinary) {
+                    EXPECT_EQ(plain_head::of_request(kind, 0xfffe, flags != 0, microseconds),
+                              head_of(all));
                 }
             }
         }

@@ -98,7 +98,8 @@ protected:
     /// Reads the result. May throw whatever the result's type throws.
     virtual void decode(archive_reader& from) = 0;
     /// The same for a number in the native encoding. False: it is none, or of another size.
-    virtual bool decode_flat(const_bytes) noexcept { return false; }
+    // Cold, or GCC asks first at each call whether it is this one.
+    [[gnu::cold]] virtual bool decode_flat(const_bytes) noexcept { return false; }
     /// The call has ended and `why` is set. The record belongs to its maker again, and may be
     /// destroyed.
     virtual void over() noexcept = 0;
@@ -115,6 +116,7 @@ private:
     friend struct pending_call;
 
     bool submit_plain(const task_place& here) noexcept;
+    bool begin_plain(detail::caller& by, const call_context* serving) noexcept;
     void submit_any() noexcept;
 
     const call_target* target_;  // Until submit() returns.
@@ -133,6 +135,7 @@ protected:
     void wait();
 
 private:
+    void wait_outside_ults(const task_place& here);
     void wait_by(waiter& who, const task_place& here);
     void over() noexcept final { who_->unpark(); }
     waiter* who_ = nullptr;

@@ -142,7 +142,8 @@ public:
     /// Of the arguments, where these and the result are numbers only; else not_flat.
     virtual std::size_t flat_bytes() const noexcept { return not_flat; }
     /// As invoke(), for arguments of flat_bytes() in the native encoding.
-    virtual flat_result invoke_flat(const std::byte* /*arguments*/) { return {}; }
+    // Cold, or GCC asks first at each call whether it is this one.
+    [[gnu::cold]] virtual flat_result invoke_flat(const std::byte* /*arguments*/) { return {}; }
 };
 
 template <typename T>
