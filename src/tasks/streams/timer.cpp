@@ -210,9 +210,12 @@ void timer_heap::take_out(timer& what) noexcept {
 }
 
 void timer_heap::note_earliest() noexcept {
-    const time_point when = root_ == nullptr ? time_point::max() : root_->when_;
+    const auto when = (root_ == nullptr ? time_point::max() : root_->when_).time_since_epoch();
+    // Only this lock's holder stores. Most timers are armed behind others, and go before their
+    // time.
+    if (earliest_.load(std::memory_order_relaxed) == when.count()) return;
     // seq_cst: half of the protocol with a stream that goes to sleep, see bell.hpp.
-    earliest_.store(when.time_since_epoch().count(), std::memory_order_seq_cst);
+    earliest_.store(when.count(), std::memory_order_seq_cst);
 }
 
 // In order of time, linked by next_; none remains armed.
