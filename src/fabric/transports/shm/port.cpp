@@ -224,6 +224,23 @@ posted shm_port::post_send(peer_id to, std::uint64_t tag, gather bytes,
     return link->sender().send_short(tag, bytes.front());
 }
 
+[[gnu::always_inline]] inline std::size_t shm_port::poll_links(std::size_t budget) noexcept {
+    std::size_t moved = 0;
+    const std::size_t count = hot_.size();
+    std::size_t at = next_hot_;
+    for (std::size_t left = count; left > 0; --left) {
+        if (at >= count) at = 0;
+        shm_link& link = *hot_[at++];
+        if (!link.receiver().ready()) continue;
+        link.last_turn_ = turn_;
+        moved += link.receiver().take(budget - moved);
+        if (moved < budget) continue;
+        next_hot_ = at;  // Links not reached are first next time.
+        break;
+    }
+    return moved;
+}
+
 std::size_t shm_port::move_frames(std::size_t budget) noexcept {
     ++turn_;
     if (armed_) [[unlikely]] {
@@ -277,23 +294,6 @@ std::size_t shm_port::move_more(std::size_t budget) noexcept {
     if (moved == 0 && is_expecting()) look_at_events();
     has_more_ =
         !quiet_.empty() || !pushing_.empty() || !draining_.empty() || is_expecting() || has_due();
-    return moved;
-}
-
-std::size_t shm_port::poll_links(std::size_t budget) noexcept {
-    std::size_t moved = 0;
-    const std::size_t count = hot_.size();
-    std::size_t at = next_hot_;
-    for (std::size_t left = count; left > 0; --left) {
-        if (at >= count) at = 0;
-        shm_link& link = *hot_[at++];
-        if (!link.receiver().ready()) continue;
-        link.last_turn_ = turn_;
-        moved += link.receiver().take(budget - moved);
-        if (moved < budget) continue;
-        next_hot_ = at;  // Links not reached are first next time.
-        break;
-    }
     return moved;
 }
 
