@@ -59,7 +59,7 @@ package:
 	@cmake --preset package >build/package.log 2>&1 || { cat build/package.log; exit 1; }
 	@cmake --build build/package -j $(JOBS)
 	@rm -rf build/packages
-	@cd build/package && cpack >../package.log 2>&1 || { cat ../package.log; exit 1; }
+	@umask 022 && cd build/package && cpack >../package.log 2>&1 || { cat ../package.log; exit 1; }
 	@rm -rf build/packages/_CPack_Packages
 	@lintian --fail-on error,warning build/packages/*.deb
 	@ls build/packages
@@ -72,6 +72,7 @@ docs:
 check:
 	@scripts/check_format
 	@scripts/check_layers
+	@scripts/check_abi
 	@scripts/check_names
 	@scripts/check_headers
 	@scripts/check_readme
