@@ -21,14 +21,30 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXE
                                                 WORLD_READ WORLD_EXECUTE)
 set(interface ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
-# By the sources' own date, so that the same sources give the same bytes.
-execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} log -1 --format=%aD OUTPUT_VARIABLE package_date
-                OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+# By the sources' own date and by no mode of who builds them, so that the same sources give the same bytes
+# (scripts/check_reproducible). CPack writes this date into what it packs.
+set(package_epoch "$ENV{SOURCE_DATE_EPOCH}")
+if(package_epoch STREQUAL "")
+  execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} log -1 --format=%ct OUTPUT_VARIABLE package_epoch
+                  OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+if(NOT package_epoch MATCHES "^[0-9]+$")
+  message(FATAL_ERROR "packages have no date: there is no commit and no SOURCE_DATE_EPOCH, expected seconds since 1970; "
+                      "example: SOURCE_DATE_EPOCH=1767225600 make package")
+endif()
+set(ENV{SOURCE_DATE_EPOCH} ${package_epoch})
+string(TIMESTAMP package_date "%a, %d %b %Y %H:%M:%S +0000" UTC)
 set(documents ${PROJECT_BINARY_DIR}/package_documents)
 file(MAKE_DIRECTORY ${documents})
 configure_file(${PROJECT_SOURCE_DIR}/cmake/copyright.in ${documents}/copyright @ONLY)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/debian_changelog.in ${documents}/changelog.Debian @ONLY)
 execute_process(COMMAND gzip -9nfk ${documents}/changelog.Debian COMMAND_ERROR_IS_FATAL ANY)
+file(WRITE ${documents}/date.cmake "set(ENV{SOURCE_DATE_EPOCH} ${package_epoch})\n")
+set(CPACK_PROJECT_CONFIG_FILE ${documents}/date.cmake)
+# Folders that no install() makes have the modes of the umask, with which nobody else might get in.
+file(WRITE ${documents}/modes.cmake "file(CHMOD_RECURSE \${CPACK_TEMPORARY_INSTALL_DIRECTORY} DIRECTORY_PERMISSIONS "
+                                    "${CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS})\n")
+set(CPACK_PRE_BUILD_SCRIPTS ${documents}/modes.cmake)
 file(WRITE ${documents}/triggers "activate-noawait ldconfig\n")
 file(WRITE ${documents}/shlibs "libamalgam ${interface} libamalgam${interface} (>= ${PROJECT_VERSION})\n")
 
