@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <exception>
@@ -42,6 +43,7 @@ run_socket::run_socket(const std::string& name, std::function<std::string()> ans
         listening_.reset();
         return;
     }
+    silent_.reserve(most_silent);
     try {
         thread_ = std::thread([this] { run(); });
     } catch (const std::system_error&) {  // No thread is left.
@@ -57,37 +59,60 @@ run_socket::~run_socket() {
 }
 
 void run_socket::run() {
+    ::pollfd looks[2 + most_silent];
     for (;;) {
-        ::pollfd looks[2] = {{listening_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
-        if (::poll(looks, 2, -1) < 0) continue;
+        looks[0] = {listening_.get(), POLLIN, 0};
+        looks[1] = {stop_.get(), POLLIN, 0};
+        for (std::size_t i = 0; i < silent_.size(); ++i)
+            looks[2 + i] = {silent_[i].get(), POLLIN, 0};
+        if (::poll(looks, 2 + silent_.size(), -1) < 0) continue;
         if (looks[1].revents != 0) return;
-        const unique_fd client(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-        if (!client) {
+        serve_those_that_ask(looks + 2);
+        if (looks[0].revents != 0 && !accept_one()) {
             // Out of descriptors, for example: poll() would return at once.
             ::pollfd stop{stop_.get(), POLLIN, 0};
-            if (errno != EINTR && errno != ECONNABORTED && ::poll(&stop, 1, 100) > 0) return;
-            continue;
+            if (::poll(&stop, 1, 100) > 0) return;
         }
+    }
+}
+
+/// `looks`: one for each that is silent so far.
+void run_socket::serve_those_that_ask(const ::pollfd* looks) {
+    for (std::size_t i = silent_.size(); i-- > 0;) {
+        if (looks[i].revents == 0) continue;
+        const unique_fd client = std::move(silent_[i]);
+        silent_.erase(silent_.begin() + static_cast<std::ptrdiff_t>(i));
         try {
-            if (is_of_this_user(client.get())) serve(client.get());
+            serve(client.get());
         } catch (const std::exception&) {
             // Out of memory: the client sees that there is no answer.
         }
     }
 }
 
+/// False: there may be no descriptor for it.
+bool run_socket::accept_one() noexcept {
+    unique_fd client(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!client) return errno == EINTR || errno == ECONNABORTED;
+    if (!is_of_this_user(client.get())) return true;
+    if (silent_.size() == most_silent) silent_.erase(silent_.begin());
+    silent_.push_back(std::move(client));  // There is room, from the constructor.
+    return true;
+}
+
 void run_socket::serve(int client) {
-    const ::timeval limit{2, 0};
-    for (const int each : {SO_RCVTIMEO, SO_SNDTIMEO})
-        ::setsockopt(client, SOL_SOCKET, each, &limit, sizeof limit);
+    constexpr std::chrono::seconds limit{2};
+    const ::timeval each_send{limit.count(), 0};
+    ::setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &each_send, sizeof each_send);
     char asked = 0;
-    if (::recv(client, &asked, 1, 0) != 1 || asked != status_question) return;
+    if (::recv(client, &asked, 1, MSG_DONTWAIT) != 1 || asked != status_question) return;
     const std::string answer = answer_();
+    const auto until = std::chrono::steady_clock::now() + limit;
     for (std::size_t sent = 0; sent < answer.size();) {
         const ::ssize_t some =
             ::send(client, answer.data() + sent, answer.size() - sent, MSG_NOSIGNAL);
         if (some < 0 && errno == EINTR) continue;
-        if (some <= 0) return;
+        if (some <= 0 || std::chrono::steady_clock::now() > until) return;
         sent += static_cast<std::size_t>(some);
     }
 }

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -22,10 +25,14 @@ bool is_of_this_user(int socket);
 
 /// Answers those of this user who look at a run: one question per connection.
 ///
-/// Threads: one of its own, which `answer` runs on. A client that does not read delays the others
-///          by its limit of two seconds.
+/// Threads: one of its own, which `answer` runs on. A client that does not read, or reads slowly,
+///          delays the others by two seconds. Those that ask nothing delay nobody: the oldest of
+///          them make room.
 class run_socket {
 public:
+    /// How many may be connected and have not asked yet.
+    static constexpr std::size_t most_silent = 16;
+
     /// If the name is taken, as another container may share the network, or no thread is left, it
     /// answers nobody.
     run_socket(const std::string& name, std::function<std::string()> answer);
@@ -35,10 +42,13 @@ public:
 
 private:
     void run();
+    void serve_those_that_ask(const ::pollfd* looks);
+    bool accept_one() noexcept;
     void serve(int client);
 
     const std::function<std::string()> answer_;
     unique_fd listening_, stop_;
+    std::vector<unique_fd> silent_;  // The oldest first.
     std::thread thread_;
 };
 

@@ -10,10 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -137,16 +139,32 @@ namespace {
 
 using steady = std::chrono::steady_clock;
 
-/// Connected to the launcher; empty if none of this user's answers to that name.
-unique_fd connect_to(int launcher) {
+/// Connected to the launcher; empty if none of this user's answers to that name. While many others
+/// connect, waits until then.
+unique_fd connect_to(int launcher, steady::time_point until) {
     const std::string name = detail::status_socket_name(::geteuid(), launcher);
-    unique_fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    unique_fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const auto left = std::max<std::chrono::microseconds>(
+        std::chrono::duration_cast<std::chrono::microseconds>(until - steady::now()),
+        std::chrono::milliseconds(1));  // 0 would be without end.
+    const ::timeval limit{left.count() / 1'000'000, left.count() % 1'000'000};
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     ::sockaddr_un where{};
     const ::socklen_t size = detail::abstract_address(name, where);
-    if (!socket || ::connect(socket.get(), reinterpret_cast<const ::sockaddr*>(&where), size) != 0)
+    if (!socket ||
+        ::connect(socket.get(), reinterpret_cast<const ::sockaddr*>(&where), size) != 0) {
+        const int why = errno;  // EAGAIN: they still wait to be accepted.
+        socket.reset();
+        errno = why;
         return {};
+    }
     // Anybody may listen at any name.
-    if (!detail::is_of_this_user(socket.get())) return {};
+    if (!detail::is_of_this_user(socket.get())) {
+        socket.reset();
+        errno = EACCES;
+        return {};
+    }
+    ::fcntl(socket.get(), F_SETFL, O_NONBLOCK);
     return socket;
 }
 
@@ -215,7 +233,9 @@ std::vector<int> list_runs() {
     // One line for the listening socket, and one for each connection.
     std::sort(found.begin(), found.end());
     found.erase(std::unique(found.begin(), found.end()), found.end());
-    std::erase_if(found, [](int each) { return !connect_to(each); });
+    // For all: whoever listens at such names, and takes no connection, holds this up once.
+    const steady::time_point until = steady::now() + std::chrono::seconds(1);
+    std::erase_if(found, [until](int each) { return !connect_to(each, until); });
     return found;
 }
 
@@ -223,7 +243,12 @@ run_status read_run(int launcher, std::chrono::milliseconds timeout) {
     if (launcher == 0) launcher = only_run();
     const steady::time_point until =
         steady::now() + std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24));
-    const unique_fd socket = connect_to(launcher);
+    const unique_fd socket = connect_to(launcher, until);
+    if (!socket && errno == EAGAIN)
+        throw error(errc::timed_out,
+                    fmt::format("the launcher of the run ({}) does not answer, as too many others "
+                                "ask it; ask later",
+                                launcher));
     if (!socket) {
         throw error(errc::not_found,
                     fmt::format("{} is no run of this user on this host, expected the process id "

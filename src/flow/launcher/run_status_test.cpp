@@ -1,5 +1,7 @@
 // A run seen from outside: what its processes tell, and who is told.
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -286,6 +288,70 @@ TEST(run_socket, answers_each_that_asks_and_ends_with_those_that_only_connect) {
     EXPECT_EQ(::recv(asks.get(), text, 5, MSG_WAITALL), 5);
     EXPECT_STREQ(text, "hello");
     const detail::run_socket second(name, [] { return std::string("taken"); });  // Answers nobody.
+}
+
+class run_socket_crowd : public testing::Test {
+protected:
+    unique_fd connect() const {
+        unique_fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        ::sockaddr_un where{};
+        const ::socklen_t size = detail::abstract_address(name, where);
+        EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const ::sockaddr*>(&where), size), 0);
+        return socket;
+    }
+    static constexpr int launcher = 2'000'000'001;
+    const std::string name = detail::status_socket_name(::geteuid(), launcher);
+    static std::string status() {
+        return detail::encode_status({.launcher = launcher,
+                                      .command = "crowded",
+                                      .seconds = 1,
+                                      .graph = {},
+                                      .processes = {}});
+    }
+};
+
+TEST_F(run_socket_crowd, those_that_ask_nothing_keep_nobody_away) {
+    const detail::run_socket here(name, [] { return status(); });
+    std::vector<unique_fd> silent;
+    for (std::size_t i = 0; i < 3 * detail::run_socket::most_silent; ++i)
+        silent.push_back(connect());
+    EXPECT_EQ(read_run(launcher, std::chrono::hours(1)).command, "crowded");
+    // The oldest made room; it did not wait for the newest.
+    char none = 0;
+    EXPECT_EQ(::recv(silent.front().get(), &none, 1, 0), 0);
+    EXPECT_EQ(::recv(silent.back().get(), &none, 1, MSG_DONTWAIT), -1);
+    EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST_F(run_socket_crowd, a_run_that_answers_others_first_is_waited_for) {
+    std::atomic<bool> goes_on = false;
+    const detail::run_socket here(name, [&] {
+        while (!goes_on)
+            std::this_thread::yield();
+        return status();
+    });
+    // One is being answered, and as many wait as may.
+    std::vector<unique_fd> waiting;
+    waiting.push_back(connect());
+    EXPECT_EQ(::send(waiting[0].get(), "?", 1, MSG_NOSIGNAL), 1);
+    for (bool full = false; !full;) {
+        unique_fd next(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        ::sockaddr_un where{};
+        const ::socklen_t size = detail::abstract_address(name, where);
+        full = ::connect(next.get(), reinterpret_cast<const ::sockaddr*>(&where), size) != 0 &&
+               errno == EAGAIN;
+        waiting.push_back(std::move(next));
+    }
+    std::thread asks(
+        [] { EXPECT_EQ(read_run(launcher, std::chrono::hours(1)).command, "crowded"); });
+    try {
+        (void)read_run(launcher, std::chrono::milliseconds(20));
+        ADD_FAILURE() << "answered";
+    } catch (const error& why) {
+        EXPECT_EQ(why.code(), errc::timed_out) << why.what();
+    }
+    goes_on = true;
+    asks.join();
 }
 
 }  // namespace
