@@ -80,6 +80,18 @@ TEST(tool_stats, of_a_directory_are_those_of_all_processes_with_a_context_there)
     EXPECT_TRUE(has(got.output, "does not offer its metrics")) << got.output;
 }
 
+TEST(tool_find_json, has_an_object_for_each_resource) {
+    amalgam::engine on("shm://");
+    const amalgam::directory_server directory(on);
+    amalgam::context here(amalgam::context_options{.directory = on.address()});
+    const auto added = here.add({{"type", "server"}, {"rack", "7\n"}});
+    const auto got = amalgam_tool("find --at " + on.address() + " type=server rack --json");
+    EXPECT_EQ(got.code, 0) << got.output;
+    const auto parsed = nlohmann::json::parse(got.output);
+    EXPECT_EQ(parsed["attributes"], (nlohmann::json{{"type", "server"}, {"rack", "7\n"}}));
+    EXPECT_EQ(parsed["context"], static_cast<unsigned>(here.id())) << got.output;
+}
+
 TEST(tool_stats, watches_as_often_as_asked) {
     served one;
     const auto twice = amalgam_tool("stats " + one.address +

@@ -116,6 +116,15 @@ TEST(tool_inject, sign_says_when_where_and_which_version_and_revoke_takes_it_bac
     EXPECT_TRUE(has(some, "signed by  " + signer)) << some;
     EXPECT_TRUE(has(some, "manifest   version 3, from 20")) << some;
     EXPECT_TRUE(has(some, "UTC, for node7, node8, group lab")) << some;
+    const auto json = nlohmann::json::parse(amalgam_tool("inject show --json " + image).output);
+    EXPECT_EQ(json["name"], "two");
+    EXPECT_EQ(json["signed_by"], signer);
+    EXPECT_EQ(json["signature_valid"], true);
+    EXPECT_EQ(json["manifest"]["version"], 3);
+    EXPECT_EQ(json["manifest"]["names"], (std::vector<std::string>{"node7", "node8"}));
+    EXPECT_TRUE(
+        has(some, "until " + json["manifest"]["not_after"].get<std::string>().substr(0, 10)))
+        << some << json;
     const std::string all = sign(" --forever");
     EXPECT_TRUE(has(all, ", without an end, for all targets")) << all;
 
@@ -265,10 +274,19 @@ TEST(tool_call, calls_with_json_by_the_signature_that_the_engine_tells) {
 
 TEST(tool_call, the_text_of_a_handler_cannot_drive_the_terminal) {
     amalgam::engine server("tcp://127.0.0.1:0");
-    server.define("fail", [] { throw std::runtime_error("one\x1b[2J\ntwo"); });
+    // An escape; the same order in one character, in UTF-8 and in a byte that is no UTF-8; a change
+    // of direction.
+    server.define("fail", [] {
+        throw std::runtime_error(
+            "one\x1b[2J\ntwo \xc2\x9b"
+            "2J \x9b"
+            "3J \xe2\x80\xae end \xc3\xa4");
+    });
     const auto got = amalgam_tool("call " + server.address() + " fail");
     EXPECT_EQ(got.code, 1);
-    EXPECT_TRUE(has(got.output, "one\\x1b[2J\\x0atwo")) << got.output;
+    EXPECT_TRUE(
+        has(got.output, "one\\x1b[2J\\x0atwo \\xc2\\x9b2J \\x9b3J \\xe2\\x80\\xae end \xc3\xa4"))
+        << got.output;
 }
 
 TEST(tool_call, tells_how_many_names_it_leaves_out) {
@@ -294,6 +312,71 @@ TEST(tool_ping_several, addresses_of_one_engine_tells_which_is_used_and_why) {
     EXPECT_TRUE(has(got.output, all[1] + " is used (on this host")) << got.output;
     EXPECT_TRUE(has(got.output, all[0] + " (also works, over the network")) << got.output;
     EXPECT_TRUE(has(got.output, all[1] + ": call 2:")) << got.output;
+}
+
+/// A JSON value from each line.
+std::vector<nlohmann::json> lines_of_json(const std::string& text) {
+    std::vector<nlohmann::json> all;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);)
+        all.push_back(nlohmann::json::parse(line, nullptr, false));
+    return all;
+}
+
+TEST(tool_json, ping_prints_a_line_for_each_call_and_one_for_all) {
+    amalgam::engine server({"tcp://127.0.0.1:0", "shm://"});
+    const auto all = server.addresses();
+    auto got = amalgam_tool("ping " + all[0] + " --count 2 --interval 0 --json");
+    EXPECT_EQ(got.code, 0) << got.output;
+    auto lines = lines_of_json(got.output);
+    ASSERT_EQ(lines.size(), 3u) << got.output;
+    EXPECT_EQ(lines[1]["address"], all[0]);
+    EXPECT_EQ(lines[1]["call"], 2);
+    EXPECT_GT(lines[1]["us"].get<double>(), 0);
+    EXPECT_EQ(lines[2]["calls"], 2);
+    EXPECT_EQ(lines[2]["answered"], 2);
+    EXPECT_LE(lines[2]["best_us"].get<double>(), lines[2]["worst_us"].get<double>());
+    EXPECT_FALSE(lines[2].contains("explanation"));
+
+    got = amalgam_tool("ping " + all[0] + " " + all[1] + " --count 1 --json");
+    lines = lines_of_json(got.output);
+    ASSERT_EQ(lines.size(), 2u) << got.output;
+    EXPECT_TRUE(has(lines[1]["explanation"].get<std::string>(), " is used ")) << got.output;
+}
+
+TEST(tool_json, call_lists_procedures_and_tells_health) {
+    amalgam::engine server("shm://");
+    server.define("sum", [](int a, int b) { return a + b; }, {.about = "Adds \xff two"});
+    auto got = amalgam_tool("call " + server.address() + " --json");
+    EXPECT_EQ(got.code, 0) << got.output;
+    auto lines = lines_of_json(got.output);
+    ASSERT_EQ(lines.size(), 1u) << got.output;
+    EXPECT_EQ(lines[0]["name"], "sum");
+    EXPECT_EQ(lines[0]["provider"], 0);
+    EXPECT_EQ(lines[0]["about"], "Adds \xef\xbf\xbd two");
+    EXPECT_FALSE(lines[0]["signature"].get<std::string>().empty());
+
+    set_health(server, false, "loading");
+    got = amalgam_tool("call " + server.address() + " --health --json");
+    EXPECT_EQ(got.code, 1) << got.output;
+    lines = lines_of_json(got.output);
+    ASSERT_EQ(lines.size(), 1u) << got.output;
+    EXPECT_EQ(lines[0]["serving"], false);
+    EXPECT_EQ(lines[0]["sentence"], "loading");
+}
+
+TEST(tool_json, run_shows_each_process_that_it_would_start) {
+    const temp_folder own;
+    std::ofstream(own.with("groups.json"))
+        << R"({"groups": {"G1": {"endpoint": "shm://"}, "G2": {"endpoint": "shm://", "replicas": 2}}})";
+    const auto got =
+        amalgam_tool("run -c " + own.with("groups.json") + " --show --json -- ./program 'a b'");
+    EXPECT_EQ(got.code, 0) << got.output;
+    const auto lines = lines_of_json(got.output);
+    ASSERT_EQ(lines.size(), 3u) << got.output;
+    EXPECT_EQ(lines[2]["group"], "G2");
+    EXPECT_EQ(lines[2]["replica"], 1);
+    EXPECT_EQ(lines[2]["command"], (std::vector<std::string>{"./program", "a b"}));
 }
 
 TEST(tool_ping_nobody, ends_with_code_1_and_says_unreachable) {

@@ -1,11 +1,14 @@
 // `amalgam top`: what it shows of numbers, and how it behaves on a terminal.
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <deque>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 #include <amalgam/core/latency_histogram.hpp>
@@ -132,6 +135,59 @@ TEST(tool_top, once_prints_all_tables) {
     EXPECT_TRUE(has(got.output, one.here.address())) << got.output;
 }
 
+TEST(tool_top, once_as_json_has_the_numbers_of_all_tables) {
+    served one;
+    const auto got =
+        tool_testing::amalgam_tool("top " + one.here.address() + " --once --interval 0.1 --json");
+    ASSERT_EQ(got.code, 0) << got.output;
+    const auto parsed = nlohmann::json::parse(got.output);
+    EXPECT_EQ(parsed["head"][0], "1 process");
+    EXPECT_EQ(parsed["procedures"][0]["procedure"], "sum") << got.output;
+    EXPECT_EQ(parsed["procedures"][0]["calls/s"], 0) << got.output;
+    EXPECT_EQ(parsed["processes"][0]["process"], one.here.address());
+}
+
+TEST(top_tables, of_a_peer_with_infinite_numbers_are_drawn) {
+    top_model model;
+    top_model::clock::time_point now{};
+    constexpr double endless = std::numeric_limits<double>::infinity();
+    model.take(told(0), now);
+    for (const double calls : {endless, 1e308, 1.0}) {
+        numbers_told next = told(calls, calls);
+        for (const char* name : {"process_cpu_seconds_total", "amalgam_rpc_served_total"})
+            next.processes[0].numbers.families.push_back(
+                {{name, "", metric_kind::counter}, {{{}, calls}}});
+        std::sort(next.processes[0].numbers.families.begin(),
+                  next.processes[0].numbers.families.end(),
+                  [](const auto& a, const auto& b) { return a.what.name < b.what.name; });
+        model.take(std::move(next), now += 1s);
+    }
+    for (const auto& each : model.curves())
+        for (const bool plain : {false, true})
+            for (const char c : curve_text(each.values, 3, plain))
+                EXPECT_TRUE(plain ? (c >= '0' && c <= '9') : static_cast<unsigned char>(c) >= 0x80);
+    for (const top_table& each : model.tables())
+        for (const std::string& line : lines_of(each, {}, 80))
+            EXPECT_FALSE(has(line, "inf") || has(line, "nan")) << line;
+}
+
+TEST(top_tables, of_a_peer_with_names_and_numbers_without_end_are_bounded) {
+    metric_snapshot all;
+    metric_family& handled = all.families.emplace_back();
+    handled.what = {"amalgam_rpc_handled_total", "", metric_kind::counter};
+    for (int i = 0; i < 100'000; ++i)
+        handled.samples.push_back(
+            {{{"procedure", "\xc2\x9b" + std::to_string(i)}, {"provider", "0"}}, 1});
+    top_model model;
+    const top_model::clock::time_point start{};
+    for (int round = 0; round < 2; ++round)
+        model.take({.processes = {{"G1", all}}, .silent = {}, .run = {}}, start + round * 1s);
+    const auto tables = model.tables();
+    const top_table& procedures = table_of(tables, "procedures");
+    EXPECT_EQ(procedures.rows.size(), metric_limits{}.label_sets);
+    EXPECT_EQ(procedures.rows[0][0].text, "\\xc2\\x9b0");
+}
+
 TEST(tool_top, without_a_terminal_says_what_to_do) {
     served one;
     const auto got = tool_testing::amalgam_tool("top " + one.here.address());
@@ -195,12 +251,17 @@ std::size_t longest_line(const std::string& text) {
     return longest;
 }
 
-TEST(tool_top, on_a_terminal_answers_keys_and_changes_of_its_size) {
-    if (tool_testing::run_tool("command -v", "tmux").code != 0)
-        GTEST_SKIP() << "tmux is not installed";
+/// Why no terminal can be tried; empty: one can.
+std::string no_terminal() {
+    if (tool_testing::run_tool("command -v", "tmux").code != 0) return "tmux is not installed";
     if (has(tool_testing::run_tool("TERM=xterm " AMALGAM_TOOL, "top shm://x").output,
             "without a terminal library"))
-        GTEST_SKIP() << "amalgam was built without ncurses";
+        return "amalgam was built without ncurses";
+    return {};
+}
+
+TEST(tool_top, on_a_terminal_answers_keys_and_changes_of_its_size) {
+    if (const std::string why = no_terminal(); !why.empty()) GTEST_SKIP() << why;
     served one;
     one.here.define("other", [] {});
     terminal_session shown(

@@ -17,6 +17,7 @@
 #include "call/signature.hpp"
 #include "commands.hpp"
 #include "credentials_option.hpp"
+#include "json_output.hpp"
 
 namespace amalgam::tool {
 namespace {
@@ -29,10 +30,18 @@ struct call_options {
     unsigned provider = 0;
     unsigned timeout_ms = 5000;
     bool health = false;
+    bool json = false;
 };
 
-void list(engine& client, const peer& target) {
+void list(engine& client, const peer& target, bool as_json) {
     for (const procedure_description& each : describe(client, target)) {
+        if (as_json) {
+            print_json({{"name", each.name},
+                        {"signature", each.signature},
+                        {"provider", each.provider},
+                        {"about", each.about}});
+            continue;
+        }
         fmt::print("{} {}{}{}{}\n", shown(each.name), shown(each.signature, 2000),
                    each.provider == 0 ? "" : fmt::format(" provider {}", each.provider),
                    each.about.empty() ? "" : ": ", shown(each.about, 1024));
@@ -40,10 +49,14 @@ void list(engine& client, const peer& target) {
 }
 
 /// Exit code 0: it serves; 1: it does not.
-void show_health(engine& client, const peer& target) {
+void show_health(engine& client, const peer& target, bool as_json) {
     const engine_health now = health_of(client, target);
-    fmt::print("{}{}{}; {} calls running\n", now.serving ? "serving" : "not serving",
-               now.sentence.empty() ? "" : ": ", shown(now.sentence, 1024), now.running);
+    if (as_json)
+        print_json(
+            {{"serving", now.serving}, {"sentence", now.sentence}, {"running", now.running}});
+    else
+        fmt::print("{}{}{}; {} calls running\n", now.serving ? "serving" : "not serving",
+                   now.sentence.empty() ? "" : ": ", shown(now.sentence, 1024), now.running);
     if (!now.serving) throw exit_code{1};
 }
 
@@ -75,8 +88,8 @@ void call(const call_options& options) {
         of_argument("arguments", [&] { return parse_arguments(options.arguments); });
     engine client(port, {.name = "call"});
     const peer target = of_argument("uri", [&] { return client.lookup(address); });
-    if (options.health) return show_health(client, target);
-    if (options.name.empty()) return list(client, target);
+    if (options.health) return show_health(client, target, options.json);
+    if (options.name.empty()) return list(client, target, options.json);
     std::string text = signature_of(client, target, options);
     const call_signature signature = parse_signature(text);
     const raw_values values =
@@ -120,6 +133,7 @@ void add_call(CLI::App& app) {
         ->add_flag("--health", options->health,
                    "Ask whether the engine serves; exit code 1 if it does not")
         ->excludes(name);
+    add_json(*command, options->json, "procedure; results are JSON without it");
     command->callback([options] {
         try {
             call(*options);

@@ -27,7 +27,8 @@ struct argument_definition {
 struct command_definition {
     std::vector<std::string> path;  ///< Words that lead to it: {"amalgam", "key", "new"}.
     std::string about;
-    std::string footer;  ///< Exit codes, or "example: …".
+    std::string footer;  ///< "example: …".
+    std::string exits;   ///< What its exit codes say.
     std::vector<argument_definition> arguments;
     std::vector<option_definition> options;
     std::vector<command_definition> commands;
@@ -35,6 +36,9 @@ struct command_definition {
 
 /// All that `app` defines, hidden options and commands left out. `path` leads to it.
 command_definition definition_of(const CLI::App& app, std::vector<std::string> path);
+
+/// What the exit codes of the command at `path` say, in a sentence for each.
+std::string exits_of(const std::vector<std::string>& path);
 
 /// `visit` for it and for all inside, parents first.
 template <typename Visit>

@@ -29,6 +29,7 @@
 #include <amalgam/rpc/metrics.hpp>
 
 #include "commands.hpp"
+#include "json_output.hpp"
 
 namespace amalgam::tool {
 namespace {
@@ -39,6 +40,7 @@ struct server_options {
     std::string broadcast;
     bool by_tree = false;
     bool detach = false;
+    bool json = false;
     unsigned end_after = 0;
     double silence_s = 10;
     bool makes_way = false;
@@ -220,8 +222,11 @@ void serve(const server_options& options) {
     if (is_of_host(options) && !options.makes_way) {
         remember_host_directory(words_of(options));
     }
-    for (const std::string& each : on->addresses())
-        fmt::print("directory at {}\n", each);
+    if (options.json)
+        print_json({{"addresses", on->addresses()}, {"pid", ::getpid()}});
+    else
+        for (const std::string& each : on->addresses())
+            fmt::print("directory at {}\n", each);
     std::fflush(stdout);
     if (detached) detached->ready();
     for (unsigned unused = 0;;) {
@@ -266,6 +271,8 @@ void add_directory(CLI::App& app) {
         "Use --broadcast only to find other directories, and query them by trees of calls");
     command->add_flag("--detach", options->detach,
                       "Run in the background: return once it serves; its log is dropped then");
+    add_json(*command, options->json)
+        ->description("Print where it serves, and its process id, as JSON");
     command->add_flag("--makes-way", options->makes_way,
                       "Exit when another directory is started on this host, and do not record this "
                       "one for a restart: used by contexts that find no directory");

@@ -10,6 +10,7 @@
 
 #include "commands.hpp"
 #include "credentials_option.hpp"
+#include "json_output.hpp"
 
 namespace amalgam::tool {
 namespace {
@@ -19,6 +20,7 @@ struct find_options {
     std::string at;
     std::string credentials;
     unsigned most = 100;
+    bool json = false;
 };
 
 /// "type=server" is a condition, "rack" is asked for.
@@ -33,6 +35,15 @@ attribute_list query_of(const std::vector<std::string>& attributes) {
         }
     }
     return query;
+}
+
+json_object as_json(const found_resource& one) {
+    json_object attributes = json_object::object();
+    for (const attribute& each : one.what.view())
+        if (!each.is_open) attributes[std::string(each.name)] = each.text();
+    return {{"id", static_cast<unsigned>(one.id)},
+            {"context", static_cast<unsigned>(one.context)},
+            {"attributes", std::move(attributes)}};
 }
 
 /// One that reaches the directory at that address; others need not reach it.
@@ -56,11 +67,14 @@ void find(const find_options& options) {
     for (const found_resource& each : search) {
         if (each.id == here.id()) continue;
         if (++found > options.most) {
-            fmt::print("… and more; raise --most to list them\n");
+            fmt::print(options.json ? stderr : stdout, "… and more; raise --most to list them\n");
             break;
         }
-        fmt::print("{} of {}: {}\n", static_cast<unsigned>(each.id),
-                   static_cast<unsigned>(each.context), to_string(each.what));
+        if (options.json)
+            print_json(as_json(each));
+        else
+            fmt::print("{} of {}: {}\n", static_cast<unsigned>(each.id),
+                       static_cast<unsigned>(each.context), to_string(each.what));
     }
     if (search.missed() != 0)
         fmt::print(stderr, "at least {} directories did not answer: there may be more resources\n",
@@ -86,6 +100,7 @@ void add_find(CLI::App& app) {
     command->add_option("--most", options->most, "Maximum number of resources to list")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();
+    add_json(*command, options->json, "resource");
     command->callback([options] { find(*options); });
 }
 

@@ -29,7 +29,7 @@ void print_table(const transport_registry& registry) {
     }
 }
 
-void print_json(const transport_registry& registry) {
+void print_all_as_json(const transport_registry& registry) {
     auto all = nlohmann::ordered_json::array();
     for (const auto& one : registry.describe()) {
         nlohmann::ordered_json object{{"name", one.name},
@@ -136,7 +136,7 @@ void add_info(CLI::App& app) {
         if (!options->explain.empty())
             explain(registry, options->explain, options->json);
         else if (options->json)
-            print_json(registry);
+            print_all_as_json(registry);
         else
             print_table(registry);
     });

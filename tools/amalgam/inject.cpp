@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -18,6 +19,7 @@
 #include <amalgam/inject/image_revocations.hpp>
 
 #include "commands.hpp"
+#include "json_output.hpp"
 
 namespace amalgam::tool {
 namespace {
@@ -76,8 +78,44 @@ std::string in_a_row(const std::vector<std::string_view>& words) {
     return fmt::format("{}", fmt::join(words, " "));
 }
 
-void show(const std::string& path) {
+std::string utc(std::chrono::sys_seconds when) {
+    const std::time_t seconds = std::chrono::system_clock::to_time_t(when);
+    std::tm parts{};
+    ::gmtime_r(&seconds, &parts);
+    char text[32];
+    text[std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)] = '\0';
+    return text;
+}
+
+json_object as_json(const image_manifest& says) {
+    json_object all{{"version", says.version},
+                    {"not_before", utc(says.not_before)},
+                    {"not_after", nullptr},
+                    {"names", says.names},
+                    {"groups", says.groups}};
+    if (says.not_after) all["not_after"] = utc(*says.not_after);
+    return all;
+}
+
+void show_as_json(const code_image& image) {
+    json_object all{{"name", image.name()},          {"processors", json_object::array()},
+                    {"bytes", image.bytes().size()}, {"hash", to_text(image.hash())},
+                    {"signed_by", nullptr},          {"signature_valid", false},
+                    {"manifest", nullptr},           {"exports", image.exports()},
+                    {"imports", image.imports()}};
+    for (const architecture each : image.architectures())
+        all["processors"].push_back(name(each));
+    if (image.signer()) {
+        all["signed_by"] = to_text(*image.signer());
+        all["signature_valid"] = image.verify();
+    }
+    if (const image_manifest* const says = image.manifest()) all["manifest"] = as_json(*says);
+    print_json(all);
+}
+
+void show(const std::string& path, bool json) {
     const code_image image = code_image::load(path);
+    if (json) return show_as_json(image);
     std::vector<std::string_view> processors;
     for (const architecture each : image.architectures())
         processors.push_back(name(each));
@@ -214,7 +252,9 @@ void add_inject(CLI::App& app) {
         inject->add_subcommand("show", "Show an image's processors, imports, exports and signer");
     shown->footer("example: amalgam inject show codec.image");
     shown->add_option("image", *path, "The image to show")->required();
-    shown->callback([path] { show(*path); });
+    auto json = std::make_shared<bool>(false);
+    add_json(*shown, *json);
+    shown->callback([path, json] { show(*path, *json); });
 
     struct sign_options : manifest_options {
         std::string image, to;

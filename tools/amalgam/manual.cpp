@@ -55,11 +55,8 @@ void add_options(std::string& page, const command_definition& command) {
 void add_footer(std::string& page, const std::string& footer) {
     if (footer.empty()) return;
     constexpr std::string_view example = "example: ";
-    if (footer.starts_with(example)) {
+    if (footer.starts_with(example))
         page += fmt::format(".SH EXAMPLES\n.nf\n{}\n.fi\n", roff(footer.substr(example.size())));
-    } else {
-        page += fmt::format(".SH EXIT STATUS\n{}\n", roff(footer));
-    }
 }
 
 /// The command that `words` lead to.
@@ -115,6 +112,7 @@ std::string manual_page(const command_definition& command, const std::string& ve
             page += fmt::format(".TP\n\\fB{}\\fR\n{}\n", roff(each.path.back()), roff(each.about));
     }
     add_options(page, command);
+    page += fmt::format(".SH EXIT STATUS\n{}\n", roff(command.exits));
     add_footer(page, command.footer);
     std::vector<std::string> others;
     if (command.path.size() > 1)

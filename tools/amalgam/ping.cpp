@@ -14,6 +14,7 @@
 
 #include "commands.hpp"
 #include "credentials_option.hpp"
+#include "json_output.hpp"
 
 namespace amalgam::tool {
 namespace {
@@ -24,6 +25,7 @@ struct ping_options {
     unsigned count = 4;
     unsigned interval_ms = 200;
     unsigned timeout_ms = 1000;
+    bool json = false;
 };
 
 /// Exit code 0: every call was answered in time; 1: some were not.
@@ -43,7 +45,7 @@ void ping(const ping_options& options) {
     peer target = of_argument(
         "uri", [&] { return several ? client.lookup(uris) : client.lookup(uris.front()); });
     std::string name = target.address();
-    if (several) fmt::print("{}\n", target.explain());
+    if (several && !options.json) fmt::print("{}\n", target.explain());
     for (unsigned i = 0; i < options.count; ++i) {
         if (i != 0) std::this_thread::sleep_for(std::chrono::milliseconds(options.interval_ms));
         const auto start = clock::steady().now();
@@ -52,7 +54,13 @@ void ping(const ping_options& options) {
         const double us =
             std::chrono::duration<double, std::micro>(clock::steady().now() - start).count();
         if (!answer) {
-            fmt::print("{}: call {}: {}\n", name, i + 1, answer.sentence());
+            if (options.json)
+                print_json({{"address", name},
+                            {"call", i + 1},
+                            {"error", to_string(answer.code())},
+                            {"sentence", answer.sentence()}});
+            else
+                fmt::print("{}: call {}: {}\n", name, i + 1, answer.sentence());
             if (answer.code() == errc::disconnected || answer.code() == errc::unreachable)
                 if (const result<peer> again =
                         several ? client.try_lookup(uris) : client.try_lookup(name)) {
@@ -60,7 +68,10 @@ void ping(const ping_options& options) {
                     name = target.address();
                 }
         } else {
-            fmt::print("{}: call {}: {:.1f} us\n", name, i + 1, us);
+            if (options.json)
+                print_json({{"address", name}, {"call", i + 1}, {"us", us}});
+            else
+                fmt::print("{}: call {}: {:.1f} us\n", name, i + 1, us);
             best = answered == 0 ? us : std::min(best, us);
             worst = std::max(worst, us);
             sum += us;
@@ -68,11 +79,19 @@ void ping(const ping_options& options) {
         }
         std::fflush(stdout);
     }
-    fmt::print("{} of {} calls answered", answered, options.count);
-    if (answered != 0)
-        fmt::print("; best {:.1f} us, mean {:.1f} us, worst {:.1f} us", best, sum / answered,
-                   worst);
-    fmt::print("\n");
+    if (options.json) {
+        json_object all{{"calls", options.count}, {"answered", answered}};
+        if (answered != 0)
+            all.update({{"best_us", best}, {"mean_us", sum / answered}, {"worst_us", worst}});
+        if (several) all["explanation"] = target.explain();
+        print_json(all);
+    } else {
+        fmt::print("{} of {} calls answered", answered, options.count);
+        if (answered != 0)
+            fmt::print("; best {:.1f} us, mean {:.1f} us, worst {:.1f} us", best, sum / answered,
+                       worst);
+        fmt::print("\n");
+    }
     if (answered != options.count) throw exit_code{1};
 }
 
@@ -100,6 +119,7 @@ void add_ping(CLI::App& app) {
     command->add_option("--timeout", options->timeout_ms, "Milliseconds to wait for an answer")
         ->check(CLI::Range(1, 3600000))
         ->capture_default_str();
+    add_json(*command, options->json, "call, and one for all of them");
     command->callback([options] { ping(*options); });
 }
 

@@ -11,6 +11,7 @@
 #include <amalgam/flow/launcher.hpp>
 
 #include "commands.hpp"
+#include "json_output.hpp"
 
 namespace amalgam::tool {
 namespace {
@@ -22,6 +23,7 @@ struct run_options {
     double grace_s = 3;
     double limit_s = 0;
     bool only_show = false;
+    bool json = false;
     double stats_s = 0;
     std::string report_file;
     std::string metrics;
@@ -38,10 +40,22 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 /// What would be started.
-int show(const launch_options& options) {
+int show(const launch_options& options, bool json) {
     for (const group_config& group : options.config.groups) {
         for (std::size_t i = 0; i != group.replicas(); ++i) {
             const std::string host = group.host(i);
+            if (json) {
+                std::vector<std::string> command = options.command;
+                command.insert(command.end(), group.arguments.begin(), group.arguments.end());
+                print_json({{"label", process_label(group, i)},
+                            {"group", group.name},
+                            {"replica", i},
+                            {"endpoint", group.endpoints[i]},
+                            {"host", host},
+                            {"pre_command", group.pre_command},
+                            {"command", command}});
+                continue;
+            }
             fmt::print("[{}] {}{}{}{} {}\n", process_label(group, i), host.empty() ? "" : "on ",
                        host, host.empty() ? "" : ": ",
                        group.pre_command + (group.pre_command.empty() ? "" : " ") +
@@ -69,7 +83,7 @@ int launch_all(const run_options& options) {
                                   : options.remote_amalgam;
     launched.host_silence = milliseconds(options.silence_s);
     launched.insecure = options.insecure;
-    if (options.only_show) return show(launched);
+    if (options.only_show) return show(launched, options.json);
     return launch(launched);
 }
 
@@ -100,7 +114,9 @@ void add_run(CLI::App& app) {
                     "Seconds after which the run is ended as failed; 0: never")
         ->check(seconds(0, 86400))
         ->capture_default_str();
-    sub->add_flag("--show", options->only_show, "Print what would be started, and start nothing");
+    CLI::Option* const show = sub->add_flag("--show", options->only_show,
+                                            "Print what would be started, and start nothing");
+    add_json(*sub, options->json, "process that --show tells of")->needs(show);
     sub->add_option("--stats", options->stats_s,
                     "Report progress and bottlenecks at this interval, and each node's statistics "
                     "at the end; every second if no number is given")

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -12,6 +13,7 @@
 
 #include "call/shown.hpp"
 #include "commands.hpp"
+#include "json_output.hpp"
 #include "stats/number_source.hpp"
 #include "top/tables.hpp"
 #ifdef AMALGAM_WITH_CURSES
@@ -25,6 +27,7 @@ struct top_options {
     number_options whose;
     double interval = 1;
     bool once = false;
+    bool json = false;
     std::string filter;
 };
 
@@ -35,6 +38,22 @@ std::size_t output_width() {
     return 100'000;
 }
 
+/// Numbers as they are, a column's title as their name.
+json_object as_json(const top_table& table, const top_view& view) {
+    json_object rows = json_object::array();
+    for (const auto& row : chosen_rows(table, view)) {
+        json_object one = json_object::object();
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            if (table.columns[i].as == shown_as::text)
+                one[table.columns[i].title] = row[i].text;
+            else
+                one[table.columns[i].title] = row[i].number;
+        }
+        rows.push_back(std::move(one));
+    }
+    return rows;
+}
+
 /// Two rounds, for the rates.
 void print_once(number_source& from, const top_options& options) {
     top_model model;
@@ -43,6 +62,12 @@ void print_once(number_source& from, const top_options& options) {
     std::this_thread::sleep_for(std::chrono::duration<double>(options.interval));
     model.take(from.read(), top_model::clock::now());
     const std::size_t width = output_width();
+    if (options.json) {
+        json_object all{{"head", model.head()}};
+        for (const top_table& each : model.tables())
+            all[each.name] = as_json(each, {.filter = options.filter});
+        return print_json(all);
+    }
     for (const std::string& each : model.head())
         fmt::print("{}\n", cut(each, width));
     const top_view view{.filter = options.filter};
@@ -88,6 +113,7 @@ void add_top(CLI::App& app) {
         ->add_option("--filter", options->filter,
                      "With --once: only rows with this in their names or places")
         ->needs(once);
+    add_json(*command, options->json)->needs(once);
     command->callback([options] {
         check(options->whose);
         try {

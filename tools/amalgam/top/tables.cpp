@@ -33,8 +33,21 @@ std::string time_text(double seconds) {
 top_cell text(std::string_view what) {
     return {shown(std::string(what)), 0};
 }
+/// A peer may tell, or make by what it tells, a number that is none.
+double finite(double what) {
+    return std::isfinite(what) ? what : 0;
+}
 top_cell number(double what) {
-    return {{}, what};
+    return {{}, finite(what)};
+}
+
+/// No more than writers of ours tell: rows are looked up in each other.
+void bound(metric_snapshot& all) {
+    constexpr std::size_t most = metric_limits{}.label_sets;
+    for (metric_family& each : all.families)
+        if (each.samples.size() > most)
+            each.samples.erase(each.samples.begin() + static_cast<std::ptrdiff_t>(most),
+                               each.samples.end());
 }
 
 std::string label(const metric_sample& of, std::string_view name) {
@@ -121,6 +134,8 @@ std::string cut(std::string_view text, std::size_t width) {
 
 void top_model::take(numbers_told told, clock::time_point now) {
     const bool first = now_.processes.empty() && !now_.run;
+    for (numbers_told::process& each : told.processes)
+        bound(each.numbers);
     before_ = std::exchange(now_, std::move(told));
     seconds_ = first ? 0 : std::chrono::duration<double>(now - at_).count();
     at_ = now;
@@ -376,7 +391,7 @@ void top_model::add_to_curves() {
     }
     const std::array<double, 3> newest{cpu, served, items};
     for (std::size_t i = 0; i < curves_.size(); ++i) {
-        curves_[i].values.push_back(newest[i]);
+        curves_[i].values.push_back(finite(newest[i]));
         if (curves_[i].values.size() > longest) curves_[i].values.pop_front();
     }
 }
