@@ -1,10 +1,13 @@
 // `amalgam top`: what it shows of numbers, and how it behaves on a terminal.
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <deque>
+#include <fstream>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -15,6 +18,7 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/metrics.hpp>
 
+#include "temp_folder.hpp"
 #include "tool/run_tool.hpp"
 #include "top/tables.hpp"
 
@@ -258,6 +262,34 @@ std::string no_terminal() {
             "without a terminal library"))
         return "amalgam was built without ncurses";
     return {};
+}
+
+TEST(tool_top, a_terminal_that_does_not_move_its_cursor_is_refused) {
+    if (const std::string why = no_terminal(); !why.empty()) GTEST_SKIP() << why;
+    served one;
+    terminal_session shown("sh -c \"TERM=dumb " AMALGAM_TOOL " top " + one.here.address() +
+                               "; echo code \\$?; sleep 300\"",
+                           200, 24);
+    const std::string screen = shown.wait_for("code 1");
+    EXPECT_TRUE(has(screen, "does not move its cursor")) << screen;
+}
+
+TEST(tool_top, ends_when_its_terminal_is_gone) {
+    if (const std::string why = no_terminal(); !why.empty()) GTEST_SKIP() << why;
+    served one;
+    const temp_folder folder;
+    std::ofstream(folder.with("script"))
+        << "trap '' HUP\necho $$ >" << folder.with("part") << "\nmv " << folder.with("part") << ' '
+        << folder.with("pid") << "\nexec " AMALGAM_TOOL " top " << one.here.address() << '\n';
+    {
+        terminal_session shown("sh " + folder.with("script"), 80, 24);
+        shown.wait_for("q quit");
+    }
+    ::pid_t pid = 0;
+    std::ifstream(folder.with("pid")) >> pid;
+    ASSERT_GT(pid, 0);
+    while (::kill(pid, 0) == 0)
+        std::this_thread::yield();
 }
 
 TEST(tool_top, on_a_terminal_answers_keys_and_changes_of_its_size) {

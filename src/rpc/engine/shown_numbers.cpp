@@ -31,23 +31,28 @@ constexpr const char* variable = "AMALGAM_METRICS";
 /// that engine, must not be waited for.
 class shown_engines {
 public:
+    /// In a child of fork() a new one: another thread of the parent may have held the lock of the
+    /// old one, which nobody would ever release there. So there is no lock around this either.
     static shown_engines& of_process() {
-        const std::lock_guard hold(making_);
-        if (only_.load(std::memory_order_relaxed) == nullptr)
-            only_.store(new shown_engines, std::memory_order_release);
-        return *only_.load(std::memory_order_relaxed);
+        shown_engines* now = only_.load(std::memory_order_acquire);
+        if (is_of_this_process(now)) return *now;
+        auto fresh = std::make_unique<shown_engines>();
+        while (!is_of_this_process(now)) {
+            if (!only_.compare_exchange_weak(now, fresh.get(), std::memory_order_acq_rel)) continue;
+            // The parent's server has not come along. Its socket has, and would keep the address.
+            if (now != nullptr) now->server_.reset();
+            return *fresh.release();
+        }
+        return *now;
     }
-    /// Null: no engine was ever shown.
-    static shown_engines* if_any() noexcept { return only_.load(std::memory_order_acquire); }
+    /// Null: no engine of this process was ever shown.
+    static shown_engines* if_any() noexcept {
+        shown_engines* const now = only_.load(std::memory_order_acquire);
+        return is_of_this_process(now) ? now : nullptr;
+    }
 
     void add(engine_core& core, const char* address) {
         const std::lock_guard hold(lock_);
-        if (made_in_ != ::getpid()) {  // The parent's server does not come along over fork().
-            (void)server_.release();
-            made_in_ = ::getpid();
-            refused_ = false;
-            all_.clear();
-        }
         if (server_ == nullptr && !refused_) start(address);
         if (server_ != nullptr) all_.push_back(&core);
     }
@@ -90,13 +95,16 @@ private:
         return merge_metrics(parts);
     }
 
-    static inline std::mutex making_;
+    static bool is_of_this_process(const shown_engines* one) noexcept {
+        return one != nullptr && one->made_in_ == ::getpid();
+    }
+
     static inline std::atomic<shown_engines*> only_{nullptr};
 
     std::mutex lock_;
     std::vector<engine_core*> all_;
     std::unique_ptr<metrics_server> server_;
-    ::pid_t made_in_ = ::getpid();
+    const ::pid_t made_in_ = ::getpid();
     bool refused_ = false;
 };
 

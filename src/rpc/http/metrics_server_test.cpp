@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -148,6 +149,37 @@ TEST(metrics_variable, shows_all_engines_of_the_process_by_name) {
     text = get(address, "/metrics");
     EXPECT_TRUE(has(text, "{engine=\"one\"}"));
     EXPECT_FALSE(has(text, "{engine=\"two\"}"));
+}
+
+TEST(metrics_variable, a_child_of_fork_has_engines_while_its_parent_is_read) {
+    const metrics_variable set("127.0.0.1:0");
+    testing::internal::CaptureStderr();
+    const engine one("shm://", {.name = "one"});
+    const std::string said = testing::internal::GetCapturedStderr();
+    const std::size_t front = said.find("http://") + 7;
+    const std::string address = said.substr(front, said.find("/metrics") - front);
+    std::atomic<bool> ends = false;
+    std::vector<std::thread> readers;
+    for (int i = 0; i < 2; ++i)
+        readers.emplace_back([&] {
+            while (!ends)
+                get(address, "/metrics");
+        });
+    for (int i = 0; i < 200; ++i) {
+        const ::pid_t child = ::fork();
+        if (child == 0) {
+            ::close(STDERR_FILENO);
+            const engine own("shm://", {.name = "own"});
+            ::_exit(0);
+        }
+        int how = -1;
+        ASSERT_EQ(::waitpid(child, &how, 0), child);
+        EXPECT_EQ(how, 0);
+    }
+    ends = true;
+    for (std::thread& each : readers)
+        each.join();
+    EXPECT_TRUE(has(get(address, "/metrics"), "{engine=\"one\"}"));
 }
 
 TEST(metrics_server, answers_for_prometheus_and_as_openmetrics_if_asked) {

@@ -17,11 +17,16 @@
 #include <curses.h>
 #include <fmt/format.h>
 #include <langinfo.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <amalgam/core/status.hpp>
 
 #include "call/shown.hpp"
 #include "top/tables.hpp"
+
+// Of <term.h>, whose macros would change names of ours, too.
+extern "C" char* tigetstr(const char*);
 
 namespace amalgam::tool {
 namespace {
@@ -79,6 +84,14 @@ public:
                         "list use --once");
         }
         ::set_term(screen_);
+        const char* const how = ::tigetstr("cup");
+        if (how == nullptr || how == reinterpret_cast<const char*>(-1)) {  // As in curses.
+            ::endwin();
+            ::delscreen(screen_);
+            throw error(errc::unsupported,
+                        "the terminal cannot be used, as one of its TERM does not move its cursor; "
+                        "for a plain list use --once");
+        }
         ::cbreak();
         ::noecho();
         ::keypad(stdscr, TRUE);
@@ -94,6 +107,12 @@ public:
     }
 
     bool plain() const noexcept { return plain_; }
+    /// Whether there is none any more: reading from it does not wait then. SIGHUP says so only to
+    /// those that have not been told to ignore it, as by nohup.
+    static bool is_gone() {
+        ::pollfd look{STDIN_FILENO, POLLIN, 0};
+        return ::poll(&look, 1, 0) > 0 && (look.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+    }
     static int rows() { return LINES; }
     static std::size_t columns() { return static_cast<std::size_t>(COLS); }
     static void put(int row, const std::string& text, ::attr_t look = A_NORMAL) {
@@ -126,6 +145,7 @@ public:
             if (changed) draw();
             const int key = ::getch();
             changed = key != ERR;
+            if (key == ERR && terminal::is_gone()) return;
             if (key != ERR && !take(key)) return;
         }
     }
