@@ -1,12 +1,18 @@
 #pragma once
 
 #include <type_traits>
-#include <typeinfo>
 #include <utility>
 
 #include <amalgam/core/detail/memory.hpp>
 
 namespace amalgam {
+
+namespace detail {
+/// Its address stands for T, also in programs without RTTI. Not constant: linkers may merge
+/// constants.
+template <typename T>
+inline char type_mark = 0;
+}  // namespace detail
 
 /// An object of the user's that serialize() functions see, as `archive.context<T>()`: a table of
 /// names, a pool of memory, a key. See engine_options::context.
@@ -19,21 +25,22 @@ public:
     archive_context() = default;
     template <typename T>
     archive_context(std::shared_ptr<T> object) noexcept
-        : type_(object == nullptr ? nullptr : &typeid(T)),
+        : type_(object == nullptr ? nullptr : &detail::type_mark<std::remove_const_t<T>>),
           is_const_(std::is_const_v<T>),
           object_(std::const_pointer_cast<std::remove_const_t<T>>(std::move(object))) {}
 
     /// The object, if it is a `T`; else null. The type must be the one of the shared_ptr given; of
-    /// a const object only `const T` is.
+    /// a const object only `const T` is. Shared objects with hidden symbols each have types of
+    /// their own.
     template <typename T>
     T* get() const noexcept {
-        const bool is_one = type_ != nullptr && *type_ == typeid(T);
+        const bool is_one = type_ == &detail::type_mark<std::remove_const_t<T>>;
         if (!is_one || (is_const_ && !std::is_const_v<T>)) return nullptr;
         return static_cast<T*>(object_.get());
     }
 
 private:
-    const std::type_info* type_ = nullptr;
+    const char* type_ = nullptr;
     bool is_const_ = false;
     std::shared_ptr<void> object_;
 };

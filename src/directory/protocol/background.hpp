@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include <amalgam/core/detail/has_type.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/pool.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -24,7 +25,7 @@ void post_in_background(pool& where, Work work) {
 
 /// For loops that go on after an exception, in a catch block: rethrows `canceled`.
 inline void rethrow_if_canceled(const std::exception& why) {
-    const auto* const known = dynamic_cast<const error*>(&why);
+    const auto* const known = cast_if_typed<const error>(why);
     if (known != nullptr && known->code() == errc::canceled) throw;
 }
 

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/has_type.hpp>
 #include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/core/status.hpp>
@@ -246,7 +247,7 @@ private:
 
 void listen_to_signed(broadcast_medium& on,
                       std::function<void(const_bytes, const identity&)> receiver) {
-    auto* const medium = dynamic_cast<signed_broadcast*>(&on);
+    auto* const medium = detail::cast_if_typed<signed_broadcast>(on);
     if (medium == nullptr)
         throw error(errc::invalid,
                     "packets of this medium are not signed, so nobody can tell who sent one; "

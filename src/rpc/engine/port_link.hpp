@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include <amalgam/core/detail/has_type.hpp>
 #include <amalgam/fabric/extension/port_work.hpp>
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/port.hpp>
@@ -25,7 +26,7 @@ public:
     static constexpr std::size_t budget = 32;
 
     port_link(engine_core& core, std::uint16_t index, port& where) noexcept
-        : core_(core), index_(index), where_(where), work_(dynamic_cast<port_work*>(&where)) {}
+        : core_(core), index_(index), where_(where), work_(cast_if_typed<port_work>(where)) {}
 
     std::size_t poll() noexcept override;
     bool has_work() noexcept override;

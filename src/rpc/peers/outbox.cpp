@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include <amalgam/core/detail/has_type.hpp>
 #include <amalgam/core/detail/returned_child.hpp>
 
 namespace amalgam::detail {
@@ -50,7 +51,7 @@ outbox::~outbox() {
 
 void outbox::open(std::span<const std::unique_ptr<port>> ports) {
     for (const std::unique_ptr<port>& each : ports) {
-        links_.push_back({each.get(), nullptr, dynamic_cast<short_lanes*>(each.get())});
+        links_.push_back({each.get(), nullptr, cast_if_typed<short_lanes>(*each)});
         limits_.push_back(each->can().max_message_bytes);
         eager_.push_back(std::min(each->can().eager_bytes, limits_.back() / 2));
         inline_.push_back(each->can().inline_bytes);

@@ -7,6 +7,7 @@
 #include <cxxabi.h>
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/has_type.hpp>
 #include <amalgam/tasks/describe.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 
@@ -19,7 +20,10 @@ namespace amalgam {
 
 namespace {
 
-std::string type_name(const std::type_info& of) {
+template <typename Polymorphic>
+std::string type_name(const Polymorphic& what) {
+    if (!detail::has_type(what)) return "a class without RTTI";
+    const std::type_info& of = typeid(what);
     int failed = 0;
     const std::unique_ptr<char, decltype(&std::free)> full(
         abi::__cxa_demangle(of.name(), nullptr, nullptr, &failed), &std::free);
@@ -31,8 +35,8 @@ std::string type_name(const std::type_info& of) {
 }
 
 std::string without_servers(const pool& what) {
-    return fmt::format("{} {}: {} ready, {} ULTs", type_name(typeid(what)),
-                       static_cast<const void*>(&what), what.size(), what.ults());
+    return fmt::format("{} {}: {} ready, {} ULTs", type_name(what), static_cast<const void*>(&what),
+                       what.size(), what.ults());
 }
 
 stream_info look_at(detail::stream& at) {
@@ -113,9 +117,9 @@ std::string describe(const pool& what) {
 }
 
 std::string describe(const scheduler& what) {
-    std::string text = type_name(typeid(what)) + " over";
+    std::string text = type_name(what) + " over";
     for (const pool* each : what.pools())
-        text += ' ' + type_name(typeid(*each)) + fmt::format(" {}", static_cast<const void*>(each));
+        text += ' ' + type_name(*each) + fmt::format(" {}", static_cast<const void*>(each));
     return text;
 }
 

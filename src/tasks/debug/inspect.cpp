@@ -85,7 +85,7 @@ void detail::ult_registry::look(std::span<ult_core* const> at, bool with_traces,
                 one.waited = time_since(each->parked_at);
             }
             if (with_traces) {
-                frames seen;
+                frames seen{};  // where nothing can be traced, nobody fills it
                 keep(seen, trace_suspended(each->saved.stack.pointer, each->memory().top(), seen),
                      one);
             }
@@ -112,7 +112,7 @@ std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
     hold_list.unlock();
     if (with_traces) {
         for (const auto& [index, what] : found.running) {
-            frames seen;
+            frames seen{};  // where nothing can be traced, nobody fills it
             keep(seen, trace_running(what, seen), found.all[index]);
         }
     }

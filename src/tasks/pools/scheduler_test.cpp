@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <amalgam/core/status.hpp>
+#include <amalgam/tasks/describe.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/fifo_pool.hpp>
@@ -16,6 +17,8 @@
 #include <amalgam/tasks/shared_pools.hpp>
 #include <amalgam/tasks/timer.hpp>
 #include <amalgam/tasks/ult.hpp>
+
+#include "tasks/pools/untyped_testing.hpp"
 
 namespace amalgam {
 namespace {
@@ -48,6 +51,14 @@ TEST(basic_scheduler, gives_each_of_its_pools_a_turn) {
         post(right, [&] { order += 'r'; });
     stream.run_ready();
     EXPECT_EQ(order, "lrlrl");
+}
+
+TEST(scheduler, whose_class_has_no_type_is_refused) {
+    fifo_pool own;
+    EXPECT_THROW(execution_stream(untyped_scheduler(own), driven), error);
+    const std::unique_ptr<pool> untyped = untyped_pool();
+    EXPECT_THROW(execution_stream(over<basic_scheduler>({untyped.get()}), driven), error);
+    EXPECT_NE(describe(*untyped).find("a class without RTTI"), std::string::npos);
 }
 
 TEST(scheduler, without_pools_is_refused) {

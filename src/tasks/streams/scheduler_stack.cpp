@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/has_type.hpp>
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
@@ -16,7 +17,7 @@ namespace amalgam::detail {
 
 scheduler_stack::stacked scheduler_stack::entry(std::unique_ptr<scheduler> order,
                                                 promise<void> ended) {
-    auto* const loop = dynamic_cast<looping_scheduler*>(order.get());
+    auto* const loop = cast_if_typed<looping_scheduler>(*order);
     return {std::move(order), std::move(ended), loop, nullptr};
 }
 

@@ -4,9 +4,23 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/has_type.hpp>
 #include <amalgam/core/status.hpp>
 
 namespace amalgam::detail {
+
+namespace {
+
+template <typename Polymorphic>
+void refuse_untyped(const Polymorphic& what, const char* kind) {
+    if (has_type(what)) return;
+    throw error(errc::invalid, fmt::format("the class of a {0} was compiled without RTTI, expected "
+                                           "it with, as streams look at what a {0} is; example: "
+                                           "leave out -fno-rtti for the source that defines it",
+                                           kind));
+}
+
+}  // namespace
 
 std::mutex& served_pools::lock() noexcept {
     static constinit std::mutex one;
@@ -19,7 +33,10 @@ std::vector<served_pools::served>::iterator served_pools::find(const pool& what)
 }
 
 void served_pools::attach(const scheduler& of) {
+    refuse_untyped(of, "scheduler");
     const auto pools = of.pools();
+    for (const pool* each : pools)
+        refuse_untyped(*each, "pool");
     if (pools.empty()) {
         throw error(errc::invalid, "a scheduler needs at least one pool");
     }

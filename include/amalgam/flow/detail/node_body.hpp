@@ -2,7 +2,6 @@
 
 #include <string>
 #include <type_traits>
-#include <typeinfo>
 #include <utility>
 
 #include <amalgam/core/detail/memory.hpp>
@@ -43,7 +42,7 @@ std::string item_type_name() {
     } else if constexpr (serializable<T>) {
         return type_name<T>();
     } else {
-        return typeid(T).name();
+        return spelled<T>();
     }
 }
 
