@@ -18,6 +18,7 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/fabric/temporary_key.hpp>
 
+#include "emulated.hpp"
 #include "fabric/trust/credential_store.hpp"
 #include "fabric/trust/lab_testing.hpp"
 #include "fabric/trust/pre_shared_keys.hpp"
@@ -153,6 +154,7 @@ TEST(key_memory, no_text_of_a_loaded_key_is_left_anywhere) {
 }
 
 TEST(key_memory, a_loaded_key_is_only_where_no_core_dump_has_it) {
+    if (is_emulated()) GTEST_SKIP() << "qemu makes up its own /proc/self/smaps";
     if (keeps_freed_memory) GTEST_SKIP() << "sanitizers do not give freed memory out again";
     if (CRYPTO_secure_malloc_initialized() == 0) use_secure_heap();
     ASSERT_EQ(CRYPTO_secure_malloc_initialized(), 1);
@@ -179,6 +181,7 @@ TEST(key_memory, a_loaded_key_is_only_where_no_core_dump_has_it) {
 }
 
 TEST(key_memory, a_temporary_key_leaves_no_text_and_is_only_where_no_core_dump_has_it) {
+    if (is_emulated()) GTEST_SKIP() << "qemu makes up its own /proc/self/smaps";
     if (keeps_freed_memory) GTEST_SKIP() << "sanitizers do not give freed memory out again";
     const temporary_key own("worker");
     const auto loaded = own.trusting({own.fingerprint()});
@@ -251,6 +254,7 @@ hidden_bytes early_secret_of(const pre_shared_keys::key& from) {
 class pre_shared_memory : public testing::Test {
 protected:
     void SetUp() override {
+        if (is_emulated()) GTEST_SKIP() << "qemu makes up its own /proc/self/smaps";
         if (keeps_freed_memory) GTEST_SKIP() << "sanitizers do not give freed memory out again";
         make_key(here.with("one"), {.name = "one", .shared = true});
         make_key(here.with("other"), {.name = "one", .shared = true});

@@ -325,7 +325,8 @@ void engine_core::finish_end() noexcept {
 
 void engine_core::stop_handing_over() noexcept {
     closed_.store(true, std::memory_order_seq_cst);
-    while (handing_over_.load(std::memory_order_acquire) != 0)
+    // As in begin_handing_over(): an acquire load may be done before the store above is seen.
+    while (handing_over_.load(std::memory_order_seq_cst) != 0)
         std::this_thread::yield();
 }
 

@@ -74,10 +74,10 @@ bool invocation::begin(bool on_owner) noexcept {
     // order that the compiler does not know is the strongest.
     if (on_owner) [[likely]] {
         begun_.store(true, std::memory_order_relaxed);
-    } else {
-        begun_.store(true, std::memory_order_seq_cst);
+        return canceled_.load(std::memory_order_relaxed);
     }
-    return canceled();
+    begun_.store(true, std::memory_order_seq_cst);
+    return canceled_.load(std::memory_order_seq_cst);
 }
 
 bool invocation::is_late() const noexcept {

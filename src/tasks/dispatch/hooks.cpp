@@ -129,7 +129,8 @@ bool hooks::remove(std::size_t which) noexcept {
             {});
         return false;
     }
-    while (gone.calls.load(std::memory_order_acquire) != 0)
+    // seq_cst, as in tell_all(): an acquire load may be done before the store above is seen.
+    while (gone.calls.load(std::memory_order_seq_cst) != 0)
         std::this_thread::yield();
     return true;
 }

@@ -101,10 +101,11 @@ protected:
         free_ -= count;
     }
     /// The load must not pass the record's store. This fence orders them for the compiler; for the
-    /// processor, sleep_barrier() does, or the store is itself a full barrier.
+    /// processor, sleep_barrier() does, or both are seq_cst: an exchange alone is a full barrier on
+    /// x86 only. There the load costs the same in any order.
     void tell_reader() noexcept {
         std::atomic_signal_fence(std::memory_order_seq_cst);
-        const std::uint64_t now = reader_->load(std::memory_order_relaxed);
+        const std::uint64_t now = reader_->load(std::memory_order_seq_cst);
         if ((now & state_mask) != reader_awake_) [[unlikely]]
             changed_(owner_, now);
     }
