@@ -232,7 +232,8 @@ public:
     explicit liar(side of_ours) {
         static liar* current;
         current = this;
-        SSL_CTX_set_num_tickets(context_.get(), 0);
+        for (const ssl_context_ptr* each : {&ours_, &context_})
+            SSL_CTX_set_num_tickets(each->get(), 0);
         SSL_CTX_set_keylog_callback(context_.get(), [](const SSL*, const char* line) {
             const std::string_view all(line);
             const bool of_client = all.starts_with("CLIENT_TRAFFIC_SECRET_0 ");
