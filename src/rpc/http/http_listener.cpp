@@ -110,10 +110,15 @@ bool same_word(std::string_view a, std::string_view b) {
 /// A page from elsewhere could have its own name resolve to this host, and read what a browser
 /// here can. Then the browser names that page's host.
 bool is_of_this_host(std::string_view host) {
-    if (host.empty() || host.starts_with("[::1]")) return true;
-    const std::string name(host.substr(0, host.rfind(':')));
+    if (host.empty()) return true;
+    // Nothing but a port may follow: "[::1].page.example" and "localhost:80@page.example" do not
+    // name this host.
+    const std::size_t colon = host.find(':', host.front() == '[' ? host.find(']') : 0);
+    const std::string name(host.substr(0, colon));
+    const std::string_view port = colon == host.npos ? "" : host.substr(colon + 1);
+    if (port.find_first_not_of("0123456789") != port.npos) return false;
     ::in_addr four{};
-    return same_word(name, "localhost") ||
+    return same_word(name, "localhost") || name == "[::1]" ||
            (::inet_pton(AF_INET, name.c_str(), &four) == 1 && ntohl(four.s_addr) >> 24 == 127);
 }
 
@@ -177,7 +182,9 @@ void http_listener::start() {
 
 http_listener::~http_listener() {
     if (::getpid() != made_in_) {
-        if (thread_.joinable()) thread_.detach();  // It has not come along over fork().
+        // It has not come along over fork(). Another thread may have its stack by now, and with
+        // that its id: to detach this one would detach that.
+        if (thread_.joinable()) static_cast<void>(new std::thread(std::move(thread_)));
         return;
     }
     stop(std::chrono::milliseconds(0));
