@@ -1,4 +1,4 @@
-# OpenSSL, which is loaded when it is first needed (src/fabric/trust/openssl_functions.hpp) if it is
+# OpenSSL, loaded when it is first needed (src/fabric/trust/openssl/openssl_functions.hpp) if it is
 # a shared library where the system looks for those, and linked else.
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto SSL)
 get_filename_component(openssl_folder "${OPENSSL_SSL_LIBRARY}" DIRECTORY)

@@ -17,7 +17,7 @@
 #include <amalgam/fabric/loop.hpp>
 
 #include "adversary/directory_liar.hpp"
-#include "fabric/trust/tls_testing.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
 #include "seeded_runs.hpp"
 
 namespace amalgam::adversary {

@@ -13,8 +13,8 @@
 #include <amalgam/fabric/credentials.hpp>
 #include <amalgam/fabric/key_folder.hpp>
 
-#include "fabric/trust/certificate_builder.hpp"
-#include "fabric/trust/pem.hpp"
+#include "fabric/trust/keys/certificate_builder.hpp"
+#include "fabric/trust/keys/pem.hpp"
 #include "fuzz/fuzz.hpp"
 
 // A folder of credentials as a whole: certificate.pem, key.pem, authority.pem and revoked.pem, in

@@ -8,7 +8,7 @@
 
 #include <amalgam/fabric/signed_broadcast.hpp>
 
-#include "fabric/trust/tls_testing.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
 #include "fuzz/fuzz.hpp"
 
 // Packets that a signed medium receives: passed on if they are what a certified sender sent, letter

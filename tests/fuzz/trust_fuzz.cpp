@@ -6,8 +6,8 @@
 
 #include <amalgam/fabric/identity.hpp>
 
-#include "fabric/trust/certificate_builder.hpp"
-#include "fabric/trust/pem.hpp"
+#include "fabric/trust/keys/certificate_builder.hpp"
+#include "fabric/trust/keys/pem.hpp"
 #include "fuzz/fuzz.hpp"
 
 // What names somebody: certificates that a peer shows (in DER, as they travel), requests that an

@@ -18,7 +18,7 @@
 
 #include "directory/limits.hpp"
 #include "directory/protocol/procedures.hpp"
-#include "fabric/trust/tls_testing.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
 
 namespace amalgam {
 namespace {

@@ -20,7 +20,7 @@
 #include "directory/limits.hpp"
 #include "directory/protocol/broadcast_packet.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
-#include "fabric/trust/tls_testing.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
 #include "rpc/loop_pair.hpp"
 
 namespace amalgam {

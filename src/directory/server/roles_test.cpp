@@ -13,7 +13,7 @@
 #include "directory/membership/procedures.hpp"
 #include "directory/protocol/broadcast_packet.hpp"
 #include "directory/protocol/role_policy.hpp"
-#include "fabric/trust/tls_testing.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
 #include "thrown.hpp"
 
 namespace amalgam {

@@ -21,8 +21,8 @@
 #include "fabric/broadcast/broadcast_receiver.hpp"
 #include "fabric/broadcast/replay_windows.hpp"
 #include "fabric/limits.hpp"
-#include "fabric/trust/credential_store.hpp"
-#include "fabric/trust/signatures.hpp"
+#include "fabric/trust/credentials/credential_store.hpp"
+#include "fabric/trust/credentials/signatures.hpp"
 
 namespace amalgam {
 namespace {

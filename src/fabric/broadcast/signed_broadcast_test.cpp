@@ -14,8 +14,8 @@
 #include <amalgam/fabric/signed_broadcast.hpp>
 
 #include "fabric/broadcast/replay_windows.hpp"
-#include "fabric/trust/lab_testing.hpp"
-#include "fabric/trust/tls_testing.hpp"
+#include "fabric/trust/key_folders/lab_testing.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
 
 namespace amalgam {
 namespace {

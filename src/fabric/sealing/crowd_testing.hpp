@@ -13,7 +13,7 @@
 
 #include "fabric/sealing/trusted_testing.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
-#include "fabric/trust/lab_testing.hpp"
+#include "fabric/trust/key_folders/lab_testing.hpp"
 
 namespace amalgam::detail {
 

@@ -14,8 +14,8 @@
 
 #include "fabric/packets/introducing_carrier.hpp"
 #include "fabric/packets/pool.hpp"
-#include "fabric/trust/tls_contexts.hpp"
-#include "fabric/trust/tls_session.hpp"
+#include "fabric/trust/tls/tls_contexts.hpp"
+#include "fabric/trust/tls/tls_session.hpp"
 
 namespace amalgam::detail {
 

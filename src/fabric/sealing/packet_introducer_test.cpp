@@ -15,9 +15,9 @@
 #include <amalgam/core/unique_fd.hpp>
 
 #include "fabric/sealing/wire_testing.hpp"
-#include "fabric/trust/tls_contexts.hpp"
-#include "fabric/trust/tls_session.hpp"
-#include "fabric/trust/tls_testing.hpp"
+#include "fabric/trust/tls/tls_contexts.hpp"
+#include "fabric/trust/tls/tls_session.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
 #include "memory/memory.hpp"
 
 namespace amalgam::detail {

@@ -12,7 +12,7 @@
 #include <amalgam/fabric/transport.hpp>
 
 #include "fabric/transports/tcp/tls_raw_peer.hpp"
-#include "fabric/trust/tls_testing.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
 
 namespace amalgam::detail {
 

@@ -9,7 +9,7 @@
 #include <amalgam/rpc/engine_config.hpp>
 #include <amalgam/rpc/raw_call.hpp>
 
-#include "fabric/trust/tls_testing.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
 #include "rpc/loop_pair.hpp"
 
 // Who calls, and who may.

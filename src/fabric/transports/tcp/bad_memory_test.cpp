@@ -7,7 +7,7 @@
 
 #include "fabric/memory/truncated_file.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
-#include "fabric/trust/tls_testing.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
 
 namespace amalgam::detail {
 namespace {

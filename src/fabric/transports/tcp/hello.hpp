@@ -10,7 +10,7 @@
 #include <amalgam/core/unique_fd.hpp>
 
 #include "fabric/frames/wire_header.hpp"
-#include "fabric/trust/tls_session.hpp"
+#include "fabric/trust/tls/tls_session.hpp"
 
 namespace amalgam::detail {
 

@@ -11,7 +11,7 @@
 
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
-#include "fabric/trust/tls_testing.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
 
 namespace amalgam::detail {
 namespace {

@@ -7,7 +7,7 @@
 #include <poll.h>
 
 #include "fabric/transports/tcp/raw_peer.hpp"
-#include "fabric/trust/tls_testing.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
 
 namespace amalgam::detail {
 

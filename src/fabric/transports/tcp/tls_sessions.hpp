@@ -8,8 +8,8 @@
 
 #include <amalgam/fabric/credentials.hpp>
 
-#include "fabric/trust/tls_contexts.hpp"
-#include "fabric/trust/tls_session.hpp"
+#include "fabric/trust/tls/tls_contexts.hpp"
+#include "fabric/trust/tls/tls_session.hpp"
 
 namespace amalgam::detail {
 

@@ -1,0 +1,306 @@
+#include "fabric/trust/credentials/loaded_credentials.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <openssl/err.h>
+
+#include "fabric/trust/keys/certificate_builder.hpp"
+#include "fabric/trust/keys/pem.hpp"
+#include "fabric/trust/openssl/openssl_library.hpp"
+
+namespace amalgam::detail {
+
+struct loaded_credentials::texts {
+    std::string_view certificate, key, authority, revoked;
+};
+
+/// How sentences call the parts.
+struct loaded_credentials::names {
+    std::string certificate, key, authority, revoked;
+};
+
+namespace {
+
+std::string quoted(const std::string& path) {
+    return fmt::format("\"{}\"", path);
+}
+
+/// What would be denied to a peer makes a part invalid here.
+failure unusable(const std::string& name, const failure& why) {
+    return {{errc::invalid}, fmt::format("{}: {}", name, why.sentence)};
+}
+
+/// Called by OpenSSL for each step of verifying a peer. An authority without a revocation list has
+/// revoked nothing; that the lists we have are complete was checked when they were read.
+int allow_authorities_without_list(int good, X509_STORE_CTX* at) {
+    if (good == 1 || X509_STORE_CTX_get_error(at) != X509_V_ERR_UNABLE_TO_GET_CRL) return good;
+    X509_STORE_CTX_set_error(at, X509_V_OK);
+    return 1;
+}
+
+}  // namespace
+
+result<void> loaded_credentials::check_parts(const credential_parts& parts) {
+    if (const auto found = find_openssl(); !found) return found;
+    if (!parts.shared_keys.empty()) {
+        if (parts.certificate.empty() && parts.key.empty() && parts.authority.empty() &&
+            parts.revoked.empty() && parts.trusted_keys.empty())
+            return {};
+        return {errc::invalid,
+                "credentials have pre-shared keys beside a certificate, expected one kind, as "
+                "peers prove themselves in one way; keep each in a folder of its own"};
+    }
+    if (parts.certificate.empty() || parts.key.empty())
+        return {errc::invalid,
+                "credentials lack a certificate or its private key, expected both, as peers must "
+                "prove themselves to each other; example: amalgam key new node7 --with lab"};
+    if (parts.authority.empty() == parts.trusted_keys.empty())
+        return {errc::invalid,
+                fmt::format("credentials name {}, expected either certificates of authorities or "
+                            "fingerprints of trusted keys",
+                            parts.authority.empty() ? "nobody they trust" : "both")};
+    if (!parts.trusted_keys.empty() && !parts.revoked.empty())
+        return {errc::invalid,
+                "credentials with trusted keys have a revocation list, which would revoke nothing; "
+                "leave out the keys that are trusted no longer"};
+    return {};
+}
+
+loaded_credentials::loaded loaded_credentials::from_files(const credential_parts& paths) {
+    if (const auto good = check_parts(paths); !good) return good.why();
+    if (!paths.shared_keys.empty()) return from_shared(pre_shared_keys::in_file(paths.shared_keys));
+    const auto text = [](const std::string& path) {
+        return path.empty() ? result<std::string>(std::string()) : read_pem_file(path);
+    };
+    const auto certificate = text(paths.certificate);
+    if (!certificate) return certificate.why();
+    const auto key = read_secret_file(paths.key);
+    if (!key) return key.why();
+    const auto authority = paths.authority.empty() ? result<std::string>(std::string())
+                                                   : read_trusted_file(paths.authority);
+    if (!authority) return authority.why();
+    const auto revoked = text(paths.revoked);
+    if (!revoked) return revoked.why();
+    // A copy begins so: without this, nothing would be revoked until it is complete.
+    if (!paths.revoked.empty() && revoked->find_first_not_of(" \t\r\n") == std::string::npos)
+        return {errc::invalid, fmt::format("{} is empty, expected a revocation list, or no file",
+                                           quoted(paths.revoked))};
+    return from({*certificate, key->text(), *authority, *revoked}, paths.trusted_keys,
+                {quoted(paths.certificate), quoted(paths.key), quoted(paths.authority),
+                 quoted(paths.revoked)});
+}
+
+loaded_credentials::loaded loaded_credentials::from_text(const credential_parts& pem) {
+    if (const auto good = check_parts(pem); !good) return good.why();
+    if (!pem.shared_keys.empty())
+        return from_shared(pre_shared_keys::in(pem.shared_keys, "the text of pre-shared keys"));
+    return from({pem.certificate, pem.key, pem.authority, pem.revoked}, pem.trusted_keys,
+                {"the certificate", "the private key", "the authority", "the revocation list"});
+}
+
+loaded_credentials::loaded loaded_credentials::from_shared(result<pre_shared_keys> keys) {
+    if (!keys) return keys.why();
+    std::shared_ptr<loaded_credentials> made(new loaded_credentials);
+    made->self_ = {.kind = identity_kind::pre_shared, .name = keys->own().name};
+    made->expires_ = wall_time::max();
+    made->shared_.emplace(std::move(*keys));
+    return std::shared_ptr<const loaded_credentials>(std::move(made));
+}
+
+loaded_credentials::loaded loaded_credentials::from(const texts& pem,
+                                                    std::vector<key_fingerprint> trusted,
+                                                    const names& named) {
+    const no_errors_left at_the_end;
+    std::shared_ptr<loaded_credentials> made(new loaded_credentials);
+    made->trusted_keys_ = std::move(trusted);
+    if (const auto done = made->take_own(pem.certificate, pem.key, named); !done) return done.why();
+    if (const auto done = made->take_authorities(pem.authority, named); !done) return done.why();
+    if (const auto done = made->take_lists(pem.revoked, named); !done) return done.why();
+    if (const auto done = made->make_store(); !done) return done.why();
+    return std::shared_ptr<const loaded_credentials>(std::move(made));
+}
+
+result<void> loaded_credentials::take_own(std::string_view certificate, std::string_view key,
+                                          const names& named) {
+    auto own = certificates_in(certificate, named.certificate);
+    if (!own) return own.why();
+    auto secret = private_key_in(key, named.key);
+    if (!secret) return secret.why();
+    key_ = std::move(*secret);
+    certificate_ = std::move(own->front());
+    std::move(own->begin() + 1, own->end(), std::back_inserter(chain_));
+    if (X509_check_private_key(certificate_.get(), key_.get()) != 1) {
+        ERR_clear_error();
+        return {errc::invalid,
+                fmt::format("{} is not the private key of the certificate {}, expected both from "
+                            "one `amalgam key new`",
+                            named.key, named.certificate)};
+    }
+    auto who = identity_of(*certificate_);
+    if (!who) return unusable(named.certificate, who.why());
+    self_ = std::move(*who);
+    const wall_time now = std::chrono::system_clock::now();
+    if (const auto valid = check_time(*certificate_, now); !valid)
+        return {errc::invalid,
+                fmt::format("the certificate {} {}; a new one: amalgam key sign FOLDER --with "
+                            "AUTHORITY --force",
+                            named.certificate, valid.sentence())};
+    expires_ = time_of(X509_get0_notAfter(certificate_.get()));
+    for (const x509_ptr& each : chain_)
+        expires_ = std::min(expires_, time_of(X509_get0_notAfter(each.get())));
+    return {};
+}
+
+result<void> loaded_credentials::take_authorities(std::string_view authority, const names& named) {
+    if (!trusted_keys_.empty()) return {};
+    auto all = certificates_in(authority, named.authority);
+    if (!all) return all.why();
+    authorities_ = std::move(*all);
+    const wall_time now = std::chrono::system_clock::now();
+    result<void> last;
+    bool any = false;
+    for (const x509_ptr& each : authorities_) {
+        if (X509_check_ca(each.get()) != 1)
+            return {errc::invalid,
+                    fmt::format("{}: the certificate of {} is not an authority's, expected one "
+                                "that may sign others; example: amalgam key new lab --authority",
+                                named.authority, to_line(X509_get_subject_name(each.get())))};
+        const auto valid = check_time(*each, now);
+        any = any || valid;
+        if (!valid) last = valid;
+    }
+    if (any) return {};
+    return {errc::invalid, fmt::format("the authority {} {}", named.authority, last.sentence())};
+}
+
+bool loaded_credentials::is_of_authority(const X509_CRL& list) const {
+    return std::any_of(authorities_.begin(), authorities_.end(), [&](const x509_ptr& each) {
+        return X509_NAME_cmp(X509_get_subject_name(each.get()), X509_CRL_get_issuer(&list)) == 0;
+    });
+}
+
+result<void> loaded_credentials::check_follows(const loaded_credentials& before) const {
+    if (shared_.has_value() != before.shared_.has_value())
+        return {errc::invalid,
+                fmt::format("credentials had {} and now have {}, expected the same kind while a "
+                            "program runs; start it again",
+                            before.shared_ ? "pre-shared keys" : "a certificate",
+                            shared_ ? "pre-shared keys" : "a certificate")};
+    for (const x509_crl_ptr& old : before.lists_) {
+        const X509_NAME* const by = X509_CRL_get_issuer(old.get());
+        if (!is_of_authority(*old)) continue;  // No longer trusted.
+        const auto now = std::find_if(lists_.begin(), lists_.end(), [&](const x509_crl_ptr& each) {
+            return X509_NAME_cmp(X509_CRL_get_issuer(each.get()), by) == 0;
+        });
+        if (now == lists_.end())
+            return {errc::invalid,
+                    fmt::format("the revocation list of {} has vanished, expected it or a newer "
+                                "one",
+                                to_line(by))};
+        if (number_of(**now) < number_of(*old))
+            return {errc::invalid,
+                    fmt::format("the revocation list of {} is number {}, older than number {} in "
+                                "force",
+                                to_line(by), number_of(**now), number_of(*old))};
+    }
+    return {};
+}
+
+result<void> loaded_credentials::check_list(X509_CRL& list, const names& named) const {
+    const X509_NAME* const by = X509_CRL_get_issuer(&list);
+    const bool is_ours =
+        std::any_of(authorities_.begin(), authorities_.end(), [&](const x509_ptr& each) {
+            return X509_NAME_cmp(X509_get_subject_name(each.get()), by) == 0 &&
+                   X509_CRL_verify(&list, X509_get0_pubkey(each.get())) == 1;
+        });
+    ERR_clear_error();
+    if (!is_ours)
+        return {errc::invalid,
+                fmt::format("{}: the revocation list of {} is not signed by an authority in {}",
+                            named.revoked, to_line(by), named.authority)};
+    // These restrict it to some certificates, and then OpenSSL would not find it for the others.
+    if (X509_CRL_get_ext_by_NID(&list, NID_issuing_distribution_point, -1) >= 0 ||
+        X509_CRL_get_ext_by_NID(&list, NID_delta_crl, -1) >= 0)
+        return {errc::invalid,
+                fmt::format("{}: the revocation list of {} is not complete, expected one of all "
+                            "revoked certificates",
+                            named.revoked, to_line(by))};
+    const ASN1_TIME* const end = X509_CRL_get0_nextUpdate(&list);
+    if (end != nullptr && time_of(end) < std::chrono::system_clock::now())
+        return {errc::invalid,
+                fmt::format("{}: the revocation list of {} has expired on {}, expected the newest",
+                            named.revoked, to_line(by), to_text(time_of(end)))};
+    return {};
+}
+
+result<void> loaded_credentials::take_lists(std::string_view revoked, const names& named) {
+    auto all = revocation_lists_in(revoked, named.revoked);
+    if (!all) return all.why();
+    lists_ = std::move(*all);
+    // Those of an authority that was taken out do no harm beside others.
+    const auto is_ours = [&](const x509_crl_ptr& each) { return is_of_authority(*each); };
+    if (std::any_of(lists_.begin(), lists_.end(), is_ours))
+        std::erase_if(lists_, std::not_fn(is_ours));
+    for (const x509_crl_ptr& each : lists_)
+        if (const auto good = check_list(*each, named); !good) return good;
+    return {};
+}
+
+result<void> loaded_credentials::make_store() {
+    store_.reset(X509_STORE_new());
+    if (store_ == nullptr) throw std::bad_alloc();
+    for (const x509_ptr& each : authorities_)
+        if (X509_STORE_add_cert(store_.get(), each.get()) != 1) throw std::bad_alloc();
+    for (const x509_crl_ptr& each : lists_)
+        if (X509_STORE_add_crl(store_.get(), each.get()) != 1) throw std::bad_alloc();
+    X509_STORE_set_verify_cb(store_.get(), &allow_authorities_without_list);
+    // So that what OpenSSL refuses is told now, not at the first handshake.
+    const ssl_context_ptr trial(SSL_CTX_new(TLS_method()));
+    if (trial == nullptr) throw std::bad_alloc();
+    return put_into(*trial);
+}
+
+result<void> loaded_credentials::put_into(SSL_CTX& context) const {
+    SSL_CTX_set_security_level(&context, 2);
+    if (shared_) return {};  // See verify_peers_by().
+    bool good = SSL_CTX_use_certificate(&context, certificate_.get()) == 1 &&
+                SSL_CTX_use_PrivateKey(&context, key_.get()) == 1;
+    for (const x509_ptr& each : chain_)
+        good = good && SSL_CTX_add1_chain_cert(&context, each.get()) == 1;
+    if (!good)
+        return {errc::invalid, fmt::format("the certificate of {} cannot be used for TLS ({}), "
+                                           "expected a key of Ed25519, EC P-256 or larger, or RSA "
+                                           "of 2048 bits or more",
+                                           to_text(self_), take_openssl_error())};
+    SSL_CTX_set1_cert_store(&context, store_.get());
+    return {};
+}
+
+std::string loaded_credentials::explain() const {
+    if (shared_) {
+        const std::size_t others = shared_->all().size() - 1;
+        return fmt::format(
+            "proves itself by the pre-shared key {}; trusts who has {}", to_text(self_),
+            others == 0 ? std::string("it") : fmt::format("it or one of {} others", others));
+    }
+    std::string trusted;
+    for (const x509_ptr& each : authorities_)
+        trusted += (trusted.empty() ? "" : "; ") + to_line(X509_get_subject_name(each.get()));
+    int revoked = 0;
+    for (const x509_crl_ptr& each : lists_)
+        revoked += std::max(0, sk_X509_REVOKED_num(X509_CRL_get_REVOKED(each.get())));
+    const std::string whom =
+        trusted_keys_.empty() ? fmt::format("who was certified by {}{}", trusted,
+                                            lists_.empty() ? std::string(" (no revocation list)")
+                                                           : fmt::format(" ({} revoked)", revoked))
+                              : fmt::format("{} keys", trusted_keys_.size());
+    return fmt::format("proves itself as {} until {}; trusts {}", to_text(self_), to_text(expires_),
+                       whom);
+}
+
+}  // namespace amalgam::detail

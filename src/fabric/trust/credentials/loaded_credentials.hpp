@@ -1,0 +1,76 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <amalgam/core/result.hpp>
+#include <amalgam/fabric/credentials.hpp>
+
+#include "fabric/trust/keys/certificate.hpp"
+#include "fabric/trust/keys/pre_shared_keys.hpp"
+#include "fabric/trust/openssl/openssl.hpp"
+
+namespace amalgam::detail {
+
+/// Credentials as they were read once: every part parsed, and the parts found to fit each other.
+///
+/// Threads: immutable; OpenSSL counts its references atomically.
+class loaded_credentials {
+public:
+    using loaded = result<std::shared_ptr<const loaded_credentials>>;
+
+    /// Failures: see `credentials`.
+    static loaded from_files(const credential_parts& paths);
+    static loaded from_text(const credential_parts& pem);
+
+    const identity& self() const noexcept { return self_; }
+    wall_time expires() const noexcept { return expires_; }
+    std::string explain() const;
+    std::span<const key_fingerprint> trusted_keys() const noexcept { return trusted_keys_; }
+    /// The pre-shared keys; null: there is a certificate, see certificate().
+    const pre_shared_keys* shared() const noexcept { return shared_ ? &*shared_ : nullptr; }
+    /// After `before`: of the same kind, and no list of an authority that both trust is older than
+    /// there, or missing.
+    /// Failure: `invalid`.
+    result<void> check_follows(const loaded_credentials& before) const;
+    bool has_revocation_lists() const noexcept { return !lists_.empty(); }
+
+    /// Gives it the certificate, its chain and the key, and what peers' are verified with, if there
+    /// are any.
+    /// Failure: `invalid` if OpenSSL refuses a part, for example a key that is too short.
+    result<void> put_into(SSL_CTX& context) const;
+
+    // For signed statements outside of TLS: see signatures.hpp. Precondition: shared() is null.
+    X509& certificate() const noexcept { return *certificate_; }
+    EVP_PKEY& key() const noexcept { return *key_; }
+    X509_STORE& store() const noexcept { return *store_; }
+
+private:
+    loaded_credentials() = default;
+    struct texts;
+    struct names;
+    static loaded from_shared(result<pre_shared_keys> keys);
+    static loaded from(const texts& pem, std::vector<key_fingerprint> trusted, const names& named);
+    result<void> take_own(std::string_view certificate, std::string_view key, const names& named);
+    result<void> take_authorities(std::string_view authority, const names& named);
+    result<void> take_lists(std::string_view revoked, const names& named);
+    bool is_of_authority(const X509_CRL& list) const;
+    result<void> check_list(X509_CRL& list, const names& named) const;
+    result<void> make_store();
+    static result<void> check_parts(const credential_parts& parts);
+
+    identity self_;
+    wall_time expires_{};
+    x509_ptr certificate_;
+    std::vector<x509_ptr> chain_;
+    pkey_ptr key_;
+    std::vector<x509_ptr> authorities_;
+    std::vector<x509_crl_ptr> lists_;
+    std::vector<key_fingerprint> trusted_keys_;
+    std::optional<pre_shared_keys> shared_;
+    openssl_ptr<X509_STORE> store_;
+};
+
+}  // namespace amalgam::detail

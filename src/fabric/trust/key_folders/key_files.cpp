@@ -1,0 +1,196 @@
+#include "fabric/trust/key_folders/key_files.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+#include <openssl/err.h>
+
+#include <amalgam/core/detail/printable.hpp>
+#include <amalgam/core/status.hpp>
+#include <amalgam/fabric/key_folder.hpp>
+
+#include "fabric/trust/keys/certificate_builder.hpp"
+#include "fabric/trust/keys/new_file.hpp"
+#include "fabric/trust/keys/pem.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+constexpr std::size_t most_serial_digits = 40;  // 20 bytes, by RFC 5280.
+
+std::string in_quotes(const std::string& path) {
+    return fmt::format("\"{}\"", path);
+}
+
+bool is_by(X509_CRL& list, X509& authority) {
+    const bool by =
+        X509_NAME_cmp(X509_CRL_get_issuer(&list), X509_get_subject_name(&authority)) == 0 &&
+        X509_CRL_verify(&list, X509_get0_pubkey(&authority)) == 1;
+    ERR_clear_error();
+    return by;
+}
+
+bool is_by(X509& certificate, X509& authority) {
+    const bool by =
+        X509_NAME_cmp(X509_get_issuer_name(&certificate), X509_get_subject_name(&authority)) == 0 &&
+        X509_verify(&certificate, X509_get0_pubkey(&authority)) == 1;
+    ERR_clear_error();
+    return by;
+}
+
+/// What a file has, nothing if there is none.
+std::string text_if_there(const std::string& path) {
+    return is_there(path) ? read_pem_file(path).value() : std::string();
+}
+
+bool is_existing_key(const std::string& name) {
+    try {
+        return is_folder(key_folder(name));
+    } catch (const error&) {
+        return false;
+    }
+}
+
+bool is_hexadecimal(const std::string& text) {
+    return !text.empty() && text.size() <= most_serial_digits &&
+           text.find_first_not_of("0123456789abcdefABCDEF") == text.npos &&
+           text.find_first_not_of('0') != text.npos;
+}
+
+}  // namespace
+
+bool names_a_file(const std::string& file_or_folder) {
+    const bool may = file_or_folder.ends_with(".pem") || file_or_folder.ends_with(".keys") ||
+                     (file_or_folder.find('/') != file_or_folder.npos && is_there(file_or_folder));
+    return may && !is_folder(file_or_folder);
+}
+
+std::string key_file(const std::string& file_or_folder, const char* in_folder) {
+    if (names_a_file(file_or_folder)) return file_or_folder;
+    return key_folder(file_or_folder) + "/" + in_folder;
+}
+
+std::string folder_of_file(const std::string& path) {
+    const std::size_t slash = path.rfind('/');
+    return slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
+void check_authority(X509& certificate, const std::string& called) {
+    if (X509_check_ca(&certificate) == 1) return;
+    throw error(
+        errc::invalid,
+        fmt::format("{}: the certificate of {} is not an authority's, expected one that may "
+                    "sign others; example: amalgam key new lab --authority",
+                    called, to_line(X509_get_subject_name(&certificate))));
+}
+
+std::vector<x509_crl_ptr> revocation_lists_of(const std::string& text, const std::string& called) {
+    if (text.find("X509 CRL-----") == text.npos) return {};
+    return revocation_lists_in(text, called).value();
+}
+
+authority_files authority_files::read(const std::string& folder) {
+    const std::string in = key_folder(folder) + "/";
+    const std::string path = in + "certificate.pem";
+    authority_files all;
+    all.certificate =
+        std::move(certificates_in(read_pem_file(path).value(), in_quotes(path)).value().front());
+    check_authority(*all.certificate, in_quotes(path));
+    const auto valid = check_time(*all.certificate, std::chrono::system_clock::now());
+    if (!valid)
+        throw error(errc::invalid,
+                    fmt::format("the authority {} {}", in_quotes(path), valid.sentence()));
+    const secret_text secret = read_secret_file(in + "key.pem").value();
+    all.key = private_key_in(secret.text(), in_quotes(in + "key.pem")).value();
+    if (X509_check_private_key(all.certificate.get(), all.key.get()) != 1) {
+        ERR_clear_error();
+        throw error(errc::invalid,
+                    fmt::format("\"{}key.pem\" is not the private key of the certificate {}", in,
+                                in_quotes(path)));
+    }
+    const std::string list = in + "revoked.pem";
+    for (x509_crl_ptr& each : revocation_lists_of(text_if_there(list), in_quotes(list)))
+        if (is_by(*each, *all.certificate)) all.list = std::move(each);
+    // Going on without it would take back what was revoked.
+    if (is_there(list) && all.list == nullptr)
+        throw error(errc::invalid, fmt::format("{} is not the revocation list of {}",
+                                               in_quotes(list), in_quotes(path)));
+    return all;
+}
+
+void trust_in(const std::string& folder, X509& authority) {
+    const std::string path = folder + "/authority.pem";
+    std::string text = text_if_there(path);
+    if (!text.empty()) {
+        const auto certificates = certificates_in(text, in_quotes(path)).value();
+        for (const x509_ptr& each : certificates)
+            if (X509_cmp(each.get(), &authority) == 0) return;
+        if (!text.ends_with('\n')) text += '\n';
+    }
+    write_file(path, text + to_pem(authority), 0644, true);
+}
+
+void take_list_over(const std::string& folder, X509_CRL& list) {
+    const std::string authorities = folder + "/authority.pem", path = folder + "/revoked.pem";
+    const auto trusted =
+        certificates_in(read_pem_file(authorities).value(), in_quotes(authorities)).value();
+    const auto by = std::find_if(trusted.begin(), trusted.end(),
+                                 [&](const x509_ptr& each) { return is_by(list, *each); });
+    if (by == trusted.end())
+        throw error(errc::invalid,
+                    fmt::format("the revocation list of {} is not signed by an authority in {}",
+                                to_line(X509_CRL_get_issuer(&list)), in_quotes(authorities)));
+    std::string text;
+    for (const x509_crl_ptr& each : revocation_lists_of(text_if_there(path), in_quotes(path))) {
+        if (!is_by(*each, **by)) {
+            text += to_pem(*each);
+        } else if (number_of(*each) > number_of(list)) {
+            throw error(
+                errc::invalid,
+                fmt::format("the revocation list of {} is older (number {}) than the one in "
+                            "{} (number {}), expected the newest",
+                            to_line(X509_CRL_get_issuer(&list)), number_of(list), in_quotes(path),
+                            number_of(*each)));
+        }
+    }
+    write_file(path, text + to_pem(list), 0644, true);
+}
+
+openssl_ptr<ASN1_STRING> serial_to_revoke(const std::string& certificate_or_serial,
+                                          X509& authority) {
+    openssl_ptr<ASN1_STRING> serial;
+    const bool is_path = names_a_file(certificate_or_serial) ||
+                         certificate_or_serial.find('/') != certificate_or_serial.npos ||
+                         is_existing_key(certificate_or_serial);
+    if (is_path) {
+        const std::string path = key_file(certificate_or_serial, "certificate.pem");
+        const auto shown = certificates_in(read_pem_file(path).value(), in_quotes(path)).value();
+        if (!is_by(*shown.front(), authority))
+            throw error(errc::invalid,
+                        fmt::format("{} was not certified by {}, which therefore cannot revoke it",
+                                    in_quotes(path), to_line(X509_get_subject_name(&authority))));
+        serial.reset(ASN1_INTEGER_dup(X509_get0_serialNumber(shown.front().get())));
+    } else if (is_hexadecimal(certificate_or_serial)) {
+        BIGNUM* number = nullptr;
+        BN_hex2bn(&number, certificate_or_serial.c_str());
+        const openssl_ptr<BIGNUM> kept(number);
+        serial.reset(number == nullptr ? nullptr : BN_to_ASN1_INTEGER(number, nullptr));
+    } else {
+        throw error(
+            errc::invalid,
+            fmt::format("\"{}\" is neither a certificate nor a serial number, expected a "
+                        "file, the name of a key, or up to {} hexadecimal digits",
+                        printable_name(certificate_or_serial.substr(0, 80)), most_serial_digits));
+    }
+    if (serial == nullptr) throw std::bad_alloc();
+    if (ASN1_INTEGER_cmp(serial.get(), X509_get0_serialNumber(&authority)) == 0)
+        throw error(errc::invalid,
+                    "an authority cannot revoke itself; take it out of the authority.pem of every "
+                    "endpoint");
+    return serial;
+}
+
+}  // namespace amalgam::detail

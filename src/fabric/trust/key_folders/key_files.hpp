@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fabric/trust/openssl/openssl.hpp"
+
+namespace amalgam::detail {
+
+// The files of a folder of keys; of pre-shared ones see shared_key_files.hpp. All throw
+// amalgam::error.
+
+/// Whether a user means a file, not a folder or its name: it ends in ".pem" or ".keys", or is the
+/// path of one.
+bool names_a_file(const std::string& file_or_folder);
+/// The file that a user means: that one, or `in_folder` of the folder.
+std::string key_file(const std::string& file_or_folder, const char* in_folder);
+/// "." for a path without one.
+std::string folder_of_file(const std::string& path);
+
+/// What signs others.
+struct authority_files {
+    x509_ptr certificate;
+    pkey_ptr key;
+    x509_crl_ptr list;  ///< Its own revocation list; null if there is none.
+
+    /// Failure: error{invalid} for a folder of another kind, or an authority that has expired.
+    static authority_files read(const std::string& folder);
+};
+
+/// Failure: throws error{invalid} if it may not sign others.
+void check_authority(X509& certificate, const std::string& called);
+
+/// May be empty.
+std::vector<x509_crl_ptr> revocation_lists_of(const std::string& text, const std::string& called);
+
+/// Adds the certificate to authority.pem, unless it is there.
+void trust_in(const std::string& folder, X509& authority);
+/// Puts the list into revoked.pem, in place of an older one of the same authority, which must be in
+/// authority.pem. Failure: error{invalid} for lists of others, and for an older one.
+void take_list_over(const std::string& folder, X509_CRL& list);
+
+/// Of a certificate by this authority, or of text like "4AB1…".
+openssl_ptr<ASN1_STRING> serial_to_revoke(const std::string& certificate_or_serial,
+                                          X509& authority);
+
+}  // namespace amalgam::detail

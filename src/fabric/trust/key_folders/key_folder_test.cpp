@@ -1,0 +1,413 @@
+// What `amalgam key` does, and that openssl agrees with it.
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <amalgam/fabric/key_folder.hpp>
+
+#include "fabric/trust/key_folders/lab_testing.hpp"
+#include "thrown.hpp"
+
+namespace amalgam {
+namespace {
+
+namespace files = std::filesystem;
+
+/// What the command printed; the test fails if it failed.
+std::string openssl(const std::string& arguments, int expected = 0) {
+    const std::string command = "{ openssl " + arguments + "; } 2>&1 </dev/null";
+    std::FILE* const pipe = ::popen(command.c_str(), "r");
+    std::string output;
+    char part[4096];
+    for (std::size_t n; (n = std::fread(part, 1, sizeof part, pipe)) > 0;)
+        output.append(part, n);
+    const int ended = ::pclose(pipe);
+    EXPECT_EQ(WEXITSTATUS(ended), expected) << command << "\n" << output;
+    return output;
+}
+
+bool has(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
+
+std::string serial_in(const std::string& folder) {
+    const std::string text = openssl("x509 -noout -serial -in " + folder + "/certificate.pem");
+    return text.substr(7, text.find('\n') - 7);
+}
+
+unsigned mode_of(const std::string& path) {
+    struct stat about {};
+    EXPECT_EQ(::stat(path.c_str(), &about), 0) << path;
+    return about.st_mode & 07777;
+}
+
+class key_folder_test : public testing::Test {
+protected:
+    void SetUp() override {
+        if (std::system("openssl version >/dev/null 2>&1") != 0)
+            GTEST_SKIP() << "the openssl command is not installed";
+    }
+    /// What `openssl verify` says of a folder's certificate, by the files of that folder.
+    std::string verified(const std::string& folder, int expected = 0) {
+        return openssl("verify -x509_strict -crl_check -purpose sslserver -CAfile " + folder +
+                           "/authority.pem -CRLfile " + folder + "/revoked.pem " + folder +
+                           "/certificate.pem",
+                       expected);
+    }
+    /// One sentence of this code, which names `part`.
+    template <typename Call>
+    void expect_refused(errc code, const std::string& part, Call call) {
+        const error why = error_of(call);
+        EXPECT_EQ(why.code(), code) << why.what();
+        EXPECT_TRUE(has(why.what(), part)) << why.what();
+        EXPECT_FALSE(has(why.what(), "\n")) << why.what();
+    }
+
+    const lab_folder here;
+};
+
+TEST_F(key_folder_test, openssl_verifies_what_was_signed_with_both_algorithms) {
+    for (const key_algorithm each : {key_algorithm::ed25519, key_algorithm::p256}) {
+        const std::string name = each == key_algorithm::p256 ? "p256" : "ed25519";
+        const std::string authority = here.with("authority-" + name);
+        make_key(authority, {.name = "authority-" + name, .algorithm = each, .authority = true});
+        make_key(here.with(name), {.name = name,
+                                   .hosts = {"node7.lab", "*.lab", "10.0.0.7", "fd00::7"},
+                                   .groups = {"compute", "admin"},
+                                   .algorithm = each});
+        sign_key(here.with(name), authority);
+        EXPECT_TRUE(has(verified(here.with(name)), ": OK"));
+        const std::string text =
+            openssl("x509 -noout -text -in " + here.with(name) + "/certificate.pem");
+        for (const char* part :
+             {"CN = ", "OU = compute, OU = admin", "DNS:node7.lab, DNS:*.lab, IP Address:10.0.0.7",
+              "IP Address:FD00:0:0:0:0:0:0:7", "CA:FALSE", "TLS Web Server Authentication",
+              "TLS Web Client Authentication", "Digital Signature"})
+            EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+        openssl("pkey -noout -check -in " + here.with(name) + "/key.pem");
+        openssl("req -noout -verify -in " + here.with(name) + "/request.pem");
+        const std::string ca = openssl("x509 -noout -text -in " + authority + "/certificate.pem");
+        EXPECT_TRUE(has(ca, "CA:TRUE, pathlen:0")) << ca;
+        EXPECT_TRUE(has(ca, "Certificate Sign, CRL Sign")) << ca;
+        openssl("verify -x509_strict -CAfile " + authority + "/certificate.pem " + authority +
+                "/certificate.pem");
+        openssl("crl -noout -text -CAfile " + authority + "/certificate.pem -in " + authority +
+                "/revoked.pem");
+    }
+}
+
+TEST_F(key_folder_test, modes_keep_keys_to_their_owner_whatever_the_umask) {
+    const mode_t before = ::umask(0);
+    make_key(here.with("deep/er/node"), {.name = "node"});
+    ::umask(before);
+    EXPECT_EQ(mode_of(here.with("deep")), 0700u);
+    EXPECT_EQ(mode_of(here.with("deep/er/node")), 0700u);
+    EXPECT_EQ(mode_of(here.with("deep/er/node/key.pem")), 0600u);
+    sign_key(here.with("deep/er/node"), here.lab);
+    EXPECT_EQ(mode_of(here.with("deep/er/node/certificate.pem")), 0644u);
+    EXPECT_EQ(mode_of(here.lab + "/key.pem"), 0600u);
+    // Nothing unfinished stays behind.
+    std::vector<std::string> names;
+    for (const auto& each : files::directory_iterator(here.with("deep/er/node")))
+        names.push_back(each.path().filename());
+    std::sort(names.begin(), names.end());
+    EXPECT_EQ(names, (std::vector<std::string>{"authority.pem", "certificate.pem", "key.pem",
+                                               "request.pem", "revoked.pem"}));
+}
+
+TEST_F(key_folder_test, a_revoked_one_is_refused_by_openssl_and_the_others_are_not) {
+    const std::string good = here.add("good"), bad = here.add("bad"), worse = here.add("worse");
+    const std::string text = revoke_key(bad, here.lab);
+    EXPECT_TRUE(has(text, serial_in(bad))) << text;
+    revoke_key(serial_in(worse), here.lab);
+    EXPECT_TRUE(has(revoke_key(bad + "/certificate.pem", here.lab), "is revoked already"));
+    for (const std::string& each : {good, bad, worse})
+        EXPECT_TRUE(has(trust_authority(each, here.lab + "/revoked.pem"), "revocation list"));
+    EXPECT_TRUE(has(verified(good), ": OK"));
+    EXPECT_TRUE(has(verified(bad, 2), "certificate revoked"));
+    EXPECT_TRUE(has(verified(worse, 2), "certificate revoked"));
+    const std::string list = openssl("crl -noout -text -in " + here.lab + "/revoked.pem");
+    EXPECT_TRUE(has(list, "X509v3 CRL Number: \n                3")) << list;
+    EXPECT_TRUE(has(describe_key(here.lab), serial_in(worse)));
+}
+
+TEST_F(key_folder_test, an_older_list_does_not_take_back_what_was_revoked) {
+    const std::string node = here.add("node");
+    files::copy_file(here.lab + "/revoked.pem", here.with("old.pem"));
+    revoke_key(node, here.lab);
+    trust_authority(node, here.lab);
+    const std::string before = content(node + "/revoked.pem");
+    expect_refused(errc::invalid, "is older (number 1)",
+                   [&] { trust_authority(node, here.with("old.pem")); });
+    EXPECT_EQ(content(node + "/revoked.pem"), before);
+}
+
+TEST_F(key_folder_test, an_authority_whose_list_is_gone_or_anothers_does_not_begin_a_new_one) {
+    const std::string node = here.add("node");
+    const lab_folder other;
+    files::copy_file(other.lab + "/revoked.pem", here.lab + "/revoked.pem",
+                     files::copy_options::overwrite_existing);
+    expect_refused(errc::invalid, "is not the revocation list of",
+                   [&] { revoke_key(node, here.lab); });
+}
+
+TEST_F(key_folder_test, a_request_from_elsewhere_is_signed_as_the_signer_says) {
+    make_key(here.with("far"), {.name = "far", .hosts = {"far.lab"}, .groups = {"admin"}});
+    files::create_directory(here.with("desk"));
+    files::copy_file(here.with("far") + "/request.pem", here.with("desk/far.pem"));
+    const std::string told = sign_key(here.with("desk/far.pem"), here.lab,
+                                      {.days = 7,
+                                       .hosts = {{"far.lab", "10.1.1.1"}},
+                                       .groups = std::vector<std::string>{},
+                                       .output = here.with("back")});
+    EXPECT_TRUE(has(told, "certified far: hosts far.lab, 10.1.1.1; no group; until 20")) << told;
+    EXPECT_FALSE(files::exists(here.with("desk/certificate.pem")));
+    for (const auto& each : files::directory_iterator(here.with("back")))
+        files::copy_file(each.path(), files::path(here.with("far")) / each.path().filename());
+    EXPECT_TRUE(has(verified(here.with("far")), ": OK"));
+    EXPECT_TRUE(credentials::from_folder(here.with("far"))->self().groups.empty());
+}
+
+TEST_F(key_folder_test, a_request_made_by_openssl_is_signed_but_never_as_an_authority) {
+    openssl("req -new -newkey rsa:2048 -nodes -keyout " + here.with("key.pem") + " -out " +
+            here.with("request.pem") +
+            " -subj /CN=theirs/OU=compute -addext basicConstraints=critical,CA:TRUE"
+            " -addext subjectAltName=DNS:theirs.lab");
+    sign_key(here.with("request.pem"), here.lab);
+    ::chmod(here.with("key.pem").c_str(), 0600);
+    EXPECT_TRUE(has(verified(here.path()), ": OK"));
+    const auto got = credentials::from_folder(here.path());
+    EXPECT_EQ(to_text(got->self()), "theirs (groups: compute)");
+    EXPECT_TRUE(has(openssl("x509 -noout -text -in " + here.with("certificate.pem")), "CA:FALSE"));
+    expect_refused(errc::invalid, "is not an authority's", [&] {
+        make_key(here.with("victim"), {.name = "victim"});
+        sign_key(here.with("victim"), here.path());
+    });
+}
+
+TEST_F(key_folder_test, a_request_for_a_short_key_is_refused) {
+    openssl("req -new -newkey rsa:1024 -nodes -keyout " + here.with("key.pem") + " -out " +
+            here.with("request.pem") + " -subj /CN=short");
+    expect_refused(errc::invalid, "is for a key of 1024 bits",
+                   [&] { sign_key(here.with("request.pem"), here.lab); });
+}
+
+TEST_F(key_folder_test, a_request_that_was_changed_is_refused) {
+    make_key(here.with("node"), {.name = "node"});
+    auto request =
+        detail::request_in(content(here.with("node") + "/request.pem"), "request").value();
+    X509_NAME_add_entry_by_NID(X509_REQ_get_subject_name(request.get()), NID_organizationalUnitName,
+                               MBSTRING_UTF8, reinterpret_cast<const unsigned char*>("admin"), 5,
+                               -1, 0);
+    unsigned char* changed = nullptr;
+    ASSERT_GT(i2d_re_X509_REQ_tbs(request.get(), &changed), 0);  // Else the old text is written.
+    OPENSSL_free(changed);
+    std::ofstream(here.with("node") + "/request.pem") << detail::to_pem(*request);
+    expect_refused(errc::invalid, "is not signed by the key that it is for",
+                   [&] { sign_key(here.with("node"), here.lab); });
+    EXPECT_FALSE(files::exists(here.with("node") + "/certificate.pem"));
+}
+
+TEST_F(key_folder_test, nothing_is_replaced_without_being_told_to) {
+    const std::string node = here.add("node");
+    const std::string key = content(node + "/key.pem"),
+                      certificate = content(node + "/certificate.pem"),
+                      lab = content(here.lab + "/key.pem");
+    expect_refused(errc::in_use, "--force", [&] { make_key(node, {.name = "node"}); });
+    expect_refused(errc::in_use, "--force",
+                   [&] { make_key(here.lab, {.name = "lab", .authority = true}); });
+    expect_refused(errc::in_use, "certificate.pem", [&] { sign_key(node, here.lab); });
+    EXPECT_EQ(content(node + "/key.pem"), key);
+    EXPECT_EQ(content(node + "/certificate.pem"), certificate);
+    EXPECT_EQ(content(here.lab + "/key.pem"), lab);
+
+    sign_key(node, here.lab, {.overwrite = true});
+    EXPECT_NE(content(node + "/certificate.pem"), certificate);
+    make_key(node, {.name = "node", .overwrite = true});
+    EXPECT_NE(content(node + "/key.pem"), key);
+    EXPECT_FALSE(files::exists(node + "/certificate.pem")) << "it was for the earlier key";
+}
+
+TEST_F(key_folder_test, a_signature_never_replaces_the_certificate_of_an_authority) {
+    const std::string node = here.add("node");
+    const lab_folder other;
+    files::create_directory_symlink(here.lab, here.with("link"));
+    const std::string before = content(here.lab + "/certificate.pem"),
+                      others = content(other.lab + "/certificate.pem");
+    for (const std::string& output : {here.lab, here.with("link"), other.lab})
+        expect_refused(errc::invalid, "is the certificate of an authority",
+                       [&] { sign_key(node, here.lab, {.output = output, .overwrite = true}); });
+    EXPECT_EQ(content(here.lab + "/certificate.pem"), before);
+    EXPECT_EQ(content(other.lab + "/certificate.pem"), others);
+    EXPECT_FALSE(files::exists(here.lab + "/authority.pem"));
+}
+
+TEST_F(key_folder_test, keys_made_and_signed_at_once_leave_one_that_fits_its_certificate) {
+    for (int round = 0; round < 10; ++round) {
+        std::vector<std::thread> all;
+        for (int i = 0; i < 8; ++i)
+            all.emplace_back([&] {
+                make_key(here.with("node"), {.name = "node", .overwrite = true});
+                sign_key(here.with("node"), here.lab, {.overwrite = true});
+            });
+        for (std::thread& each : all)
+            each.join();
+        const auto got = credentials::try_from_folder(here.with("node"));
+        ASSERT_TRUE(got) << got.sentence();
+    }
+}
+
+TEST_F(key_folder_test, nothing_is_left_behind_by_a_process_that_is_killed_while_it_writes_a_key) {
+    const auto left = [&] {
+        std::vector<std::string> names;
+        for (const auto& each : files::directory_iterator(here.with("node")))
+            names.push_back(each.path().filename());
+        return names;
+    };
+    // The kernel kills it when a file becomes longer than that.
+    const auto die_writing = [&](bool overwrite) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            const rlimit none{0, 0}, few{10, 10};
+            ::setrlimit(RLIMIT_CORE, &none);
+            ::setrlimit(RLIMIT_FSIZE, &few);
+            ::signal(SIGXFSZ, SIG_DFL);
+            make_key(here.with("node"), {.name = "node", .overwrite = overwrite});
+            ::_exit(0);
+        }
+        int ended = 0;
+        ASSERT_EQ(::waitpid(child, &ended, 0), child);
+        ASSERT_TRUE(WIFSIGNALED(ended));
+    };
+    die_writing(false);
+    EXPECT_EQ(left(), std::vector<std::string>{});
+    make_key(here.with("node"), {.name = "node"});
+    const std::string before = content(here.with("node/key.pem"));
+    die_writing(true);
+    EXPECT_EQ(left(), std::vector<std::string>{"key.pem"});
+    EXPECT_EQ(content(here.with("node/key.pem")), before);
+    // What was left where files have a name from the beginning.
+    std::ofstream(here.with("node/key.pem.new")) << "half a key";
+    make_key(here.with("node"), {.name = "node", .overwrite = true});
+    EXPECT_FALSE(files::exists(here.with("node/key.pem.new")));
+    EXPECT_EQ(mode_of(here.with("node/key.pem")), 0600u);
+}
+
+TEST_F(key_folder_test, names_hosts_groups_and_days_that_cannot_be_certified_are_named) {
+    const auto make = [&](key_request what) {
+        if (what.name.empty()) what.name = "node";
+        make_key(here.with("refused"), what);
+    };
+    for (const char* name :
+         {"-node", ".node", "no de", "no/de", "node\n",
+          "n\xc3\xb6"
+          "de",
+          "node,OU=admin", "nodexxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"})
+        expect_refused(errc::invalid, "the name \"", [&] { make({.name = name}); });
+    for (const char* host : {"", "a,DNS:evil.lab", "a b", "*", "a.*.lab", "-a", "a-.lab", "a..lab",
+                             "10.0.0.300", "1.2", "::g", "[::1]", "host:7000", "ho\nst"})
+        expect_refused(errc::invalid, "the host \"", [&] { make({.hosts = {host}}); });
+    for (const char* group : {"", "a b", "a/b", "-a", "a=b"})
+        expect_refused(errc::invalid, "the group \"", [&] { make({.groups = {group}}); });
+    expect_refused(errc::invalid, "expected at most 64",
+                   [&] { make({.groups = std::vector<std::string>(65, "g")}); });
+    expect_refused(errc::invalid, "an authority has no hosts",
+                   [&] { make({.hosts = {"a"}, .authority = true}); });
+    for (const unsigned days : {0u, 36501u, 4000000000u})
+        expect_refused(errc::invalid, "expected 1 to 36500",
+                       [&] { make({.days = days, .authority = true}); });
+    EXPECT_FALSE(files::exists(here.with("refused")));
+    const std::string node = here.add("node");
+    expect_refused(errc::invalid, "longer than the authority itself",
+                   [&] { sign_key(node, here.lab, {.days = 36500, .overwrite = true}); });
+    expect_refused(errc::invalid, "longer than the authority itself",
+                   [&] { require_authority(here.lab, 36500); });
+    require_authority(here.lab, 365);
+}
+
+TEST_F(key_folder_test, what_is_no_authority_request_or_serial_number_is_named) {
+    const std::string node = here.add("node"), other = here.add("other");
+    const lab_folder elsewhere;
+    expect_refused(errc::not_found, "certificate.pem",
+                   [&] { sign_key(node, here.with("nobody"), {.overwrite = true}); });
+    expect_refused(errc::invalid, "is not an authority's",
+                   [&] { sign_key(node, other, {.overwrite = true}); });
+    expect_refused(errc::not_found, "request.pem", [&] { sign_key(here.lab, elsewhere.lab); });
+    expect_refused(errc::invalid, "holds no request",
+                   [&] { sign_key(node + "/certificate.pem", here.lab); });
+    expect_refused(errc::invalid, "is not an authority's", [&] { trust_authority(node, other); });
+    expect_refused(errc::not_found, "there is no folder",
+                   [&] { trust_authority(here.with("nobody"), here.lab); });
+    expect_refused(errc::invalid, "was not certified by", [&] { revoke_key(node, elsewhere.lab); });
+    expect_refused(errc::invalid, "cannot revoke itself", [&] { revoke_key(here.lab, here.lab); });
+    for (const char* serial :
+         {"xyz", "", "0", "00", "12 34", "-1", "11111111111111111111111111111111111111111"})
+        expect_refused(errc::invalid, "is neither a certificate nor a serial number",
+                       [&] { revoke_key(serial, here.lab); });
+    ::chmod((here.lab + "/key.pem").c_str(), 0644);
+    expect_refused(errc::denied, "chmod 600",
+                   [&] { sign_key(node, here.lab, {.overwrite = true}); });
+    expect_refused(errc::not_found, "there is no key", [&] { describe_key(here.with("nobody")); });
+    expect_refused(errc::invalid, "is not in PEM",
+                   [&] { describe_key(here.with("text.pem", "nothing")); });
+}
+
+TEST_F(key_folder_test, several_authorities_are_trusted_side_by_side) {
+    const std::string node = here.add("node");
+    const lab_folder other;
+    trust_authority(node, other.lab);
+    trust_authority(node, other.lab + "/certificate.pem");
+    const std::string trusted = content(node + "/authority.pem");
+    const std::string begin = "-----BEGIN CERTIFICATE-----";
+    const auto second = trusted.find(begin, 1);
+    ASSERT_NE(second, std::string::npos);
+    EXPECT_EQ(trusted.find(begin, second + 1), std::string::npos) << "each once";
+    EXPECT_TRUE(credentials::try_from_folder(node))
+        << credentials::try_from_folder(node).sentence();
+    EXPECT_TRUE(has(verified(node), ": OK"));
+}
+
+TEST_F(key_folder_test, revocations_at_once_are_all_kept) {
+    constexpr int count = 8;
+    std::vector<std::string> serials;
+    for (int i = 0; i < count; ++i)
+        serials.push_back(serial_in(here.add("node" + std::to_string(i))));
+    std::vector<std::thread> all;
+    for (const std::string& each : serials)
+        all.emplace_back([&] { revoke_key(each, here.lab); });
+    for (std::thread& each : all)
+        each.join();
+    const std::string list = openssl("crl -noout -text -in " + here.lab + "/revoked.pem");
+    for (const std::string& each : serials)
+        EXPECT_TRUE(has(list, each)) << each << "\n" << list;
+}
+
+TEST_F(key_folder_test, a_description_shows_what_openssl_shows_and_nothing_of_the_private_key) {
+    const std::string node = here.add("node", {.hosts = {"node.lab"}, .groups = {"compute"}});
+    const std::string text = describe_key(node);
+    const std::string print =
+        openssl("x509 -in " + node +
+                "/certificate.pem -pubkey -noout | openssl pkey -pubin -outform DER | sha256sum");
+    for (const std::string& part :
+         {std::string("node.lab"), std::string("compute"), std::string("certified by CN=lab"),
+          serial_in(node), print.substr(0, 64), std::string("ED25519")})
+        EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+    const std::string key = content(node + "/key.pem");
+    EXPECT_FALSE(has(text, key.substr(28, 20)));
+    EXPECT_EQ(to_text(credentials::from_folder(node)->self().key), print.substr(0, 64));
+    EXPECT_TRUE(has(describe_key(node + "/key.pem"), print.substr(0, 64)));
+}
+
+}  // namespace
+}  // namespace amalgam

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <amalgam/fabric/key_folder.hpp>
+
+#include "fabric/trust/keys/certificate.hpp"
+#include "fabric/trust/openssl/openssl.hpp"
+
+namespace amalgam::detail {
+
+/// Whom a certificate names, or a request asks for.
+struct certified_names {
+    std::string name;
+    std::vector<std::string> hosts;
+    std::vector<std::string> groups;
+};
+
+/// Failure: throws error{invalid}, naming what cannot be certified.
+void check_names(const certified_names& names);
+
+// All throw error{unsupported} where this OpenSSL refuses, for example for an algorithm.
+
+pkey_ptr generate_key(key_algorithm algorithm);
+
+x509_request_ptr make_request(const certified_names& names, EVP_PKEY& key);
+/// What it asks for. Failure: throws error{invalid} if it is not signed by its own key, or asks for
+/// what cannot be certified; `called` is its name in sentences.
+certified_names names_in(X509_REQ& request, const std::string& called);
+
+/// From now, with some time before for clocks that differ, until `end`.
+x509_ptr make_authority(const std::string& name, EVP_PKEY& key, wall_time end);
+x509_ptr make_certificate(const certified_names& names, EVP_PKEY& key_of_owner, wall_time end,
+                          X509& authority, EVP_PKEY& authority_key);
+
+/// Each new list of an authority has a higher one; 0 for a list without a number.
+std::uint64_t number_of(const X509_CRL& list);
+/// A list with what `before` has, if any, and `add`, if any; in force as long as the authority.
+x509_crl_ptr make_list(X509_CRL* before, const ASN1_INTEGER* add, X509& authority,
+                       EVP_PKEY& authority_key);
+
+}  // namespace amalgam::detail

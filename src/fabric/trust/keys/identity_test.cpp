@@ -1,0 +1,72 @@
+#include <gtest/gtest.h>
+
+#include <amalgam/core/detail/printable.hpp>
+#include <amalgam/fabric/identity.hpp>
+
+#include "fabric/trust/keys/certificate.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
+#include "thrown.hpp"
+
+namespace amalgam {
+namespace {
+
+TEST(identity, a_fingerprint_is_read_as_it_is_written) {
+    key_fingerprint key;
+    for (std::size_t i = 0; i < key.bytes.size(); ++i)
+        key.bytes[i] = static_cast<std::uint8_t>(7 * i + 3);
+    const std::string text = to_text(key);
+    EXPECT_EQ(text.size(), 64u);
+    EXPECT_EQ(text.substr(0, 6), "030a11");
+    EXPECT_EQ(parse_key_fingerprint(text), key);
+    EXPECT_EQ(parse_key_fingerprint("030A11" + text.substr(6)), key);
+}
+
+TEST(identity, what_is_no_fingerprint_is_refused_with_a_sentence) {
+    const std::string good(64, 'a');
+    for (const std::string& bad : {std::string(), good.substr(1), good + "a", "g" + good.substr(1),
+                                   "\n" + good.substr(1), std::string(5000, '1')}) {
+        const error why = error_of([&] { (void)parse_key_fingerprint(bad); });
+        EXPECT_EQ(why.code(), errc::invalid);
+        EXPECT_NE(std::string(why.what()).find("is not 64 hexadecimal digits"), std::string::npos);
+        EXPECT_EQ(std::string(why.what()).find('\n'), std::string::npos);
+        EXPECT_LT(std::string(why.what()).size(), 200u);
+    }
+}
+
+TEST(identity, is_told_in_one_line) {
+    identity who;
+    EXPECT_EQ(to_text(who), "nobody known");
+    who = {.kind = identity_kind::certificate, .name = "node7", .groups = {"compute", "admin"}};
+    EXPECT_EQ(to_text(who), "node7 (groups: compute, admin)");
+    who = {.kind = identity_kind::pre_shared, .name = "lab\n"};
+    EXPECT_EQ(to_text(who), "lab\\x0a");
+    who = {.kind = identity_kind::process, .uid = 1000, .gid = 100, .pid = 4711};
+    EXPECT_EQ(to_text(who), "uid 1000 (pid 4711)");
+}
+
+TEST(identity, names_that_drive_a_terminal_or_look_like_others_are_denied) {
+    const detail::test_authority authority;
+    for (const std::string bad : {"node\xc2\x85",
+                                  "a\xc2\x9b"
+                                  "2J",
+                                  "\xe2\x80\xae"
+                                  "edon",
+                                  "\xe2\x81\xa6x", "\xd8\x9cx", "x\xe2\x80\x8f", "x\xe2\x80\xa8y",
+                                  "no\x1b"
+                                  "de"}) {
+        const detail::test_certificate shown = authority.issue({.name = bad});
+        const auto who = detail::identity_of(*shown.made);
+        EXPECT_EQ(who.code(), errc::denied) << bad;
+        EXPECT_FALSE(detail::has_controls(who.sentence())) << who.sentence();
+    }
+    for (const std::string good : {"node7",
+                                   "n\xc3\xb6"
+                                   "de",
+                                   "\xe7\xaf\x80", "\xd7\xa2\xd7\xa8"}) {
+        const detail::test_certificate shown = authority.issue({.name = good});
+        EXPECT_EQ(detail::identity_of(*shown.made).value().name, good);
+    }
+}
+
+}  // namespace
+}  // namespace amalgam

@@ -1,0 +1,46 @@
+#include "fabric/trust/openssl/openssl.hpp"
+
+#include <mutex>
+
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+
+#include <amalgam/core/log.hpp>
+
+namespace amalgam::detail {
+namespace {
+
+// Beside long-lived keys it holds the ephemeral one of each handshake under way: 32 bytes each. A
+// full heap would fail handshakes, so there is room for many more than max_strangers.
+constexpr std::size_t secure_heap_bytes = std::size_t{1} << 20;
+constexpr std::size_t secure_heap_piece = 32;
+
+}  // namespace
+
+std::string take_openssl_error() {
+    const unsigned long code = ERR_peek_last_error();
+    const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
+    std::string text = reason == nullptr ? "unknown reason" : reason;
+    ERR_clear_error();
+    return text;
+}
+
+no_errors_left::~no_errors_left() {
+    ERR_clear_error();
+}
+
+void use_secure_heap() noexcept {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        if (CRYPTO_secure_malloc_initialized() != 0) return;
+        constexpr int not_locked = 2;
+        const int made = CRYPTO_secure_malloc_init(secure_heap_bytes, secure_heap_piece);
+        if (made == not_locked)
+            log(log_level::info, "trust", "memory of private keys is not locked: limit too low",
+                {{"bytes", secure_heap_bytes}});
+        else if (made == 0)
+            log(log_level::warn, "trust", "private keys are in ordinary memory: no secure heap");
+    });
+}
+
+}  // namespace amalgam::detail

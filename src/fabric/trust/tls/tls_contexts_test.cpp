@@ -1,0 +1,368 @@
+// Handshakes between two ends in memory, as the tcp transport makes them over sockets.
+#include "fabric/trust/tls/tls_contexts.hpp"
+
+#include <chrono>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <openssl/err.h>
+
+#include "fabric/trust/credentials/credential_store.hpp"
+#include "fabric/trust/key_folders/lab_testing.hpp"
+
+namespace amalgam::detail {
+namespace {
+
+using namespace std::chrono_literals;
+
+openssl_ptr<SSL_SESSION> last_session;
+
+int keep_session(SSL*, SSL_SESSION* session) {
+    last_session.reset(session);
+    return 1;
+}
+
+void keep_sessions(SSL_CTX& context) {
+    SSL_CTX_sess_set_new_cb(&context, &keep_session);
+}
+
+/// One end of a connection whose bytes pass through memory.
+struct tls_end {
+    explicit tls_end(SSL_CTX* context) : ssl(SSL_new(context)) {}
+    /// Works on the handshake until it waits for the other end. False once it has failed.
+    bool go_on() {
+        if (done || why.code() != errc::ok) return why.code() == errc::ok;
+        ERR_clear_error();
+        const int now = SSL_do_handshake(ssl.get());
+        done = now == 1;
+        if (now != 1 && SSL_get_error(ssl.get(), now) != SSL_ERROR_WANT_READ)
+            why = handshake_failure(ssl.get());
+        return why.code() == errc::ok;
+    }
+    /// Takes what has arrived behind the handshake: tickets, refusals.
+    void read() {
+        char nothing[1];
+        ERR_clear_error();
+        const int now = SSL_read(ssl.get(), nothing, sizeof nothing);
+        if (why.code() == errc::ok && now <= 0 &&
+            SSL_get_error(ssl.get(), now) != SSL_ERROR_WANT_READ)
+            why = handshake_failure(ssl.get());
+    }
+
+    openssl_ptr<SSL> ssl;
+    bool done = false;
+    result<void> why;
+};
+
+struct tls_pair {
+    tls_pair(SSL_CTX* from, SSL_CTX* to, SSL_SESSION* resumed = nullptr)
+        : client(from), server(to) {
+        BIO *left = nullptr, *right = nullptr;
+        BIO_new_bio_pair(&left, 0, &right, 0);
+        SSL_set_bio(client.ssl.get(), left, left);
+        SSL_set_bio(server.ssl.get(), right, right);
+        SSL_set_connect_state(client.ssl.get());
+        SSL_set_accept_state(server.ssl.get());
+        if (resumed != nullptr) SSL_set_session(client.ssl.get(), resumed);
+    }
+    void meet() {
+        for (int i = 0; i < 20; ++i) {
+            const bool first = client.go_on(), second = server.go_on();
+            if (!first && !second) break;
+        }
+        if (client.done) client.read();
+        if (server.done) server.read();
+    }
+    tls_end client, server;
+};
+
+std::string told(const result<void>& why) {
+    return std::string(name(why.code().code)) + ": " + why.sentence();
+}
+
+class tls_contexts_test : public testing::Test {
+protected:
+    tls_contexts of(const std::string& folder) {
+        return tls_contexts(credentials::from_folder(folder), &keep_sessions);
+    }
+    /// The pair after it met, with those of two folders.
+    tls_pair met(const std::string& from, const std::string& to) {
+        tls_contexts client = of(from), server = of(to);
+        tls_pair both(client.connecting().value(), server.accepting().value());
+        both.meet();
+        return both;
+    }
+
+    const lab_folder here;
+    const std::string left = here.add("left", {.groups = {"compute", "admin"}});
+    const std::string right = here.add("right", {.algorithm = key_algorithm::p256});
+};
+
+TEST_F(tls_contexts_test, two_that_one_authority_certified_know_each_other) {
+    tls_pair both = met(left, right);
+    ASSERT_TRUE(both.client.done && both.server.done)
+        << told(both.client.why) << "; " << told(both.server.why);
+    EXPECT_STREQ(SSL_get_version(both.client.ssl.get()), "TLSv1.3");
+    const identity seen = verified_peer(both.server.ssl.get()).value();
+    EXPECT_EQ(seen, credentials::from_folder(left)->self());
+    EXPECT_EQ(to_text(seen), "left (groups: compute, admin)");
+    EXPECT_EQ(verified_peer(both.client.ssl.get())->name, "right");
+}
+
+TEST_F(tls_contexts_test, the_peer_must_be_the_host_that_was_named) {
+    tls_contexts client = of(left), server = of(right);
+    for (const auto& [host, good] : {std::pair{"127.0.0.1", true},
+                                     {"right.lab", true},
+                                     {"127.0.0.2", false},
+                                     {"::1", false},
+                                     {"right", false},
+                                     {"left.lab", false}}) {
+        tls_pair both(client.connecting().value(), server.accepting().value());
+        ASSERT_TRUE(expect_host(both.client.ssl.get(), host));
+        both.meet();
+        EXPECT_EQ(both.client.done, good) << host;
+        if (!good) {
+            EXPECT_EQ(both.client.why.code(), errc::denied) << told(both.client.why);
+            EXPECT_NE(told(both.client.why).find("mismatch"), std::string::npos)
+                << told(both.client.why);
+        }
+    }
+    tls_pair both(client.connecting().value(), server.accepting().value());
+    EXPECT_EQ(expect_host(both.client.ssl.get(), "").code(), errc::invalid);
+}
+
+TEST_F(tls_contexts_test, another_authority_is_refused_by_both) {
+    const lab_folder other;
+    const std::string stranger = other.add("left");
+    tls_pair from = met(stranger, right);
+    EXPECT_EQ(from.client.why.code(), errc::denied) << told(from.client.why);
+    tls_pair to = met(left, stranger);
+    EXPECT_EQ(to.client.why.code(), errc::denied) << told(to.client.why);
+    EXPECT_EQ(to.server.why.code(), errc::denied) << told(to.server.why);
+    EXPECT_FALSE(verified_peer(to.server.ssl.get()));
+}
+
+TEST_F(tls_contexts_test, an_expired_certificate_is_refused_by_name) {
+    tls_contexts client = of(left), server = of(right);
+    // The client was started in time.
+    const std::string late = here.add("late");
+    tls_contexts old = of(late);
+    (void)old.connecting();
+    here.end_at(late, std::chrono::system_clock::now() - 1min);
+    EXPECT_EQ(credentials::try_from_folder(late).code(), errc::invalid);
+    SSL_CTX* const expired = old.connecting().value();
+    const auto own = certificates_in(content(late + "/certificate.pem"), "late").value();
+    ASSERT_EQ(SSL_CTX_use_certificate(expired, own.front().get()), 1);
+    tls_pair both(expired, server.accepting().value());
+    both.meet();
+    EXPECT_EQ(told(both.server.why),
+              "denied: the peer's certificate is refused: certificate has expired");
+    EXPECT_EQ(told(both.client.why), "denied: the peer refuses us: our certificate has expired");
+}
+
+TEST_F(tls_contexts_test, a_revoked_certificate_is_refused_once_the_list_is_there) {
+    tls_contexts client = of(left);
+    const auto server_credentials = credentials::from_folder(right);
+    tls_contexts server(server_credentials, &keep_sessions);
+    SSL_CTX* const before = server.accepting().value();
+    tls_pair good(client.connecting().value(), before);
+    good.meet();
+    ASSERT_TRUE(good.server.done) << told(good.server.why);
+
+    revoke_key(left, here.lab);
+    trust_authority(right, here.lab + "/revoked.pem");
+    ASSERT_TRUE(server_credentials->reload());
+    ASSERT_NE(server.accepting().value(), before);
+    tls_pair both(client.connecting().value(), server.accepting().value());
+    both.meet();
+    EXPECT_EQ(told(both.server.why),
+              "denied: the peer's certificate is refused: certificate revoked");
+    EXPECT_EQ(told(both.client.why), "denied: the peer refuses us: our certificate is revoked");
+    EXPECT_EQ(verified_peer(good.server.ssl.get())->name, "left") << "an old connection stays";
+}
+
+TEST_F(tls_contexts_test, an_authority_without_a_list_has_revoked_nothing_beside_one_that_has) {
+    const lab_folder other;
+    const std::string theirs = other.add("theirs");
+    revoke_key(here.add("bad"), here.lab);
+    for (const auto& [folder, authority] : {std::pair{theirs, here.lab}, {right, other.lab}})
+        trust_authority(folder, authority + "/certificate.pem");
+    trust_authority(theirs, here.lab);
+    ASSERT_EQ(content(right + "/revoked.pem").find("X509 CRL") != std::string::npos, true);
+    tls_pair both = met(theirs, right);
+    EXPECT_TRUE(both.client.done && both.server.done)
+        << told(both.client.why) << "; " << told(both.server.why);
+    EXPECT_FALSE(met(here.with("bad"), theirs).server.done);
+}
+
+TEST_F(tls_contexts_test, a_session_is_resumed_and_still_known_but_not_with_other_credentials) {
+    tls_contexts client = of(left);
+    const auto server_credentials = credentials::from_folder(right);
+    tls_contexts server(server_credentials, &keep_sessions);
+    last_session.reset();
+    tls_pair first(client.connecting().value(), server.accepting().value());
+    first.meet();
+    ASSERT_NE(last_session, nullptr);
+    const openssl_ptr<SSL_SESSION> kept = std::move(last_session);
+    ASSERT_EQ(SSL_SESSION_get_max_early_data(kept.get()), 0u);
+
+    tls_pair again(client.connecting().value(), server.accepting().value(), kept.get());
+    again.meet();
+    ASSERT_TRUE(again.server.done) << told(again.server.why);
+    EXPECT_EQ(SSL_session_reused(again.server.ssl.get()), 1);
+    EXPECT_EQ(to_text(verified_peer(again.server.ssl.get()).value()),
+              "left (groups: compute, admin)");
+    EXPECT_EQ(verified_peer(again.client.ssl.get())->name, "right");
+
+    ASSERT_TRUE(server_credentials->reload());
+    tls_pair later(client.connecting().value(), server.accepting().value(), kept.get());
+    later.meet();
+    ASSERT_TRUE(later.server.done) << told(later.server.why);
+    EXPECT_EQ(SSL_session_reused(later.server.ssl.get()), 0);
+}
+
+TEST_F(tls_contexts_test, the_latest_sessions_are_kept_and_no_more) {
+    tls_contexts client = of(left);
+    tls_contexts server(credentials::from_folder(right));  // Without the test's callback.
+    openssl_ptr<SSL_SESSION> oldest;
+    last_session.reset();
+    for (long i = 0; i < tls_contexts::max_sessions + 3; ++i) {
+        const openssl_ptr<SSL_SESSION> before = std::move(last_session);
+        tls_pair next(client.connecting().value(), server.accepting().value(), before.get());
+        next.meet();
+        ASSERT_TRUE(next.server.done) << told(next.server.why);
+        ASSERT_EQ(SSL_session_reused(next.server.ssl.get()), i == 0 ? 0 : 1) << i;
+        // As tls_session does: OpenSSL forgets a session whose connection was broken off.
+        for (SSL* end : {next.server.ssl.get(), next.client.ssl.get()})
+            SSL_set_shutdown(end, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+        ASSERT_NE(last_session, nullptr);
+        if (i != 0) continue;
+        SSL_SESSION_up_ref(last_session.get());
+        oldest.reset(last_session.get());
+    }
+    const long kept = SSL_CTX_sess_number(server.accepting().value());
+    EXPECT_LE(kept, tls_contexts::max_sessions);
+    EXPECT_GE(kept, tls_contexts::max_sessions - 1);
+    tls_pair late(client.connecting().value(), server.accepting().value(), oldest.get());
+    late.meet();
+    ASSERT_TRUE(late.server.done) << told(late.server.why);
+    EXPECT_EQ(SSL_session_reused(late.server.ssl.get()), 0);
+}
+
+TEST_F(tls_contexts_test, a_trusted_key_is_enough_and_no_other_gets_in) {
+    const auto own = [&](const std::string& folder, const std::string& trusts) {
+        return credential_parts{.certificate = folder + "/certificate.pem",
+                                .key = folder + "/key.pem",
+                                .trusted_keys = {credentials::from_folder(trusts)->self().key}};
+    };
+    const lab_folder other;
+    const std::string stranger = other.add("stranger");
+    tls_contexts client(credentials::from_files(own(stranger, right)));
+    tls_contexts server(credentials::from_files(own(right, stranger)));
+    tls_pair both(client.connecting().value(), server.accepting().value());
+    ASSERT_TRUE(expect_host(both.client.ssl.get(), "elsewhere.example"));
+    both.meet();
+    ASSERT_TRUE(both.client.done && both.server.done)
+        << told(both.client.why) << "; " << told(both.server.why);
+    const identity who = *verified_peer(both.server.ssl.get());
+    EXPECT_EQ(who.name, to_text(who.key));
+
+    tls_contexts third = of(left);
+    tls_pair refused(third.connecting().value(), server.accepting().value());
+    refused.meet();
+    EXPECT_EQ(refused.server.why.code(), errc::denied) << told(refused.server.why);
+    tls_contexts late(credentials::from_files(own(left, right)));
+    tls_contexts trusting(credentials::from_files(own(right, left)));
+    SSL_CTX* const expired = late.connecting().value();
+    here.end_at(left, std::chrono::system_clock::now() - 1min);
+    const auto ended = certificates_in(content(left + "/certificate.pem"), "left").value();
+    ASSERT_EQ(SSL_CTX_use_certificate(expired, ended.front().get()), 1);
+    tls_pair ended_pair(expired, trusting.accepting().value());
+    ended_pair.meet();
+    EXPECT_EQ(told(ended_pair.server.why),
+              "denied: the peer's certificate is refused: certificate has expired");
+}
+
+TEST_F(tls_contexts_test, a_trusted_key_names_its_owner_whatever_its_certificate_says) {
+    // Its owner certifies himself.
+    const lab_folder own;
+    const std::string liar = own.add("admin", {.groups = {"operators"}});
+    const key_fingerprint key = credentials::from_folder(liar)->self().key;
+    tls_contexts server(credentials::from_files({.certificate = right + "/certificate.pem",
+                                                 .key = right + "/key.pem",
+                                                 .trusted_keys = {key}}));
+    tls_contexts client(
+        credentials::from_files({.certificate = liar + "/certificate.pem",
+                                 .key = liar + "/key.pem",
+                                 .trusted_keys = {credentials::from_folder(right)->self().key}}));
+    tls_pair both(client.connecting().value(), server.accepting().value());
+    ASSERT_TRUE(expect_host(both.client.ssl.get(), "127.0.0.1"));
+    both.meet();
+    ASSERT_TRUE(both.client.done && both.server.done);
+    const identity who = *verified_peer(both.server.ssl.get());
+    EXPECT_EQ(who.name, to_text(key));
+    EXPECT_EQ(who.groups, std::vector<std::string>{});
+    EXPECT_EQ(who.key, key);
+    EXPECT_EQ(who.kind, identity_kind::certificate);
+}
+
+TEST_F(tls_contexts_test, who_shows_no_certificate_or_other_protocols_is_refused) {
+    tls_contexts server = of(right);
+    struct attempt {
+        const char* what;
+        void (*spoil)(SSL_CTX*);
+        const char* expected;
+    };
+    const attempt all[] = {
+        {"no certificate", [](SSL_CTX*) {}, "denied: the peer showed no certificate"},
+        {"no protocol", [](SSL_CTX* c) { SSL_CTX_set_alpn_protos(c, nullptr, 0); },
+         "unreachable: the peer does not speak Amalgam's protocol over TLS"},
+        {"other protocol",
+         [](SSL_CTX* c) {
+             SSL_CTX_set_alpn_protos(c, reinterpret_cast<const unsigned char*>("\x02h2"), 3);
+         },
+         "unreachable: the peer does not speak Amalgam's protocol over TLS"},
+        {"TLS 1.2", [](SSL_CTX* c) { SSL_CTX_set_max_proto_version(c, TLS1_2_VERSION); },
+         "unreachable: the two sides have no version of TLS in common, expected TLS 1.3"},
+    };
+    for (const attempt& each : all) {
+        const ssl_context_ptr client(SSL_CTX_new(TLS_client_method()));
+        SSL_CTX_set_alpn_protos(client.get(),
+                                reinterpret_cast<const unsigned char*>("\x09"
+                                                                       "amalgam/1"),
+                                10);
+        each.spoil(client.get());
+        tls_pair both(client.get(), server.accepting().value());
+        both.meet();
+        EXPECT_FALSE(both.server.done) << each.what;
+        EXPECT_EQ(told(both.server.why), each.expected) << each.what;
+    }
+}
+
+TEST_F(tls_contexts_test, a_server_that_names_no_protocol_is_not_taken_for_a_peer) {
+    tls_contexts client = of(left);
+    const ssl_context_ptr server(SSL_CTX_new(TLS_server_method()));
+    const auto own = certificates_in(content(right + "/certificate.pem"), "right").value();
+    const auto key = private_key_in(content(right + "/key.pem"), "right").value();
+    SSL_CTX_use_certificate(server.get(), own.front().get());
+    SSL_CTX_use_PrivateKey(server.get(), key.get());
+    tls_pair both(client.connecting().value(), server.get());
+    both.meet();
+    ASSERT_TRUE(both.client.done) << told(both.client.why);
+    const auto who = verified_peer(both.client.ssl.get());
+    EXPECT_EQ(who.code(), errc::denied);
+    EXPECT_EQ(who.sentence(), "the peer does not speak Amalgam's protocol over TLS");
+}
+
+TEST_F(tls_contexts_test, bytes_that_are_not_tls_are_told) {
+    tls_contexts server = of(right);
+    tls_end end(server.accepting().value());
+    BIO* const in = BIO_new_mem_buf("GET / HTTP/1.1\r\n\r\n", -1);
+    SSL_set_bio(end.ssl.get(), in, BIO_new(BIO_s_null()));
+    SSL_set_accept_state(end.ssl.get());
+    EXPECT_FALSE(end.go_on());
+    EXPECT_EQ(told(end.why), "unreachable: the peer does not speak TLS");
+}
+
+}  // namespace
+}  // namespace amalgam::detail
