@@ -5,7 +5,7 @@
 
 #include <amalgam/core/detail/printable.hpp>
 
-#include "fabric/trust/pre_shared_keys.hpp"
+#include "fabric/trust/keys/pre_shared_keys.hpp"
 #include "fuzz/fuzz.hpp"
 
 // The text of a file of pre-shared keys, and what `amalgam key` makes of it.
