@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <amalgam/fabric/completion.hpp>
+#include <amalgam/fabric/extension/peer_traffic.hpp>
 #include <amalgam/fabric/identity.hpp>
 #include <amalgam/fabric/message.hpp>
 #include <amalgam/fabric/region.hpp>
@@ -92,6 +93,8 @@ public:
     /// The certificate's key that it proved; null where nobody proves any. Remote keys may be bound
     /// to it: see bound_key.hpp. Lives as long as the link.
     virtual const key_fingerprint* proven_key() const noexcept { return nullptr; }
+    /// Adds messages that were sent without send().
+    virtual void add_traffic(peer_traffic&) const noexcept {}
 
     peer_id peer;                   ///< Set by framed_port.
     peer_record* record = nullptr;  ///< Set and used by framed_port.

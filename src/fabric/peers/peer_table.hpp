@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <amalgam/core/buffer.hpp>
+#include <amalgam/fabric/extension/peer_traffic.hpp>
 #include <amalgam/fabric/message.hpp>
 
 #include "fabric/frames/chain.hpp"
@@ -71,6 +72,7 @@ struct alignas(64) peer_record {
     op_list sends;  ///< Sends whose payload the link borrows, of kinds send and piece.
     matching expected;
     std::size_t queued_bytes = 0;  ///< Size of its early messages.
+    peer_traffic traffic;          ///< Without what the link counts: see frame_link::add_traffic().
     bool paused = false;           ///< The last delivery was `pause`.
 
     std::uint32_t unanswered = 0;     ///< Our pieces that the peer has not answered.

@@ -60,6 +60,8 @@ delivery framed_port::deliver(frame_link& link, const frame_header& header,
 
 delivery framed_port::deliver_expected(peer_record& from, std::uint64_t tag, const_bytes bytes,
                                        buffer* owned) noexcept {
+    ++from.traffic.received_messages;
+    from.traffic.received_bytes += bytes.size();
     completion* receive = from.expected.take_receive(tag);
     if (receive == nullptr) return keep(from, tag, bytes, owned, kept::expected);
     const mutable_bytes into = destination(*receive);
@@ -162,6 +164,7 @@ std::size_t framed_port::deliver_unasked(std::size_t budget) noexcept {
 void framed_port::deliver_notice(peer_record& peer) noexcept {
     --untold_;
     sink_->on_peer_down(peer.id, peer.why);
+    ended_traffic_ += peer.traffic;
     peers_.remove(peer);
 }
 
@@ -292,6 +295,8 @@ delivery framed_port::end_placement(frame_link& link) noexcept {
             return deliver_expected(from, tag, std::as_const(owned).bytes(), &owned);
         }
         case placement_state::kind::receive:
+            ++from.traffic.received_messages;
+            from.traffic.received_bytes += placement.header.bytes;
             if (completion* receive = std::exchange(placement.receive, nullptr))
                 completions_.finish(*receive, {}, placement.header.bytes);
             return settle(from);

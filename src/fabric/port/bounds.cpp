@@ -30,6 +30,23 @@ transfer_counts framed_port::transfers() const noexcept {
     return {direct_.value(), direct_bytes_.value(), target_.served()};
 }
 
+peer_traffic framed_port::traffic_with(peer_id who) const noexcept {
+    const peer_record* const peer = peers_.find(who);
+    if (peer == nullptr) return {};
+    peer_traffic all = peer->traffic;
+    if (peer->up()) peer->link->add_traffic(all);
+    return all;
+}
+
+peer_traffic framed_port::traffic() const noexcept {
+    peer_traffic all = ended_traffic_;
+    peers_.for_each([&](const peer_record& peer) {
+        all += peer.traffic;
+        if (peer.up()) peer.link->add_traffic(all);
+    });
+    return all;
+}
+
 void framed_port::queue_more(peer_record& peer, std::size_t bytes) noexcept {
     peer.queued_bytes += bytes;
     queued_bytes_.add(bytes);

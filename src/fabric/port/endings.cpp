@@ -48,6 +48,7 @@ void framed_port::take_down(peer_record& peer, status why) noexcept {
         limited_log(log_level::warn, "fabric", "dropped a peer for lack of memory",
                     {{"peer", peer.address}});
     peer.dead_link = std::exchange(peer.link, nullptr);
+    peer.dead_link->add_traffic(peer.traffic);
     peer.why = why;
     peers_.forget_address(peer);
     forget_landing(peer, why);
@@ -106,6 +107,7 @@ void framed_port::told_down(peer_record& peer) noexcept {
         unasked_.append(peer.notice);
     } else {
         if (!ending_ && sink_ != nullptr) sink_->on_peer_down(peer.id, peer.why);
+        ended_traffic_ += peer.traffic;
         peers_.remove(peer);
     }
     if (links_stand_) release(link);

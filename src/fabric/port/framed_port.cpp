@@ -94,9 +94,10 @@ namespace {
         return complete_later(peer, on_done, {errc::too_large});
 
     const posted how = peer->link->send(header_of(kind, tag, size), bytes, &on_done);
-    if (how == posted::done) [[likely]]
-        return how;
-    return how == posted::pending ? lent(*peer, on_done, size) : no_room(*peer, on_done);
+    if (how == posted::full) return no_room(*peer, on_done);
+    ++peer->traffic.sent_messages;
+    peer->traffic.sent_bytes += size;
+    return how == posted::pending ? lent(*peer, on_done, size) : how;
 }
 
 posted framed_port::post_send(peer_id to, std::uint64_t tag, gather bytes,
@@ -188,15 +189,22 @@ posted framed_port::post_put(peer_id to, gather from, const remote_key& key, std
     // The target checks too; this keeps a multi-frame transfer from failing halfway.
     if (!may_access(key, offset, bytes, access::write))
         return complete_later(peer, on_done, {errc::denied});
+    const posted how = put(*peer, from, bytes, key, offset, on_done);
+    if (how != posted::full) peer->traffic.put_bytes += bytes;
+    return how;
+}
+
+posted framed_port::put(peer_record& peer, gather from, std::size_t bytes, const remote_key& key,
+                        std::uint64_t offset, completion& on_done) noexcept {
     if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
-        const std::optional<status> over = direct_put(*peer->link, from, key, offset);
-        if (over) return over->ok() ? posted::done : complete_later(peer, on_done, *over);
+        const std::optional<status> over = direct_put(*peer.link, from, key, offset);
+        if (over) return over->ok() ? posted::done : complete_later(&peer, on_done, *over);
     }
     if (starts_transfers_) {
-        const auto begun = start_put(*peer->link, from, key, offset, on_done);
-        if (begun) return started(*peer, on_done, bytes, *begun);
+        const auto begun = start_put(*peer.link, from, key, offset, on_done);
+        if (begun) return started(peer, on_done, bytes, *begun);
     }
-    return initiator_.put(*peer, from, key, offset, on_done);
+    return initiator_.put(peer, from, key, offset, on_done);
 }
 
 posted framed_port::post_put_notify(peer_id to, gather from, const remote_key& key,
@@ -204,20 +212,29 @@ posted framed_port::post_put_notify(peer_id to, gather from, const remote_key& k
                                     completion& on_done) noexcept {
     peer_record* peer = peers_.find(to);
     if (peer == nullptr || !peer->up()) return refuse(peer, on_done);
-    if (!may_access(key, offset, total_bytes(from), access::write))
+    const std::size_t bytes = total_bytes(from);
+    if (!may_access(key, offset, bytes, access::write))
         return complete_later(peer, on_done, {errc::denied});
+    const posted how = put_notify(*peer, from, key, offset, notice, on_done);
+    if (how != posted::full) peer->traffic.put_bytes += bytes;
+    return how;
+}
+
+posted framed_port::put_notify(peer_record& peer, gather from, const remote_key& key,
+                               std::uint64_t offset, std::uint64_t notice,
+                               completion& on_done) noexcept {
     // The notice goes by a frame, and must not overtake what a device still moves.
-    if (starts_transfers_ && has_transfers(*peer->link)) {
-        if (!queue_put_notify(*peer->link, from, key, offset, notice, on_done)) return posted::full;
-        return started(*peer, on_done, 0, {});
+    if (starts_transfers_ && has_transfers(*peer.link)) {
+        if (!queue_put_notify(*peer.link, from, key, offset, notice, on_done)) return posted::full;
+        return started(peer, on_done, 0, {});
     }
     bool moved = false;
     if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
-        const std::optional<status> over = direct_put(*peer->link, from, key, offset);
-        if (over && !over->ok()) return complete_later(peer, on_done, *over);
+        const std::optional<status> over = direct_put(*peer.link, from, key, offset);
+        if (over && !over->ok()) return complete_later(&peer, on_done, *over);
         moved = over.has_value();
     }
-    return initiator_.put_notify(*peer, from, key, offset, notice, moved, on_done);
+    return initiator_.put_notify(peer, from, key, offset, notice, moved, on_done);
 }
 
 posted framed_port::post_fetch_add(peer_id to, const remote_key& key, std::uint64_t offset,
@@ -259,15 +276,22 @@ posted framed_port::post_get(peer_id to, scatter into, const remote_key& key, st
     const std::size_t bytes = total_bytes(into);
     if (!may_access(key, offset, bytes, access::read))
         return complete_later(peer, on_done, {errc::denied});
+    const posted how = get(*peer, into, bytes, key, offset, on_done);
+    if (how != posted::full) peer->traffic.got_bytes += bytes;
+    return how;
+}
+
+posted framed_port::get(peer_record& peer, scatter into, std::size_t bytes, const remote_key& key,
+                        std::uint64_t offset, completion& on_done) noexcept {
     if (can_.rma == rma_mode::cross_memory || can_.shares_blocks) {
-        const std::optional<status> over = direct_get(*peer->link, into, key, offset);
-        if (over) return over->ok() ? posted::done : complete_later(peer, on_done, *over);
+        const std::optional<status> over = direct_get(*peer.link, into, key, offset);
+        if (over) return over->ok() ? posted::done : complete_later(&peer, on_done, *over);
     }
     if (starts_transfers_) {
-        const auto begun = start_get(*peer->link, into, key, offset, on_done);
-        if (begun) return started(*peer, on_done, bytes, *begun);
+        const auto begun = start_get(*peer.link, into, key, offset, on_done);
+        if (begun) return started(peer, on_done, bytes, *begun);
     }
-    return initiator_.get(*peer, into, key, offset, on_done);
+    return initiator_.get(peer, into, key, offset, on_done);
 }
 
 std::optional<status> framed_port::direct_put(frame_link&, gather, const remote_key&,

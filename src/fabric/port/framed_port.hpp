@@ -9,6 +9,7 @@
 #include <amalgam/core/buffer.hpp>
 #include <amalgam/core/counter.hpp>
 #include <amalgam/core/random.hpp>
+#include <amalgam/fabric/extension/peer_traffic.hpp>
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/transport.hpp>
 
@@ -28,7 +29,7 @@ namespace amalgam::detail {
 /// frames, and calls the functions under "from the transport".
 ///
 /// Threads: the port's thread. Upcalls happen only inside move_frames(), except where noted.
-class framed_port : public port, private peer_ender {
+class framed_port : public port, public traffic_counts, private peer_ender {
 public:
     /// Completes remaining operations with `closed`, without touching links: see end_everything().
     ~framed_port() override;
@@ -60,6 +61,8 @@ public:
     std::size_t open_operations() const noexcept final;
     port_usage usage() const noexcept final;
     transfer_counts transfers() const noexcept final;
+    peer_traffic traffic_with(peer_id) const noexcept final;
+    peer_traffic traffic() const noexcept final;
 
 protected:
     /// Pass `incarnation` only where runs must be reproducible.
@@ -155,6 +158,8 @@ protected:
     /// The same for an unexpected message.
     delivery deliver_message(peer_record& from, std::uint64_t tag, const_bytes bytes,
                              buffer* owned = nullptr) noexcept {
+        ++from.traffic.received_messages;
+        from.traffic.received_bytes += bytes.size();
         // Earlier messages still queued go first.
         if (sink_ == nullptr || !unasked_.empty()) [[unlikely]]
             return keep(from, tag, bytes, owned, kept::unexpected);
@@ -249,6 +254,12 @@ protected:
 private:
     // Calls from the user: framed_port.cpp.
     posted send_message(frame_kind, peer_id, std::uint64_t tag, gather, completion&) noexcept;
+    posted put(peer_record&, gather, std::size_t bytes, const remote_key&, std::uint64_t offset,
+               completion&) noexcept;
+    posted put_notify(peer_record&, gather, const remote_key&, std::uint64_t offset,
+                      std::uint64_t notice, completion&) noexcept;
+    posted get(peer_record&, scatter, std::size_t bytes, const remote_key&, std::uint64_t offset,
+               completion&) noexcept;
     posted lent(peer_record&, completion&, std::size_t size) noexcept;
     posted no_room(peer_record&, completion&) noexcept;
     posted refuse(peer_record*, completion&) noexcept;
@@ -316,6 +327,7 @@ private:
     owned_counter evicted_;
     owned_counter direct_;
     owned_counter direct_bytes_;
+    peer_traffic ended_traffic_;      // With peers that are gone.
     bool some_wait_for_all_ = false;  // A link is paused as the port as a whole holds too much.
     bool has_used_much_ = false;      // Since memory was last returned.
     region_table regions_;

@@ -15,6 +15,7 @@
 #include <amalgam/core/counter.hpp>
 #include <amalgam/core/detail/returned_child.hpp>
 #include <amalgam/core/metrics.hpp>
+#include <amalgam/fabric/extension/peer_traffic.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 #include <amalgam/rpc/extension/mail.hpp>
@@ -131,6 +132,10 @@ public:
     /// the end.
     shared_block allocate(std::size_t bytes);
     const capabilities& can(std::size_t port) const noexcept { return ports_[port]->can(); }
+    /// The stream only. Null: the port does not count.
+    const traffic_counts* traffic_at(std::size_t port) const noexcept {
+        return dynamic_cast<const traffic_counts*>(ports_[port].get());
+    }
     /// The stream only.
     identity who(const peer& which) const;
     std::size_t ports() const noexcept { return ports_.size(); }

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/counter.hpp>
+#include <amalgam/fabric/extension/peer_traffic.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 #include <amalgam/rpc/metrics.hpp>
@@ -166,8 +167,31 @@ void write_served(const served_procedure& each, metric_writer& into) {
     }
 }
 
-void write_peer(const std::string& address, const peer_state& each, metric_writer& into) {
+/// Of `who`: a peer, or all peers of a port.
+void write_traffic(const std::string& prefix, const std::string& who, const peer_traffic& moved,
+                   const std::vector<metric_label>& labels, metric_writer& into) {
+    const auto write = [&](const char* name, const char* help, std::uint64_t value,
+                           const char* unit = "") {
+        put(into, {prefix + name, help + who + ".", grows, unit}, labels,
+            static_cast<double>(value));
+    };
+    write("_sent_messages_total", "Messages sent to ", moved.sent_messages);
+    write("_sent_bytes_total", "Bytes of messages sent to ", moved.sent_bytes, "bytes");
+    write("_received_messages_total", "Messages received from ", moved.received_messages);
+    write("_received_bytes_total", "Bytes of messages received from ", moved.received_bytes,
+          "bytes");
+    write("_put_bytes_total", "Bytes of puts posted here to memory of ", moved.put_bytes, "bytes");
+    write("_got_bytes_total", "Bytes of gets posted here from memory of ", moved.got_bytes,
+          "bytes");
+}
+
+void write_peer(const std::string& address, const peer_state& each, const traffic_counts* counts,
+                metric_writer& into) {
     const std::vector<metric_label> labels{{"peer", address}};
+    if (counts != nullptr) {
+        write_traffic("amalgam_rpc_peer", "a peer", counts->traffic_with(each.name.id()), labels,
+                      into);
+    }
     put(into,
         {"amalgam_rpc_peer_queued_messages", "Messages to a peer that wait for room.", varies},
         labels, static_cast<double>(each.queued));
@@ -248,6 +272,14 @@ void write_on_stream(engine_core& core, metric_writer& into) {
         {"amalgam_rpc_open_value_streams",
          "Streams of values that calls of this engine send to handlers.", varies},
         {}, static_cast<double>(core.value_streams().open()));
+    for (std::size_t i = 0; i < core.ports(); ++i) {
+        if (const traffic_counts* const counts = core.traffic_at(i)) {
+            write_traffic("amalgam_port", "peers", counts->traffic(),
+                          {{"port", core.port_addresses()[i]},
+                           {"transport", std::string(core.can(i).transport)}},
+                          into);
+        }
+    }
     for (std::size_t i = 0; i < core.streams().count(); ++i)
         write_stream(core.streams().at(i), into);
     core.server().procedures().for_each(
@@ -256,7 +288,8 @@ void write_on_stream(engine_core& core, metric_writer& into) {
     core.peers().for_each([&](peer_state& each) {
         // Addresses cost time on the stream: bounded as the labels are.
         if (each.name.is_self() || ++peers > metric_limits{}.label_sets) return;
-        write_peer(core.peer_addresses().address_of(each.name), each, into);
+        write_peer(core.peer_addresses().address_of(each.name), each,
+                   core.traffic_at(each.name.port()), into);
     });
     put(into, {"amalgam_rpc_peers", "Peers known, connected or being looked up.", varies}, {},
         static_cast<double>(peers));

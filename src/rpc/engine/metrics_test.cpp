@@ -176,5 +176,30 @@ TEST(metrics, an_engine_may_end_while_others_read) {
     }
 }
 
+TEST(metrics, bytes_are_counted_by_peer_and_by_port) {
+    engine server("shm://"), client("shm://");
+    server.define("length", [](const std::string& s) { return s.size(); });
+    const peer there = client.lookup(server.address());
+    auto length = client.procedure<std::size_t(std::string)>("length").on(there);
+    EXPECT_EQ(length("to meet"), 7u);  // Names are told once.
+    const std::vector<metric_label> of_port{{"port", server.address()}, {"transport", "shm"}};
+    const auto received = [&] {
+        return read_metrics(server).value("amalgam_port_received_bytes_total", of_port);
+    };
+    const double before = received();
+    for (int i = 0; i < 10; ++i)
+        EXPECT_EQ(length(std::string(1000, 'x')), 1000u);
+    const double grew = received() - before;
+    EXPECT_GE(grew, 10'000);
+    EXPECT_LE(grew, 11'000);
+    const metric_snapshot called = read_metrics(client);
+    EXPECT_EQ(called.value("amalgam_rpc_peer_sent_messages_total", {{"peer", server.address()}}),
+              11);
+    EXPECT_EQ(
+        called.value("amalgam_rpc_peer_received_messages_total", {{"peer", server.address()}}), 11);
+    EXPECT_EQ(called.value("amalgam_rpc_peer_sent_bytes_total", {{"peer", server.address()}}),
+              received());
+}
+
 }  // namespace
 }  // namespace amalgam

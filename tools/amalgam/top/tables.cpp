@@ -234,9 +234,12 @@ top_table top_model::peers() const {
     top_table all{"peers",
                   {{"peer", shown_as::text},
                    {"process", shown_as::text},
+                   {"moved/s", shown_as::bytes},
+                   {"sent/s", shown_as::bytes},
+                   {"got/s", shown_as::bytes},
+                   {"messages/s", shown_as::count},
                    {"unread", shown_as::bytes},
-                   {"queued", shown_as::count},
-                   {"one-way", shown_as::count}},
+                   {"queued", shown_as::count}},
                   2,
                   {}};
     for (const seen& each : all_seen()) {
@@ -245,9 +248,15 @@ top_table top_model::peers() const {
                 const metric_sample* const found = sample_of(*each.now, name, one.labels);
                 return number(found == nullptr ? 0 : found->value);
             };
-            all.rows.push_back({text(label(one, "peer")), text(each.name), number(one.value),
-                                of("amalgam_rpc_peer_queued_messages"),
-                                of("amalgam_rpc_peer_running_one_way_handlers")});
+            const auto grew = [&](const std::string& name) {
+                return rate(each, "amalgam_rpc_peer_" + name + "_total", one.labels);
+            };
+            const double sent = grew("sent_bytes") + grew("put_bytes");
+            const double got = grew("received_bytes") + grew("got_bytes");
+            all.rows.push_back({text(label(one, "peer")), text(each.name), number(sent + got),
+                                number(sent), number(got),
+                                number(grew("sent_messages") + grew("received_messages")),
+                                number(one.value), of("amalgam_rpc_peer_queued_messages")});
         }
     }
     return all;

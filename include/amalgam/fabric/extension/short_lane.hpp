@@ -33,8 +33,10 @@ public:
     }
     /// Sends the first `bytes` of what was written to `room`.
     void send(std::byte* room, std::uint64_t tag, std::size_t bytes) noexcept {
-        publish(room - header_bytes, message_kind | bytes, tag, 1);
-        tell_reader();
+        // One addition counts both: the upper half is 1.
+        static_assert(message_kind == std::uint64_t{1} << 32);
+        sent_ += message_kind | bytes;
+        transmit(room, tag, bytes);
     }
 
     /// Copies up to max_bytes, inline, as a call would cost more. Word by word, not wider: recently
@@ -85,6 +87,11 @@ protected:
     std::byte* line_at(std::uint64_t position) const noexcept {
         return lines_ + (position & mask_) * line_bytes;
     }
+    /// As send(), of a message that is counted elsewhere.
+    void transmit(std::byte* room, std::uint64_t tag, std::size_t bytes) noexcept {
+        publish(room - header_bytes, message_kind | bytes, tag, 1);
+        tell_reader();
+    }
     /// Appends the record of that many lines at `line`, that of tail_, whose payload is written.
     void publish(std::byte* line, std::uint64_t kind_and_size, std::uint64_t tag,
                  std::uint64_t count) noexcept {
@@ -114,6 +121,9 @@ protected:
     std::uint64_t mask_;
     std::uint64_t tail_;      // Position of the next record.
     std::uint64_t free_ = 0;  // Lines that may be written before checking again.
+    /// By send() since `free_` was last set: messages in the upper half, bytes in the lower. Few
+    /// enough, as `free_` is less than 2^26.
+    std::uint64_t sent_ = 0;
     const std::atomic<std::uint64_t>* reader_ = nullptr;  // Whether it sleeps; once open.
     std::uint64_t reader_awake_ = 0;                      // Its lowest bits when nothing is to do.
     bool fenced_ = true;    // Whether that load must never pass the record's store.

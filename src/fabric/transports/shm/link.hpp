@@ -50,6 +50,7 @@ public:
     void detach(completion& on_sent) noexcept override { sender_.detach(on_sent); }
     void shut() noexcept override;
     identity who() const override;
+    void add_traffic(peer_traffic& to) const noexcept override { sender_.add_traffic(to); }
 
     // ---- connecting
     /// The peer's hello arrived: frames flow from now on. False: out of memory; see errno.

@@ -1,10 +1,13 @@
 #include "fabric/transports/shm/ring.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace amalgam::detail {
 
 bool shm_ring_writer::look_again(std::size_t lines) noexcept {
+    sent_messages_ += sent_ >> 32;
+    sent_bytes_ += static_cast<std::uint32_t>(std::exchange(sent_, 0));
     const std::uint64_t now = place_.consumed->load(std::memory_order_seq_cst);
     if (now - seen_ > tail_ - seen_) {  // Not between seen_ and tail_.
         broken_ = true;

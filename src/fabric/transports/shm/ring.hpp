@@ -7,6 +7,7 @@
 
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/detail/sanitizer_order.hpp>
+#include <amalgam/fabric/extension/peer_traffic.hpp>
 #include <amalgam/fabric/extension/short_lane.hpp>
 #include <amalgam/fabric/message.hpp>
 
@@ -85,6 +86,12 @@ public:
     void set_awake(std::uint64_t state) noexcept { reader_awake_ = state; }
     std::uint64_t awake() const noexcept { return reader_awake_; }
     using short_lane::tell_reader;
+    using short_lane::transmit;
+    /// Adds what send() counted.
+    void add_traffic(peer_traffic& to) const noexcept {
+        to.sent_messages += sent_messages_ + (sent_ >> 32);
+        to.sent_bytes += sent_bytes_ + static_cast<std::uint32_t>(sent_);
+    }
 
     /// Appends a record. False: no room, nothing was written. `payload` holds `bytes` bytes;
     /// `frame.bytes` may differ.
@@ -134,6 +141,8 @@ private:
     }
 
     shm_ring_place place_;
+    std::uint64_t sent_messages_ = 0;  // With `sent_`, all by send().
+    std::uint64_t sent_bytes_ = 0;
     std::uint64_t seen_;  // The reader's position at the last check.
     bool broken_ = false;
 

@@ -41,12 +41,16 @@ public:
         if (header.kind != frame_kind::unexpected || payload.size() != 1 ||
             !takes_short(payload.front())) [[unlikely]]
             return send_other(header, payload, on_sent);
-        return send_short(header.tag, payload.front());
+        std::byte* const room = ring_.room();
+        short_lane::copy(room, payload.front());
+        ring_.transmit(room, header.tag, payload.front().size());
+        return posted::done;
     }
     /// Whether send_short() would take it. False: send() may.
     bool takes_short(const_bytes payload) noexcept {
         return payload.size() <= short_lane::max_bytes && ring_.room() != nullptr;
     }
+    /// Counts the message, as who calls a link's send() would.
     posted send_short(std::uint64_t tag, const_bytes payload) noexcept {
         std::byte* const room = ring_.room();
         short_lane::copy(room, payload);
@@ -55,6 +59,8 @@ public:
     }
     /// For whoever has short messages only.
     short_lane& lane() noexcept { return ring_; }
+    /// Adds those that were counted here.
+    void add_traffic(peer_traffic& to) const noexcept { ring_.add_traffic(to); }
     bool forget(completion& on_sent) noexcept;
     void detach(completion& on_sent) noexcept;
 
