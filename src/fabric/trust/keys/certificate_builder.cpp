@@ -28,10 +28,6 @@ void expect(bool good) {
                                                take_openssl_error()));
 }
 
-bool is_letter_or_digit(char c) noexcept {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
 bool is_ip_address(const std::string& host) noexcept {
     in6_addr bytes{};
     return ::inet_pton(AF_INET, host.c_str(), &bytes) == 1 ||

@@ -9,11 +9,11 @@
 #include <amalgam/core/detail/text.hpp>
 
 namespace amalgam::detail {
-namespace {
-
 bool is_letter_or_digit(char c) noexcept {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
+
+namespace {
 
 /// The name of who is trusted by his key alone.
 bool is_fingerprint(std::string_view name) noexcept {

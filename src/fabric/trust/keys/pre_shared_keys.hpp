@@ -12,6 +12,9 @@
 
 namespace amalgam::detail {
 
+/// In ASCII: what names of keys and of hosts are made of.
+bool is_letter_or_digit(char c) noexcept;
+
 /// File of pre-shared keys in a folder of keys.
 inline constexpr const char* pre_shared_file = "shared.keys";
 
