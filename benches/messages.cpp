@@ -1,7 +1,8 @@
 // Cost of an 8-byte message to a resource, sent or posted, and of injected code in a one-way
 // message, over shared memory. Both ends run in one thread, so that count_instructions sees all of
 // it and nothing else.
-//   messages send|post|injected|injected-always [SECONDS|OPERATIONSx]    ns for one
+//   messages send|post|exchange|injected|injected-always [SECONDS|OPERATIONSx]    ns for one
+// exchange: one posted, and one back, between two ULTs that wait for them.
 #include <array>
 #include <cstddef>
 #include <optional>
@@ -82,6 +83,30 @@ double post(const bench::length& how_long) {
     });
 }
 
+/// A message there and one back, each to a ULT that waits for it.
+double exchange(const bench::length& how_long) {
+    resources_in_one_thread here;
+    const resource_id to = here.theirs->id();
+    const future<void> echoes = here.both.server.spawn([&] {
+        for (;;) {
+            const resource_message got = here.theirs->receive();
+            if (got.content.size() == 0) return;
+            here.theirs->post(got.from, got.tag, got.content.bytes());
+        }
+    });
+    const double each = how_long.nanoseconds_each(calls, [&] {
+        here.both.in_ult_of(here.both.client, [&] {
+            for (std::size_t i = 0; i < calls; ++i) {
+                here.mine->post(to, 0, eight_bytes);
+                (void)here.mine->receive();
+            }
+        });
+    });
+    here.both.in_ult_of(here.both.client, [&] { here.mine->post(to, 0, const_bytes()); });
+    here.both.drive_until([&] { return echoes.ready(); });
+    return each;
+}
+
 double injected(shipping ships, const bench::length& how_long) {
     pair_in_one_thread both(shm);
     std::size_t ran = 0;
@@ -109,9 +134,10 @@ double injected(shipping ships, const bench::length& how_long) {
 
 int main(int argc, char** argv) {
     using bench::length;
-    constexpr std::array<bench::question, 4> known{{
+    constexpr std::array<bench::question, 5> known{{
         {"send", send},
         {"post", post},
+        {"exchange", exchange},
         {"injected", [](const length& l) { return injected(shipping::once, l); }},
         {"injected-always", [](const length& l) { return injected(shipping::always, l); }},
     }};

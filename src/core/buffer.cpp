@@ -45,6 +45,7 @@ constexpr std::uint8_t no_class = 255;  // Larger than the largest class: never 
 static_assert(buffer_pool::smallest_bytes << (class_count - 1) == buffer_pool::largest_bytes);
 
 constexpr std::size_t shard_count = 4;
+static_assert(std::has_single_bit(shard_count));
 constexpr std::size_t unsharded_bytes = std::size_t{64} << 10;
 
 constexpr std::size_t bytes_of_class(std::size_t size_class) noexcept {
@@ -134,14 +135,31 @@ public:
     }
 
     buffer_block* take(std::size_t size) noexcept {
+        if (size <= buffer_pool::smallest_bytes) [[likely]]
+            if (buffer_block* const block = take_at(thread_number() & (shard_count - 1)))
+                return block;
+        return take_any(size);
+    }
+
+    /// One of the smallest; null: not there, or not now.
+    buffer_block* take_at(std::size_t home) noexcept {
+        shard& s = shards_[0][home];
+        if (!s.try_lock()) return nullptr;
+        buffer_block* const block = s.pop();
+        s.unlock();
+        if (block != nullptr) block->shard = static_cast<std::uint8_t>(home);
+        return block;
+    }
+
+    [[gnu::noinline]] buffer_block* take_any(std::size_t size) noexcept {
         if (size > buffer_pool::largest_bytes) return allocate(size, no_class, 0);
         std::size_t c = class_for(size);
         std::size_t shards = shards_of(c);
-        std::size_t home = thread_number() % shards;
+        std::size_t home = thread_number() & (shards - 1);  // A division costs as much as the rest.
         // A single shard holds large blocks, where some waiting is cheaper than new pages.
         std::size_t tries = shards == 1 ? 64 : shards;
         for (std::size_t i = 0; i < tries; ++i) {
-            shard& s = shards_[c][(home + i) % shards];
+            shard& s = shards_[c][(home + i) & (shards - 1)];
             if (!s.try_lock()) {
                 if (shards == 1) pause(i);
                 continue;

@@ -183,8 +183,8 @@ void context_core::end() noexcept {
     if (own_ != nullptr) end_early(own_->core(), shared_from_this());
 }
 
-void context_core::check_not_closed() const {
-    if (closed_) throw error(errc::closed, context_is_closed);
+[[gnu::noinline]] void context_core::throw_closed() {
+    throw error(errc::closed, context_is_closed);
 }
 
 void context_core::throw_if_closed(const error& why) const {

@@ -55,7 +55,10 @@ public:
     engine& where() noexcept { return on_; }
     resource_id id() const noexcept { return id_; }
     /// Throws error{closed}.
-    void check_not_closed() const;
+    void check_not_closed() const {
+        if (closed_) [[unlikely]]
+            throw_closed();
+    }
     /// Runs an operation of the user's. Whatever it throws because the context closes meanwhile
     /// becomes error{closed}.
     template <typename Work>
@@ -108,6 +111,7 @@ public:
     message_store& messages() noexcept { return messages_; }
 
 private:
+    [[noreturn]] static void throw_closed();
     void throw_if_closed(const error& why) const;
 
     // Procedures served: see at_context.
@@ -116,9 +120,10 @@ private:
                          bool begins);
     /// A posted message of up to eager_bytes: see at_context::mail.
     void on_mail(const peer& from, const_bytes content) noexcept override;
-    void take_mail(const peer& by, const at_context::mail_header& head, const_bytes content);
-    errc arrived(const peer& by, resource_id from, resource_id to, std::int32_t tag,
-                 const_bytes content, message_store::turn in);
+    errc arrived_alone(const peer& by, resource_id from, resource_id to, std::int32_t tag,
+                       const_bytes content);
+    void tell_refused(const peer& by, const at_context::mail_header& head, errc why) noexcept;
+    static void lost_mail(const at_context::mail_header& head, const std::exception& why) noexcept;
     void post_short(resource_id from, resource_id to, std::int32_t tag, const_bytes content);
     errc long_message(resource_id from, resource_id to, std::int32_t tag, amalgam::bulk content);
     errc room(resource_id to, std::uint64_t bytes);
@@ -164,7 +169,13 @@ private:
         unknown,  ///< The directory has not been asked.
     };
     /// `good` is learnt, for answers.
-    sender judge(resource_id which, const peer& by);
+    sender judge(resource_id which, const peer& by) {
+        const last_sender& last = last_sender_;
+        const bool is_same =
+            which == last.which && by == last.by && where_.changes() == last.changes;
+        return is_same ? sender::good : judge_anew(which, by);
+    }
+    sender judge_anew(resource_id which, const peer& by);
     sender learn_sender(resource_id which, const peer& by);
     sender compare_with_owner(resource_id which, const peer& by);
     /// The same, where the directory said who has it.

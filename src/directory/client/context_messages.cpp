@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -36,6 +37,8 @@ message_buffer context_core::take_buffer(std::size_t bytes) {
 }
 
 peer context_core::locate(resource_id which, traffic what) {
+    if (const peer* const last = where_.find_last(which, what)) [[likely]]
+        return *last;
     if (const auto known = where_.find(which, what)) return *known;
     return look_up(which, what);
 }
@@ -174,26 +177,20 @@ void context_core::send_long(resource_id from, resource_id to, std::int32_t tag,
     });
 }
 
-void context_core::post(resource_id from, resource_id to, std::int32_t tag, const_bytes content) {
-    if (content.size() > options_.eager_bytes) {
-        message_buffer copy = take_buffer(content.size());
-        std::copy(content.begin(), content.end(), copy.data());
-        return post(from, to, tag, std::move(copy));
-    }
-    if (!lanes_.idle()) [[unlikely]] {
-        message_buffer copy = take_buffer(content.size());
-        std::copy(content.begin(), content.end(), copy.data());
-        return post(from, to, tag, std::move(copy));
-    }
-    post_short(from, to, tag, content);
-}
-
-void context_core::post_short(resource_id from, resource_id to, std::int32_t tag,
-                              const_bytes content) {
+[[gnu::always_inline]] inline void context_core::post_short(resource_id from, resource_id to,
+                                                            std::int32_t tag, const_bytes content) {
     const peer there = locate(to, traffic::small);
     const auto header = at_context::mail_header{from, to, tag}.encode();
-    if (!post_mail(on_.core(), there, {header, content})) [[unlikely]]
+    if (!post_mail(on_.core(), there, header, content)) [[unlikely]]
         message_.on(there).post(from, to, tag, content);
+}
+
+void context_core::post(resource_id from, resource_id to, std::int32_t tag, const_bytes content) {
+    if (content.size() <= options_.eager_bytes && lanes_.idle()) [[likely]]
+        return post_short(from, to, tag, content);
+    message_buffer copy = take_buffer(content.size());
+    std::copy(content.begin(), content.end(), copy.data());
+    post(from, to, tag, std::move(copy));
 }
 
 void context_core::post(resource_id from, resource_id to, std::int32_t tag,
@@ -235,36 +232,60 @@ void context_core::tell_undelivered(const peer& by, resource_id from, resource_i
     undelivered_.on(back.value_or(by)).post(from, to, tag, why);
 }
 
+/// A short message that nobody holds up.
+[[gnu::always_inline]] inline errc context_core::arrived_alone(const peer& by, resource_id from,
+                                                               resource_id to, std::int32_t tag,
+                                                               const_bytes content) {
+    const sender found = judge(from, by);
+    if (found == sender::other) return errc::denied;
+    buffer copy = short_buffers_.take(content.size());
+    if (!content.empty()) std::memcpy(copy.data(), content.data(), content.size());
+    if (found == sender::good) [[likely]]
+        return messages_.put_short(from, to, tag, copy);
+    resource_message hidden{from, to, tag, std::move(copy)};
+    return hide(by, hidden, message_store::turn::alone);
+}
+
 void context_core::on_mail(const peer& by, const_bytes content) noexcept {
     using at_context::mail_header;
     if (closed_.load(std::memory_order_relaxed)) return;
     if (content.size() < mail_header::wire_bytes) return;
     const mail_header head = mail_header::decode(content);
-    try {
-        take_mail(by, head, content.subspan(mail_header::wire_bytes));
-    } catch (const std::exception& why) {
-        limited_log(log_level::warn, "directory", "a posted message was lost",
-                    {{"to", number(head.to)}, {"why", why.what()}});
-    }
-}
-
-void context_core::take_mail(const peer& by, const at_context::mail_header& head,
-                             const_bytes content) {
     errc how = errc::no_memory;
     try {
-        how = arrived(by, head.from, head.to, head.tag, content, message_store::turn::alone);
+        how = arrived_alone(by, head.from, head.to, head.tag,
+                            content.subspan(mail_header::wire_bytes));
     } catch (const std::bad_alloc&) {
         // It is told.
     } catch (const error& why) {
         how = why.code().code;
+    } catch (const std::exception& why) {
+        return lost_mail(head, why);
     }
-    if (how != errc::ok) tell_undelivered(by, head.from, head.to, head.tag, how);
+    if (how != errc::ok) [[unlikely]]
+        tell_refused(by, head, how);
+}
+
+[[gnu::noinline]] void context_core::tell_refused(const peer& by,
+                                                  const at_context::mail_header& head,
+                                                  errc why) noexcept {
+    try {
+        tell_undelivered(by, head.from, head.to, head.tag, why);
+    } catch (const std::exception& lost) {
+        lost_mail(head, lost);
+    }
+}
+
+[[gnu::noinline]] void context_core::lost_mail(const at_context::mail_header& head,
+                                               const std::exception& why) noexcept {
+    limited_log(log_level::warn, "directory", "a posted message was lost",
+                {{"to", number(head.to)}, {"why", why.what()}});
 }
 
 errc context_core::message(resource_id from, resource_id to, std::int32_t tag,
                            const_bytes content) {
     const call_context& call = call_context::current();
-    const errc how = arrived(call.from(), from, to, tag, content, message_store::turn::alone);
+    const errc how = arrived_alone(call.from(), from, to, tag, content);
     if (how != errc::ok && call.one_way()) tell_undelivered(call.from(), from, to, tag, how);
     return how;
 }
@@ -272,19 +293,13 @@ errc context_core::message(resource_id from, resource_id to, std::int32_t tag,
 errc context_core::message_in_turn(resource_id from, resource_id to, std::int32_t tag,
                                    const_bytes content, bool begins) {
     using turn = message_store::turn;
-    return arrived(call_context::current().from(), from, to, tag, content,
-                   begins ? turn::begins : turn::follows);
-}
-
-errc context_core::arrived(const peer& by, resource_id from, resource_id to, std::int32_t tag,
-                           const_bytes content, message_store::turn in) {
+    const turn in = begins ? turn::begins : turn::follows;
+    const peer& by = call_context::current().from();
     const sender found = judge(from, by);
     if (found == sender::other) return errc::denied;
     resource_message arrived{from, to, tag, short_buffers_.take(content.size())};
     std::copy(content.begin(), content.end(), arrived.content.data());
-    if (found == sender::good) [[likely]]
-        return messages_.put(arrived, in);
-    return hide(by, arrived, in);
+    return found == sender::good ? messages_.put(arrived, in) : hide(by, arrived, in);
 }
 
 errc context_core::long_message(resource_id from, resource_id to, std::int32_t tag,

@@ -27,7 +27,9 @@ std::size_t choose_way(traffic what, std::span<const peer_way> ways) {
 
 namespace amalgam::detail {
 
-locations::found& locations::found_last() noexcept {
+// Not inlined: who calls it may go on on another thread, where this is another one.
+[[gnu::noinline]] locations::found& locations::found_last() noexcept {
+    asm volatile("");
     static constinit thread_local found last;
     return last;
 }

@@ -42,11 +42,17 @@ public:
 
     /// The peer to reach that resource's context; empty if unknown.
     std::optional<peer> find(resource_id which, traffic what) const {
-        const found& last = found_last();
-        if (last.by_table == number_ && last.which == which && last.what == what &&
-            last.changes == changes()) [[likely]]
-            return last.by;
+        if (const peer* const last = find_last(which, what)) [[likely]]
+            return *last;
         return look_up(which, what);
+    }
+    /// The same, if it is what this thread found last and nothing changed since; else null. Valid
+    /// until this thread looks for another one.
+    const peer* find_last(resource_id which, traffic what) const noexcept {
+        const found& last = found_last();
+        const bool is_it = last.which == which && last.what == what && last.by_table == number_ &&
+                           last.changes == changes();
+        return is_it ? &last.by : nullptr;
     }
     /// The peer to reach that context for small messages.
     std::optional<peer> find_context(resource_id context) const;

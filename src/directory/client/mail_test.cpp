@@ -1,16 +1,27 @@
+#include <algorithm>
 #include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <amalgam/core/random.hpp>
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/extension/mail.hpp>
 #include <amalgam/tasks/channel.hpp>
+#include <amalgam/tasks/inspect.hpp>
 
+#include "directory/client/context_core.hpp"
 #include "directory/protocol/procedures.hpp"
 
 // Posted messages, which are mail and no calls.
@@ -128,6 +139,232 @@ TEST_F(mail_test, longer_than_a_message_may_be_comes_by_rendezvous) {
     const std::string text(std::size_t{4} << 20, 'y');
     from.post(to.id(), 1, text);
     EXPECT_EQ(to.receive().content.text(), text);
+}
+
+TEST_F(mail_test, stays_in_order_while_its_receiver_stands_still) {
+    engine host("shm://"), here("shm://");
+    engine there("shm://", {.progress = {.by = progress_by::caller}});
+    const directory_server directory(host);
+    const auto run_there = [&](auto work) {
+        future<void> done = there.spawn(work);
+        while (!done.ready())
+            there.progress();
+        done.get();
+    };
+    context one(here, at(host));
+    const resource from = one.add({{"type", "from"}});
+    std::optional<context> two;
+    std::optional<resource> to;
+    run_there([&] {
+        two.emplace(there, at(host));
+        to.emplace(two->add({{"type", "to"}}));
+        to->post(from.id(), 0, "so that both know each other");
+    });
+    const resource_id whom = from.receive().from;
+    // More than a ring takes, so that some wait in the queue, and in the end the sender does.
+    constexpr int all = 20000;
+    const auto length = [](int i) { return static_cast<std::size_t>(i % 7 == 0 ? 100 : i % 9); };
+    const future<void> sent = here.spawn([&] {
+        for (int i = 0; i < all; ++i)
+            from.post(whom, i, std::string(length(i), 'x'));
+    });
+    const auto waits = [] {
+        const std::vector<ult_info> ults = list_ults();
+        return std::any_of(ults.begin(), ults.end(), [](const ult_info& each) {
+            return each.waits_for == "room in an rpc queue";
+        });
+    };
+    while (!waits() && !sent.ready())
+        std::this_thread::yield();
+    EXPECT_FALSE(sent.ready()) << "it was to wait";
+    for (int i = 0; i < all; ++i) {
+        std::optional<resource_message> got;
+        while (!(got = to->try_receive()))
+            there.progress();
+        ASSERT_EQ(got->tag, i);
+        ASSERT_EQ(got->content.size(), length(i));
+    }
+    run_there([&] {
+        to.reset();
+        two.reset();
+    });
+}
+
+/// Contexts that write to each other at random, with little room. Each message has a number, which
+/// grows from one resource to another.
+class crowd_of_writers {
+public:
+    explicit crowd_of_writers(std::uint64_t seed) : random_(seed) {
+        for (std::size_t i = 0; i < contexts; ++i) {
+            engines_.push_back(std::make_unique<engine>("shm://"));
+            context_options options{.directory = host_.address()};
+            options.store_bytes = 40 * 256;
+            options.eager_bytes = 1000;
+            options.on_undelivered = [this](const undelivered_message& which) {
+                const std::lock_guard one(lock_);
+                EXPECT_TRUE(lost_.emplace(which.from, which.to, which.tag).second) << which.tag;
+            };
+            contexts_.push_back(std::make_unique<context>(*engines_.back(), options));
+            for (std::size_t each = 0; each < of_each; ++each)
+                all_.push_back(contexts_.back()->add({{"type", "one"}}));
+        }
+        for (const resource& each : all_)
+            ids_.push_back(each.id());
+    }
+
+    void run() {
+        const bool closes = random_.chance(0.5);
+        std::atomic<std::size_t> writing{all_.size()};
+        std::vector<std::thread> writers, readers;
+        std::vector<future<void>> ults;
+        std::vector<std::thread> closers;
+        for (std::size_t i = 0; i < all_.size(); ++i) {
+            const auto write = [this, i, seed = random_(), &writing] {
+                write_from(i, seed);
+                --writing;
+            };
+            if (i % 2 == 0)
+                writers.emplace_back(write);
+            else
+                ults.push_back(engines_[i / of_each]->spawn(write));
+        }
+        // Nobody reads before something found no room.
+        while (undelivered_count() == 0 && writing != 0)
+            std::this_thread::yield();
+        for (std::size_t i = 0; i < all_.size(); ++i)
+            readers.emplace_back([this, i] { read_at(i); });
+        if (closes) closers.emplace_back([this] { close_one(); });
+        for (std::thread& each : writers)
+            each.join();
+        for (future<void>& each : ults)
+            each.get();
+        for (std::thread& each : closers)
+            each.join();
+        while (!is_all_told())
+            std::this_thread::yield();
+        over_ = true;
+        for (std::thread& each : readers)
+            each.join();
+        check();
+    }
+
+private:
+    static constexpr std::size_t contexts = 3;
+    static constexpr std::size_t of_each = 2;
+    static constexpr int most = 200;
+    using pair = std::pair<resource_id, resource_id>;
+    using numbered = std::tuple<resource_id, resource_id, std::int32_t>;
+
+    void write_from(std::size_t i, std::uint64_t seed) {
+        seeded_random random(seed);
+        std::map<std::size_t, std::int32_t> last;
+        std::vector<future<void>> started;
+        for (int step = 0; step < most; ++step) {
+            const std::size_t to = random.below(all_.size());
+            const std::int32_t number = ++last[to];
+            const std::string text(random.below(random.chance(0.7) ? 12 : 900), 'x');
+            const numbered one{ids_[i], ids_[to], number};
+            // What ends well was stored; a post that did not throw was, or is told.
+            try {
+                const std::size_t kind = random.below(10);
+                if (kind < 7) {
+                    all_[i].post(ids_[to], number, text);
+                    note(posted_, one);
+                } else if (kind < 9 || step < most / 2) {
+                    message_buffer content = contexts_[i / of_each]->take_buffer(text.size());
+                    std::copy_n(bytes_of(text).data(), text.size(), content.data());
+                    started.push_back(all_[i].start_send(ids_[to], number, std::move(content)));
+                    // All that follow are behind it. Its outcome is looked at in the end.
+                    note(may_come_, one);
+                } else {
+                    all_[i].send(ids_[to], number, text);
+                    note(stored_, one);
+                }
+            } catch (const error& why) {
+                note(may_come_, one);
+                if (ids_[to] != closing_ && ids_[i] != closing_) {
+                    EXPECT_EQ(why.code(), errc::overloaded) << why.what();
+                }
+            }
+        }
+        for (future<void>& each : started) {
+            try {
+                each.get();
+            } catch (const error& why) {
+                if (closing_ == resource_id::none) ADD_FAILURE() << why.what();
+            }
+        }
+    }
+    void read_at(std::size_t i) {
+        while (!over_) {
+            try {
+                const auto got = all_[i].receive_within(std::chrono::milliseconds(1));
+                if (!got) continue;
+                const std::lock_guard one(lock_);
+                std::int32_t& before = received_[{got->from, got->to}];
+                EXPECT_LT(before, got->tag) << "twice, or in the wrong order";
+                before = got->tag;
+                came_.emplace(got->from, got->to, got->tag);
+            } catch (const error& why) {
+                EXPECT_EQ(ids_[i], closing_) << why.what();
+                return;
+            }
+        }
+    }
+    /// Its messages go with it.
+    void close_one() {
+        while (undelivered_count() < 20 && !over_)
+            std::this_thread::yield();
+        closing_ = ids_.back();
+        contexts_.back()->core().remove(ids_.back());
+    }
+    void note(std::set<numbered>& where, const numbered& which) {
+        const std::lock_guard one(lock_);
+        where.insert(which);
+    }
+    std::size_t undelivered_count() {
+        const std::lock_guard one(lock_);
+        return lost_.size();
+    }
+    bool is_all_told() {
+        const std::lock_guard one(lock_);
+        const auto is_over = [&](const numbered& each) {
+            return std::get<1>(each) == closing_ || std::get<0>(each) == closing_ ||
+                   came_.contains(each) || lost_.contains(each);
+        };
+        return std::all_of(posted_.begin(), posted_.end(), is_over) &&
+               std::all_of(stored_.begin(), stored_.end(), is_over);
+    }
+    void check() {
+        const std::lock_guard one(lock_);
+        for (const numbered& each : lost_) {
+            EXPECT_FALSE(came_.contains(each)) << "it came, and was told to be lost";
+            EXPECT_FALSE(stored_.contains(each));
+        }
+        for (const numbered& each : came_)
+            EXPECT_TRUE(posted_.contains(each) || stored_.contains(each) ||
+                        may_come_.contains(each));
+    }
+
+    seeded_random random_;
+    engine host_{"shm://"};
+    directory_server directory_{host_};
+    std::mutex lock_;
+    std::map<pair, std::int32_t> received_;
+    std::set<numbered> posted_, stored_, may_come_, lost_, came_;
+    std::vector<std::unique_ptr<engine>> engines_;
+    std::vector<std::unique_ptr<context>> contexts_;
+    std::vector<resource> all_;
+    std::vector<resource_id> ids_;
+    std::atomic<resource_id> closing_{resource_id::none};
+    std::atomic<bool> over_{false};
+};
+
+TEST_F(mail_test, of_many_at_once_with_little_room_comes_once_and_in_order_or_is_told) {
+    for (std::uint64_t seed = 1; seed <= 6 && !HasFailure(); ++seed) {
+        SCOPED_TRACE(seed);
+        crowd_of_writers(seed).run();
+    }
 }
 
 TEST_F(mail_test, ends_with_its_context) {

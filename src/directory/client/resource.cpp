@@ -6,11 +6,16 @@ namespace amalgam {
 
 using detail::context_core;
 
-context_core& resource::whose() const {
-    if (id_ != resource_id::none && core_ != nullptr) return *core_;
+[[noreturn, gnu::noinline]] static void throw_empty() {
     throw error(errc::invalid,
                 "this resource is empty: it was moved from, released, or default-constructed; "
                 "example: resource mine = here.add({{\"type\", \"server\"}})");
+}
+
+context_core& resource::whose() const {
+    if (id_ == resource_id::none || core_ == nullptr) [[unlikely]]
+        throw_empty();
+    return *core_;
 }
 
 resource::~resource() {
@@ -49,9 +54,10 @@ void resource::post(resource_id to, std::int32_t tag, message_buffer content) co
 
 resource_message resource::receive(const message_choice& which) const {
     context_core& core = whose();
-    return core.while_open([&] {
-        return *core.messages().take(id_, which, detail::message_store::time_point::max());
-    });
+    resource_message got;
+    core.while_open(
+        [&] { core.messages().take(id_, which, detail::message_store::time_point::max(), got); });
+    return got;
 }
 
 std::optional<resource_message> resource::receive_within(std::chrono::nanoseconds time,

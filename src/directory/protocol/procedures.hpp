@@ -13,6 +13,7 @@
 #include <amalgam/directory/attributes.hpp>
 #include <amalgam/directory/resource_id.hpp>
 #include <amalgam/rpc/codec.hpp>
+#include <amalgam/rpc/extension/mail.hpp>
 #include <amalgam/rpc/type_name.hpp>
 
 #include "directory/resources/registry.hpp"
@@ -207,14 +208,14 @@ using undelivered = void(resource_id, resource_id, std::int32_t, errc);
 inline constexpr std::string_view undelivered_name = "amalgam.directory.undelivered";
 /// In front of the content of a posted message, which is mail (docs/wire/rpc.md).
 struct mail_header {
-    static constexpr std::size_t wire_bytes = 24;
+    static constexpr std::size_t wire_bytes = mail_head_bytes;
 
     resource_id from = resource_id::none;
     resource_id to = resource_id::none;
     std::int32_t tag = 0;
 
-    std::array<std::byte, wire_bytes> encode() const noexcept {
-        std::array<std::byte, wire_bytes> bytes;
+    mail_head encode() const noexcept {
+        mail_head bytes;
         store_le(bytes.data(), static_cast<std::uint64_t>(from));
         store_le(bytes.data() + 8, static_cast<std::uint64_t>(to));
         store_le(bytes.data() + 16, std::uint64_t{static_cast<std::uint32_t>(tag)});

@@ -1,11 +1,29 @@
 #include "directory/server/message_store.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
 
 namespace amalgam::detail {
+
+namespace {
+
+// An empty message has nothing to give up, so it need not be destroyed before it is made anew.
+void move_into(resource_message& empty, resource_message&& from) noexcept {
+    std::construct_at(&empty, std::move(from));
+}
+
+void move_into(resource_message& empty, resource_id from, resource_id to, std::int32_t tag,
+               buffer&& content) noexcept {
+    empty.from = from;
+    empty.to = to;
+    empty.tag = tag;
+    std::construct_at(&empty.content, std::move(content));
+}
+
+}  // namespace
 
 message_store::~message_store() {
     for (auto& [id, each] : boxes_)
@@ -63,24 +81,29 @@ void message_store::end(line<taker>& those, errc how) noexcept {
     }
 }
 
-message_store::taker* message_store::taker_of(const line<taker>& those,
-                                              const resource_message& message) noexcept {
+message_store::taker* message_store::taker_of(const line<taker>& those, resource_id from,
+                                              std::int32_t tag) noexcept {
     for (taker* each = those.first; each != nullptr; each = each->next)
-        if (fits(message, each->which)) return each;
+        if (fits(from, tag, each->which)) return each;
     return nullptr;
 }
 
-message_store::box* message_store::find_box(resource_id which) noexcept {
-    if (which == last_asked_ && last_found_ != nullptr) return last_found_;
+[[gnu::noinline]] message_store::box* message_store::look_up(resource_id which) noexcept {
     const auto at = boxes_.find(which);
     if (at == boxes_.end()) return nullptr;
     last_asked_ = which;
     return last_found_ = &at->second;
 }
 
-message_store::box& message_store::box_of(resource_id which) {
+inline message_store::box& message_store::box_of(resource_id which) {
+    box* const found = find_box(which);
+    if (found == nullptr || closed_) [[unlikely]]
+        throw_no_box(which);
+    return *found;
+}
+
+[[gnu::noinline]] void message_store::throw_no_box(resource_id which) const {
     if (closed_) throw error(errc::closed, "this context is closed; make a new one");
-    if (box* const found = find_box(which)) return *found;
     throw error(errc::not_found, fmt::format("this context has no resource {}: add it first",
                                              static_cast<std::uint32_t>(which)));
 }
@@ -112,18 +135,27 @@ errc message_store::refuse(const resource_message& message, turn in) {
     return errc::overloaded;
 }
 
+inline message_store::taker* message_store::next_taker(box& at, resource_id from,
+                                                       std::int32_t tag) noexcept {
+    line<taker>* those = &at.waiting;
+    taker* who = taker_of(*those, from, tag);
+    if (who == nullptr) {
+        those = &of_any_;
+        who = taker_of(*those, from, tag);
+        if (who == nullptr) return nullptr;
+    }
+    those->remove(*who);
+    who->listed = false;
+    return who;
+}
+
 /// To who waits for it. False: nobody does.
 bool message_store::hand_over(box& at, resource_message& message) {
-    for (line<taker>* those : {&at.waiting, &of_any_}) {
-        taker* const who = taker_of(*those, message);
-        if (who == nullptr) continue;
-        those->remove(*who);
-        who->listed = false;
-        who->got.emplace(std::move(message));
-        who->who.unpark();
-        return true;
-    }
-    return false;
+    taker* const who = next_taker(at, message.from, message.tag);
+    if (who == nullptr) return false;
+    move_into(who->got, std::move(message));
+    who->who.unpark();
+    return true;
 }
 
 errc message_store::put(resource_message& message, turn in, std::uint64_t hidden_for) {
@@ -133,11 +165,26 @@ errc message_store::put(resource_message& message, turn in, std::uint64_t hidden
     if (in == turn::follows && at->refused.contains(message.from)) return errc::overloaded;
     if (in == turn::begins) at->refused.erase(message.from);
     if (hidden_for == 0 && hand_over(*at, message)) return errc::ok;
-    if (!has_room_for(message.content.size())) {
+    const std::size_t bytes = message.content.size();
+    if (!has_room_for(bytes)) {
         if (in != turn::alone) refuse(*at, message.from);
         return errc::overloaded;
     }
-    store(*at, message, hidden_for);
+    move_into(store(*at, bytes, hidden_for), std::move(message));
+    return errc::ok;
+}
+
+errc message_store::put_short(resource_id from, resource_id to, std::int32_t tag, buffer& content) {
+    const std::lock_guard one(lock_);
+    box* const at = find_box(to);
+    if (at == nullptr) return errc::not_found;
+    if (taker* const who = next_taker(*at, from, tag)) {
+        move_into(who->got, from, to, tag, std::move(content));
+        who->who.unpark();
+        return errc::ok;
+    }
+    if (!has_room_for(content.size())) return errc::overloaded;
+    move_into(store(*at, content.size(), 0), from, to, tag, std::move(content));
     return errc::ok;
 }
 
@@ -177,7 +224,8 @@ std::size_t message_store::drop(std::uint64_t hidden_for) noexcept {
     return dropped;
 }
 
-void message_store::store(box& at, resource_message& message, std::uint64_t hidden_for) {
+inline resource_message& message_store::store(box& at, std::size_t bytes,
+                                              std::uint64_t hidden_for) {
     void* home = spare_;
     if (home != nullptr) {
         spare_ = spare_->next;
@@ -185,9 +233,11 @@ void message_store::store(box& at, resource_message& message, std::uint64_t hidd
     } else {
         home = ::operator new(sizeof(stored));
     }
-    held_bytes_ += counted(message.content.size());
+    held_bytes_ += counted(bytes);
     ++held_;
-    at.messages.push(*::new (home) stored{++arrived_, std::move(message), hidden_for});
+    stored& fresh = *::new (home) stored{++arrived_, {}, hidden_for};
+    at.messages.push(fresh);
+    return fresh.message;
 }
 
 void message_store::recycle(stored& one) noexcept {
@@ -243,51 +293,72 @@ void message_store::tell_of_room() noexcept {
 message_store::stored* message_store::first_in(const box& where,
                                                const message_choice& which) noexcept {
     stored* at = where.messages.first;
-    while (at != nullptr && (at->hidden_for != 0 || !fits(at->message, which)))
+    while (at != nullptr &&
+           (at->hidden_for != 0 || !fits(at->message.from, at->message.tag, which)))
         at = at->next;
     return at;
 }
 
-bool message_store::find_and_take(resource_id to, const message_choice& which,
-                                  std::optional<resource_message>& into) {
+inline bool message_store::find_and_take(resource_id to, const message_choice& which,
+                                         resource_message& into) {
+    if (to == resource_id::none) return find_and_take_any(which, into);
+    box& where = box_of(to);
+    if (where.messages.first == nullptr) return false;
+    stored* const first = first_in(where, which);
+    if (first == nullptr) return false;
+    take_out(where, *first, into);
+    return true;
+}
+
+[[gnu::noinline]] bool message_store::find_and_take_any(const message_choice& which,
+                                                        resource_message& into) {
     box* where = nullptr;
     stored* first = nullptr;
-    if (to != resource_id::none) {
-        where = &box_of(to);
-        first = first_in(*where, which);
-    } else {
-        for (auto& [id, each] : boxes_) {
-            stored* const at = first_in(each, which);
-            if (at == nullptr || (first != nullptr && first->number < at->number)) continue;
-            where = &each;
-            first = at;
-        }
+    for (auto& [id, each] : boxes_) {
+        stored* const at = first_in(each, which);
+        if (at == nullptr || (first != nullptr && first->number < at->number)) continue;
+        where = &each;
+        first = at;
     }
     if (first == nullptr) return false;
-    const std::size_t bytes = first->message.content.size();
-    into.emplace(std::move(first->message));
-    remove(*where, *first, bytes);
-    if (!want_room_.empty()) tell_of_room();
+    take_out(*where, *first, into);
     return true;
+}
+
+void message_store::take_out(box& where, stored& one, resource_message& into) {
+    const std::size_t bytes = one.message.content.size();
+    move_into(into, std::move(one.message));
+    remove(where, one, bytes);
+    if (!want_room_.empty()) tell_of_room();
+}
+
+bool message_store::try_take(resource_id to, const message_choice& which, resource_message& into) {
+    const std::lock_guard one(lock_);
+    return find_and_take(to, which, into);
 }
 
 std::optional<resource_message> message_store::try_take(resource_id to,
                                                         const message_choice& which) {
-    std::optional<resource_message> found;
-    const std::lock_guard one(lock_);
-    find_and_take(to, which, found);
+    std::optional<resource_message> found(std::in_place);
+    if (!try_take(to, which, *found)) found.reset();
     return found;
 }
 
 std::optional<resource_message> message_store::take(resource_id to, const message_choice& which,
                                                     time_point deadline) {
-    std::optional<resource_message> got;
-    taker me{.to = to, .which = which, .got = got};
+    std::optional<resource_message> got(std::in_place);
+    if (!take(to, which, deadline, *got)) got.reset();
+    return got;
+}
+
+bool message_store::take(resource_id to, const message_choice& which, time_point deadline,
+                         resource_message& into) {
+    taker me{.to = to, .which = which, .got = into};
     line<taker>* where = &of_any_;
     {
         const std::lock_guard one(lock_);
         if (closed_) throw error(errc::closed, "this context is closed; make a new one");
-        if (find_and_take(to, which, got)) return got;
+        if (find_and_take(to, which, into)) return true;
         if (to != resource_id::none) where = &box_of(to).waiting;
         where->push(me);
         me.listed = true;
@@ -301,20 +372,22 @@ std::optional<resource_message> message_store::take(resource_id to, const messag
             me.listed = false;
             one.unlock();
             throw_if_canceled();
-            return std::nullopt;
+            return false;
         }
         one.unlock();
         me.who.park();  // Got a message at the last moment.
     }
-    if (me.ended != errc::ok) {
-        throw error(
-            me.ended,
-            me.ended == errc::closed
-                ? std::string("this context is closed; make a new one")
-                : fmt::format("resource {} was removed while a receiver waited for its messages",
-                              static_cast<std::uint32_t>(to)));
-    }
-    return got;
+    if (me.ended != errc::ok) [[unlikely]]
+        throw_ended(to, me.ended);
+    return true;
+}
+
+[[gnu::noinline]] void message_store::throw_ended(resource_id to, errc how) {
+    throw error(
+        how, how == errc::closed
+                 ? std::string("this context is closed; make a new one")
+                 : fmt::format("resource {} was removed while a receiver waited for its messages",
+                               static_cast<std::uint32_t>(to)));
 }
 
 std::size_t message_store::waiting() const {

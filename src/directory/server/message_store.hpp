@@ -14,6 +14,8 @@
 #include <amalgam/directory/resource_message.hpp>
 #include <amalgam/tasks/parking.hpp>
 
+#include "directory/server/store_lock.hpp"
+
 namespace amalgam::detail {
 
 /// Messages that a context's resources have not received yet, and the receivers waiting for them.
@@ -49,6 +51,9 @@ public:
     /// `not_found`: no such resource. `overloaded`: no room; `message` is unchanged.
     /// `hidden_for`, unless 0, is a number of the caller's: nobody gets the message before show().
     errc put(resource_message& message, turn in = turn::alone, std::uint64_t hidden_for = 0);
+    /// The same for one whose content is not registered, and whose message is made where it is kept
+    /// or waited for.
+    errc put_short(resource_id from, resource_id to, std::int32_t tag, buffer& content);
     /// As put() does with one for which there is no room.
     errc refuse(const resource_message& message, turn in);
     /// The messages that were hidden for that number become visible, in order, as if they arrived
@@ -60,10 +65,14 @@ public:
     /// the room first; `not_found`; or `overloaded` at the deadline.
     errc wait_for_room(resource_id to, std::size_t bytes, time_point deadline);
 
-    /// The first match. `to` none: of any resource of the context; looks at each.
+    /// The first match, into an empty message. `to` none: of any resource of the context; looks at
+    /// each. False: there is none.
+    bool try_take(resource_id to, const message_choice& which, resource_message& into);
     std::optional<resource_message> try_take(resource_id to, const message_choice& which);
-    /// The same, but parks until there is one. Empty at the deadline.
+    /// The same, but parks until there is one. False, or empty: the deadline has passed.
     /// Failure: throws error{not_found} if the resource is gone, {closed}, {canceled}.
+    bool take(resource_id to, const message_choice& which, time_point deadline,
+              resource_message& into);
     std::optional<resource_message> take(resource_id to, const message_choice& which,
                                          time_point deadline);
 
@@ -89,7 +98,7 @@ private:
     struct taker {
         resource_id to;
         message_choice which;
-        std::optional<resource_message>& got;
+        resource_message& got;  // Empty.
         errc ended = errc::ok;
         waiter who{};
         taker* next = nullptr;
@@ -119,34 +128,43 @@ private:
     };
     static constexpr std::size_t most_spare = 1024;
 
-    static bool fits(const resource_message& message, const message_choice& which) noexcept {
-        return (which.from == resource_id::none || which.from == message.from) &&
-               (!which.tag || *which.tag == message.tag);
+    static bool fits(resource_id from, std::int32_t tag, const message_choice& which) noexcept {
+        return (which.from == resource_id::none || which.from == from) &&
+               (!which.tag || *which.tag == tag);
     }
     static std::size_t counted(std::size_t bytes) noexcept { return bytes + 256; }
-    static taker* taker_of(const line<taker>& those, const resource_message& message) noexcept;
+    static taker* taker_of(const line<taker>& those, resource_id from, std::int32_t tag) noexcept;
     static stored* first_in(const box& where, const message_choice& which) noexcept;
     static void end(line<taker>& those, errc how) noexcept;
 
     // From here on, with the lock held.
-    box* find_box(resource_id which) noexcept;
+    box* find_box(resource_id which) noexcept {
+        return which == last_asked_ && last_found_ != nullptr ? last_found_ : look_up(which);
+    }
+    box* look_up(resource_id which) noexcept;
     box& box_of(resource_id which);
     void forget_box(resource_id which) noexcept;
     errc room_for(resource_id to, std::size_t bytes) noexcept;
     bool has_room_for(std::size_t bytes) const noexcept;
     void refuse(box& at, resource_id from);
+    /// The receiver that a message is for, who does not wait any more; null: nobody does.
+    taker* next_taker(box& at, resource_id from, std::int32_t tag) noexcept;
     bool hand_over(box& at, resource_message& message);
-    void store(box& at, resource_message& message, std::uint64_t hidden_for);
+    /// An empty message at the end of the box.
+    resource_message& store(box& at, std::size_t bytes, std::uint64_t hidden_for);
     void remove(box& at, stored& one, std::size_t bytes) noexcept;
     void recycle(stored& one) noexcept;
     void drop_all(box& of) noexcept;
-    bool find_and_take(resource_id to, const message_choice& which,
-                       std::optional<resource_message>& into);
+    bool find_and_take(resource_id to, const message_choice& which, resource_message& into);
+    bool find_and_take_any(const message_choice& which, resource_message& into);
+    void take_out(box& where, stored& one, resource_message& into);
+    [[noreturn]] void throw_no_box(resource_id which) const;
+    [[noreturn]] static void throw_ended(resource_id to, errc how);
     void tell_of_room() noexcept;
 
     const std::size_t most_bytes_;
     const std::size_t most_refused_;
-    mutable std::mutex lock_;
+    mutable store_lock lock_;
     std::unordered_map<resource_id, box> boxes_;
     box* last_found_ = nullptr;  // The box of last_asked_.
     resource_id last_asked_ = resource_id::none;

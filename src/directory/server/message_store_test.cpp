@@ -1,7 +1,9 @@
 #include "directory/server/message_store.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -336,6 +338,72 @@ TEST(message_store, gives_what_a_plain_list_would) {
         }
         ASSERT_EQ(store.waiting(), plain.size());
     }
+}
+
+TEST(message_store, each_message_of_many_threads_is_taken_once_and_in_order) {
+    constexpr int writers = 3, of_each = 3000;
+    message_store store(20 * 256);
+    store.open(here);
+    std::atomic<int> left{writers * of_each};
+    std::atomic<bool> is_wrong{false};
+    const auto write = [&](resource_id from, bool is_short) {
+        for (int i = 0; i < of_each; ++i) {
+            buffer content = buffer::of(i % 2 == 0 ? 0 : 8);
+            resource_message whole{from, here, i, buffer::of(0)};
+            const auto once = [&] {
+                return is_short ? store.put_short(from, here, i, content) : store.put(whole);
+            };
+            while (once() != errc::ok)
+                (void)store.wait_for_room(here, 8, never);
+        }
+    };
+    const auto read = [&](resource_id from, bool waits) {
+        for (int expected = 0; expected < of_each;) {
+            resource_message got;
+            const bool is_there = waits ? store.take(here, {.from = from}, never, got)
+                                        : store.try_take(here, {.from = from}, got);
+            if (!is_there) continue;
+            if (got.from != from || got.tag != expected) is_wrong = true;
+            ++expected;
+            --left;
+        }
+    };
+    std::vector<std::thread> all;
+    for (int i = 1; i <= writers; ++i) {
+        const resource_id from{static_cast<std::uint32_t>(i)};
+        all.emplace_back([&, from, i] { write(from, i != 2); });
+        all.emplace_back([&, from, i] { read(from, i != 1); });
+    }
+    for (std::thread& each : all)
+        each.join();
+    EXPECT_EQ(left, 0);
+    EXPECT_FALSE(is_wrong);
+    EXPECT_EQ(store.waiting(), 0u);
+}
+
+TEST(message_store, what_is_short_finds_a_receiver_of_any_resource_and_is_refused_without_room) {
+    message_store store(300);
+    buffer content = buffer::of(8);
+    EXPECT_EQ(store.put_short(anybody, here, 1, content), errc::not_found);
+    store.open(here);
+    execution_stream stream;
+    ult waits = spawn(stream, [&] {
+        const auto got = store.take(resource_id::none, {.tag = 7}, never);
+        EXPECT_EQ(got->to, here);
+        EXPECT_EQ(got->from, anybody);
+        EXPECT_EQ(got->content.size(), 8u);
+    });
+    ult puts =
+        spawn(stream, [&] { EXPECT_EQ(store.put_short(anybody, here, 7, content), errc::ok); });
+    waits.join();
+    puts.join();
+    EXPECT_EQ(store.waiting(), 0u);
+    content = buffer::of(8);
+    EXPECT_EQ(store.put_short(anybody, here, 8, content), errc::ok);
+    content = buffer::of(200);
+    EXPECT_EQ(store.put_short(anybody, here, 9, content), errc::overloaded);
+    EXPECT_EQ(content.size(), 200u) << "what is refused stays its sender's";
+    EXPECT_EQ(store.try_take(here, {})->tag, 8);
 }
 
 }  // namespace

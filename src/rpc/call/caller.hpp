@@ -13,6 +13,7 @@
 #include <amalgam/core/counter.hpp>
 #include <amalgam/core/latency_histogram.hpp>
 #include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/rpc/extension/mail.hpp>
 
 #include "rpc/call/call_settings.hpp"
 #include "rpc/call/remote_procedures.hpp"
@@ -156,6 +157,9 @@ public:
     void post_handed(one_way_message& message) noexcept;
     /// As these two, for mail of up to three pieces.
     bool post_mail(peer_state& there, std::initializer_list<const_bytes> pieces) noexcept;
+    /// On any thread: the same for mail so short that it fits the lane of its peer, and from here.
+    /// False: it is not such, and nothing was done.
+    bool post_mail_in_lane(const peer& to, const mail_head& head, const_bytes content) noexcept;
     void post_handed(const peer& to, const_bytes mail) noexcept;
     bool is_closed() const noexcept { return closed_; }
 

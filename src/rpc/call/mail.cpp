@@ -37,14 +37,14 @@ struct handed_mail final : work_unit {
 constexpr std::size_t most_pieces = 3;
 
 /// Mail up to this is joined before it is posted: what a port copies itself, it takes in one piece.
-constexpr std::size_t short_bytes = 64;
+constexpr std::size_t short_mail_bytes = 64;
 
 }  // namespace
 
 /// False: it is not short, or cannot be sent at once; nothing was done.
 bool caller::post_short_mail(peer_state& there,
                              std::initializer_list<const_bytes> pieces) noexcept {
-    std::array<std::byte, mail_bytes + short_bytes> whole;
+    std::array<std::byte, mail_bytes + short_mail_bytes> whole;
     write_mail(whole.data(), 0);
     std::size_t bytes = mail_bytes;
     for (const const_bytes& each : pieces) {
@@ -56,6 +56,23 @@ bool caller::post_short_mail(peer_state& there,
         return false;
     }
     counts_.one_ways.add();
+    return true;
+}
+
+/// The same straight into the lane to that peer, if there is one.
+[[gnu::always_inline]] inline bool caller::post_mail_in_lane(const peer& to, const mail_head& head,
+                                                             const_bytes content) noexcept {
+    constexpr std::size_t most = short_lane::max_bytes - mail_bytes - mail_head_bytes;
+    if (content.size() > most || closed_ || settings_.checksums || !context_.on_owner())
+        return false;
+    peer_state* const there = peers_.find(to);
+    std::byte* const room = there != nullptr ? out_.room_for(*there) : nullptr;
+    if (room == nullptr) return false;
+    write_mail(room, 0);
+    std::memcpy(room + mail_bytes, head.data(), mail_head_bytes);
+    short_lane::copy(room + mail_bytes + mail_head_bytes, content);
+    counts_.one_ways.set(counts_.one_ways.value() + 1);
+    there->lane->send(room, 0, mail_bytes + mail_head_bytes + content.size());
     return true;
 }
 
@@ -86,8 +103,8 @@ std::size_t most_argument_bytes(engine_core& core, const peer& to) noexcept {
     return caller_of(core).outbox().eager_bytes(to);
 }
 
-bool post_mail(engine_core& core, const peer& to, std::initializer_list<const_bytes> pieces) {
-    caller& by = caller_of(core);
+[[gnu::noinline]] static bool post_other_mail(caller& by, const peer& to,
+                                              std::initializer_list<const_bytes> pieces) {
     engine_context& context = by.context();
     constexpr const char* gone = "the peer is gone; look up its address again";
     std::size_t bytes = 0;
@@ -116,6 +133,18 @@ bool post_mail(engine_core& core, const peer& to, std::initializer_list<const_by
     by.taken_back();
     handed_mail::destroy(*handed);
     throw error(errc::closed, context.why_closed());
+}
+
+bool post_mail(engine_core& core, const peer& to, std::initializer_list<const_bytes> pieces) {
+    return post_other_mail(caller_of(core), to, pieces);
+}
+
+bool post_mail(engine_core& core, const peer& to, const mail_head& head, const_bytes content) {
+    caller& by = caller_of(core);
+    // Where there is a lane, nothing is queued, so nobody has to wait.
+    if (by.post_mail_in_lane(to, head, content)) [[likely]]
+        return true;
+    return post_other_mail(by, to, {head, content});
 }
 
 }  // namespace amalgam::detail

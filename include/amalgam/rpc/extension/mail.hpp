@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <initializer_list>
 
@@ -45,5 +46,13 @@ void refuse_mail(engine_core& core, const mail_sink* sink) noexcept;
 /// {no_memory}. Cost: no allocation on the engine's stream if the port takes it at once; else a
 /// copy.
 bool post_mail(engine_core& core, const peer& to, std::initializer_list<const_bytes> pieces);
+
+/// In front of the content of mail: what the layer above tells itself.
+inline constexpr std::size_t mail_head_bytes = 24;
+using mail_head = std::array<std::byte, mail_head_bytes>;
+
+/// The same for a head and a content. Cost: on the engine's stream, over shared memory, with up to
+/// 8 bytes of content: written where the peer reads it, nothing else.
+bool post_mail(engine_core& core, const peer& to, const mail_head& head, const_bytes content);
 
 }  // namespace amalgam::detail
