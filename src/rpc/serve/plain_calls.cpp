@@ -27,16 +27,22 @@ public:
         provider_ = plain_head::provider_of(head);
         one_way_ = plain_head::is_one_way(head);
     }
-    clock::time_point until() const noexcept { return deadline_; }
+    /// For its failure. Out of line, so that nothing is kept for it.
+    [[gnu::noinline]] arrived_call as_arrived(server& by, served_procedure& what, std::uint64_t id,
+                                              std::uint64_t head) const noexcept {
+        return by.plain_arrival(from_, what, id, head, deadline_);
+    }
 };
 
 void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t head) noexcept {
     const const_bytes bytes = arrived.bytes();
     if (bytes.size() < request_bytes) [[unlikely]]
         return others_.on_any(from, arrived);
-    served_procedure* const what = procedures_.find_again(load_le<std::uint64_t>(bytes.data() + 8),
+    served_procedure* const what = procedures_.same_again(load_le<std::uint64_t>(bytes.data() + 8),
                                                           plain_head::provider_of(head));
-    if (what == nullptr || !what->plain || !serves_plain_) [[unlikely]]
+    if (what == nullptr) [[unlikely]]
+        return on_plain_request_of_another(from, arrived, head);
+    if (!what->plain || !serves_plain_) [[unlikely]]
         return others_.on_any(from, arrived);
     if (what->options.run == handler::inline_) {
         if (bytes.size() == what->flat_request && plain_head::encoding_of(head) == encoding::native)
@@ -46,6 +52,15 @@ void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
     if (!may_run_plain(from, *what, arrived, head)) [[unlikely]]
         return others_.on_any(from, arrived);
     launch_plain(from, *what, arrived, head);
+}
+
+// Out of line, so that on_plain_request() saves no registers.
+[[gnu::noinline]] void server::on_plain_request_of_another(peer_state& from, message& arrived,
+                                                           std::uint64_t head) noexcept {
+    const auto id = load_le<std::uint64_t>(arrived.bytes().data() + 8);
+    if (!procedures_.find_for_again(id, plain_head::provider_of(head)))
+        return others_.on_any(from, arrived);
+    on_plain_request(from, arrived, head);
 }
 
 /// Whether no limit is against it, and nobody wants to measure it: what is measured has a clock
@@ -88,17 +103,15 @@ void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
         archive_reader reader(arrived.bytes().subspan(request_bytes), as, &between);
         archive_writer writer(values.values, as, &between);
         if (!what.run->invoke(reader, writer, {})) [[unlikely]]
-            return answer_inline(plain_arrival(call.from(), what, id, head, call.until()), values,
-                                 &reader);
+            return answer_inline(call.as_arrived(*this, what, id, head), values, &reader);
     } catch (...) {
-        return answer_inline(plain_arrival(call.from(), what, id, head, call.until()), values,
-                             nullptr);
+        return answer_inline(call.as_arrived(*this, what, id, head), values, nullptr);
     }
     context_.stay_in_parent();
     // The handler may have ended the connection, and the state may be another peer's by now.
     if (!call.one_way() && !(from.name == call.from() && send_plain(from, id, as, values)))
         [[unlikely]] {
-        invocation queued(plain_arrival(call.from(), what, id, head, call.until()), nullptr);
+        invocation queued(call.as_arrived(*this, what, id, head), nullptr);
         return queued.answer(values, {}, {});
     }
     counts_.running.subtract();
@@ -132,8 +145,7 @@ void keep(answer_values& into, const flat_result& result) {
         result = what.run->invoke_flat(arrived.bytes().data() + request_bytes);
     } catch (...) {
         answer_values nothing(&context_.buffers());
-        return answer_inline(plain_arrival(call.from(), what, id, head, call.until()), nothing,
-                             nullptr);
+        return answer_inline(call.as_arrived(*this, what, id, head), nothing, nullptr);
     }
     context_.stay_in_parent();
     // As in run_plain_inline().
@@ -141,7 +153,7 @@ void keep(answer_values& into, const flat_result& result) {
         [[unlikely]] {
         answer_values values(&context_.buffers());
         keep(values, result);
-        invocation queued(plain_arrival(call.from(), what, id, head, call.until()), nullptr);
+        invocation queued(call.as_arrived(*this, what, id, head), nullptr);
         return queued.answer(values, {}, {});
     }
     counts_.running.subtract();

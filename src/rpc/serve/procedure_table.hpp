@@ -71,11 +71,16 @@ public:
     bool remove(std::string_view name, std::uint16_t provider) noexcept;
 
     served_procedure* find(std::uint64_t id, std::uint16_t provider) const noexcept;
-    /// The same, but first looks at the one found last: most calls are of it.
-    served_procedure* find_again(std::uint64_t id, std::uint16_t provider) noexcept {
-        if (last_ == nullptr || last_->id != id || last_->options.provider != provider)
-            last_ = find(id, provider);
-        return last_;
+    /// If it is the one that find_for_again() found last, as most calls are of that; else null.
+    served_procedure* same_again(std::uint64_t id, std::uint16_t provider) const noexcept {
+        const bool same =
+            last_ != nullptr && last_->id == id && last_->options.provider == provider;
+        return same ? last_ : nullptr;
+    }
+    /// False: nobody serves it.
+    bool find_for_again(std::uint64_t id, std::uint16_t provider) noexcept {
+        last_ = find(id, provider);
+        return last_ != nullptr;
     }
     /// One of that name, for any provider; not a learned one.
     served_procedure* find(std::string_view name) const noexcept;

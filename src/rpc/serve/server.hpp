@@ -163,6 +163,8 @@ private:
                 deadline};
     }
     class inline_call;
+    void on_plain_request_of_another(peer_state& from, message& arrived,
+                                     std::uint64_t head) noexcept;
     bool may_run_plain(const peer_state& from, served_procedure& what, const message& arrived,
                        std::uint64_t head) const noexcept;
     void launch_plain(peer_state& from, served_procedure& what, message& arrived,
