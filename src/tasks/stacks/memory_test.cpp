@@ -17,6 +17,7 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "emulated.hpp"
 #include "tasks/dispatch/block_cache.hpp"
 #include "tasks/stacks/sanitizer.hpp"
 
@@ -67,6 +68,7 @@ bool kernel_shares_mappings() {
 }
 
 TEST(stack_memory, is_all_usable_above_its_guard) {
+    if (is_emulated()) GTEST_SKIP() << "qemu takes MADV_GUARD_INSTALL for done";
     const stack_memory stack = map_stack(usable);
     EXPECT_TRUE(guarded(stack));
     ASSERT_GE(static_cast<std::size_t>(stack.top() - stack.bottom()), usable);
@@ -105,6 +107,7 @@ TEST(stack_memory, a_thousand_guards_take_no_mappings) {
 }
 
 TEST(stack_memory, of_many_is_guarded_and_usable_and_unmapped_one_by_one) {
+    if (is_emulated()) GTEST_SKIP() << "qemu takes MADV_GUARD_INSTALL for done";
     std::vector<stack_memory> stacks;
     for (int i = 0; i < 100; ++i)
         stacks.push_back(map_stack_of_many(usable));
@@ -147,6 +150,7 @@ TEST(stack_memory, is_guarded_where_the_kernel_has_guards_only_as_mappings) {
 }
 
 TEST(stack_memory, more_holes_than_mappings_allowed_lose_no_stack) {
+    if (is_emulated()) GTEST_SKIP() << "qemu takes MADV_GUARD_INSTALL for done";
     if (sanitized) GTEST_SKIP() << "a sanitizer's own memory takes mappings";
     if (!kernel_shares_mappings()) GTEST_SKIP() << "this kernel's guards need mappings";
     const std::size_t holes = most_mappings() + 1000;
