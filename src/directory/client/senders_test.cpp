@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/bulk/expose.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
@@ -19,6 +20,7 @@
 #include "directory/limits.hpp"
 #include "directory/protocol/procedures.hpp"
 #include "fabric/trust/tls/tls_testing.hpp"
+#include "rpc/loop_pair.hpp"
 
 namespace amalgam {
 namespace {
@@ -90,6 +92,73 @@ TEST_F(unknown_senders, one_who_is_many_does_not_keep_out_others) {
     EXPECT_EQ(box.receive({.from = other.id()}).tag, 1);
     for (std::size_t i = 0; i < hidden; ++i)
         (void)box.receive();
+}
+
+TEST_F(unknown_senders, all_together_are_bounded_too) {
+    const directory_server directory(host);
+    context r{in_r, {.directory = host.address()}};
+    const resource box = r.add({{"type", "box"}});
+    constexpr std::size_t full = limits::max_senders_looked_up / limits::max_senders_of_one;
+    std::vector<std::unique_ptr<engine>> engines;
+    std::vector<std::unique_ptr<context>> contexts;
+    std::vector<resource> all;
+    for (std::size_t i = 0; i <= full; ++i) {
+        const std::string name = "m" + std::to_string(i);
+        engines.push_back(std::make_unique<engine>("tcp+tls://127.0.0.1:0", named(name.c_str())));
+        contexts.push_back(std::make_unique<context>(*engines.back(),
+                                                     context_options{.directory = host.address()}));
+        for (std::size_t n = 0; n < (i < full ? limits::max_senders_of_one : 1); ++n) {
+            all.push_back(contexts.back()->add({{"type", "one"}}));
+            EXPECT_EQ(try_send(*engines.back(), all.back(), box),
+                      i < full ? errc::ok : errc::overloaded);
+        }
+    }
+    questions->answer.set();
+    for (std::size_t n = 0; n < limits::max_senders_looked_up; ++n)
+        (void)box.receive();
+}
+
+TEST_F(unknown_senders, the_directory_is_asked_once_about_one_however_much_he_sends) {
+    const directory_server directory(host);
+    for (const char* where : {"tcp+tls://127.0.0.1:0", "tcp+tls://"}) {
+        questions->answer.reset();
+        engine in_a{where, named("a")};
+        context r{in_r, {.directory = host.address()}}, a{in_a, {.directory = host.address()}};
+        const resource box = r.add({{"type", "box"}}), one = a.add({{"type", "one"}});
+        const std::size_t before = questions->asked;
+        for (std::int32_t i = 0; i < 3; ++i) {
+            one.post(box.id(), i, std::string(100'000, 'x'));
+            one.post(box.id(), i, "short");
+        }
+        while (questions->asked == before)
+            this_task::yield();
+        EXPECT_EQ(try_send(in_a, one, box), errc::ok);
+        questions->answer.set();
+        for (int i = 0; i < 7; ++i)
+            (void)box.receive();
+        EXPECT_EQ(try_send(in_a, one, box), errc::ok);
+        EXPECT_EQ(questions->asked, before + 1) << where;
+    }
+}
+
+TEST_F(unknown_senders, who_forges_meanwhile_has_nothing_delivered_and_all_of_it_counted) {
+    const directory_server directory(host);
+    engine in_a{"tcp+tls://127.0.0.1:0", named("a")}, in_forger{"tcp+tls://", named("forger")};
+    context r{in_r, {.directory = host.address()}}, a{in_a, {.directory = host.address()}};
+    const resource box = r.add({{"type", "box"}}), one = a.add({{"type", "one"}});
+    EXPECT_EQ(try_send(in_forger, box, box), errc::denied) << "an id of the receiver's own";
+    for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(try_send(in_forger, one, box), errc::ok);
+    std::vector<int> large(100'000, 1);
+    const exposed lent = expose(in_forger, large, access::read);
+    auto late = in_forger.procedure<at_context::long_message>(at_context::long_message_name)
+                    .on(in_forger.lookup(receiver))
+                    .start(one.id(), box.id(), 2, lent.descriptor());
+    questions->answer.set();
+    EXPECT_EQ(late.get(), errc::denied);
+    EXPECT_EQ(try_send(in_forger, one, box), errc::denied);
+    EXPECT_FALSE(box.try_receive());
+    EXPECT_GE(counters_of(in_r)["context.forged"], 4u);
 }
 
 TEST_F(unknown_senders,

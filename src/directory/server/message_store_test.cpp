@@ -183,6 +183,24 @@ TEST(message_store, who_waits_for_room_is_told_when_there_is_some) {
         each->join();
 }
 
+TEST(message_store, who_waits_for_room_is_told_when_hidden_messages_leave) {
+    for (const bool shows : {false, true}) {
+        message_store store(1000);
+        store.open(here);
+        resource_message hidden = message(here, 1, 500);
+        EXPECT_EQ(store.put(hidden, message_store::turn::alone, 3), errc::ok);
+        execution_stream stream;
+        ult takes = spawn(stream, [&] {
+            if (shows) (void)store.take(here, {}, never);
+        });
+        ult waits =
+            spawn(stream, [&] { EXPECT_EQ(store.wait_for_room(here, 500, never), errc::ok); });
+        ult leaves = spawn(stream, [&] { shows ? store.show(3) : void(store.drop(3)); });
+        for (ult* each : {&takes, &waits, &leaves})
+            each->join();
+    }
+}
+
 TEST(message_store, who_waits_for_room_that_another_takes_first_has_not_timed_out) {
     message_store store(1000);
     store.open(here);

@@ -290,6 +290,17 @@ TEST_F(pre_shared_memory, after_handshakes_nothing_is_left_that_proves_as_much_a
         ADD_FAILURE() << "it is in " << found.name;
 }
 
+TEST_F(pre_shared_memory, neither_is_it_of_a_key_that_is_accepted_beside_the_own_one) {
+    make_key(here.with("server"), {.name = "server", .shared = true});
+    (void)trust_authority(here.with("server"), here.with("one"));
+    const hidden_bytes early = early_secret_of(own());
+    tls_contexts of_server(credentials::from_folder(here.with("server")));
+    const shared_pair both(*of_mine, of_server);
+    ASSERT_TRUE(both.met) << both.client->why().sentence << both.server->why().sentence;
+    for (const mapping& found : places_of(early))
+        ADD_FAILURE() << "it is in " << found.name;
+}
+
 TEST_F(pre_shared_memory, neither_is_it_after_handshakes_that_failed) {
     const hidden_bytes early = early_secret_of(own());
     tls_contexts of_other(credentials::from_folder(here.with("other")));

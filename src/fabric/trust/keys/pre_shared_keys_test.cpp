@@ -17,6 +17,7 @@
 
 #include "fabric/trust/credentials/credential_store.hpp"
 #include "fabric/trust/key_folders/lab_testing.hpp"
+#include "fabric/trust/keys/new_file.hpp"
 #include "fabric/trust/tls/tls_contexts.hpp"
 #include "fabric/trust/tls/tls_session.hpp"
 
@@ -305,6 +306,47 @@ TEST_F(pre_shared_proof, a_wrong_key_and_an_unknown_name_look_the_same_from_outs
                    "the peer has another key by the name of server");
     expect_refused(unknown, "it does not have our pre-shared key stranger, or has another",
                    "the peer has the pre-shared key stranger, which we do not have");
+}
+
+TEST_F(pre_shared_proof, a_key_works_under_its_own_name_only) {
+    const std::string server = add("server"), renamed = here.with("renamed");
+    make_folder(renamed);
+    write_file(renamed + "/shared.keys", "other" + content(file(server)).substr(6), 0600, false);
+    expect_refused(met(renamed, server), "it does not have our pre-shared key other",
+                   "the peer has the pre-shared key other, which we do not have");
+}
+
+TEST_F(pre_shared_proof, a_server_that_has_the_key_and_speaks_another_protocol_is_refused) {
+    const auto mine = credentials::from_folder(add("one"));
+    tls_contexts from(mine), to(mine);
+    SSL_CTX* const other = to.accepting().value();
+    SSL_CTX_set_alpn_select_cb(other, nullptr, nullptr);
+    shared_pair both(from, to);
+    both.meet();
+    EXPECT_EQ(both.of_client, step::failed);
+    EXPECT_NE(both.client->why().sentence.find("does not speak Amalgam's protocol"),
+              std::string::npos)
+        << both.told();
+}
+
+TEST_F(pre_shared_proof, nobody_gives_tickets_and_those_of_others_are_not_kept) {
+    const auto mine = credentials::from_folder(add("one"));
+    for (const bool gives : {false, true}) {
+        tls_contexts from(mine), to(mine);
+        SSL_CTX* const server = to.accepting().value();
+        if (gives) {
+            SSL_CTX_set_session_cache_mode(server, SSL_SESS_CACHE_SERVER);
+            SSL_CTX_set_num_tickets(server, 1);
+        }
+        shared_pair both(from, to);
+        both.meet();
+        ASSERT_TRUE(both.met()) << both.told();
+        char some = 0;
+        EXPECT_EQ(::recv(both.sockets[0].get(), &some, 1, MSG_PEEK | MSG_DONTWAIT), gives ? 1 : -1);
+        const iovec into{&some, 1};
+        EXPECT_EQ(both.client->read({&into, 1}, false), -1);
+        EXPECT_FALSE(both.client->ticket());
+    }
 }
 
 /// A TLS client that sends data before anybody has answered.
