@@ -25,6 +25,7 @@ void add_inject(CLI::App& app);      ///< Images of code.
 void add_key(CLI::App& app);         ///< Keys and certificates.
 void add_stats(CLI::App& app);       ///< What engines count.
 void add_top(CLI::App& app);         ///< The same, watched in the terminal.
+void add_why(CLI::App& app);         ///< What hangs, and on what.
 void add_man(CLI::App& app);         ///< Manual pages of all of these.
 void add_completion(CLI::App& app);  ///< What shells need to complete them.
 

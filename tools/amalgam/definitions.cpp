@@ -57,6 +57,7 @@ std::string exits_of(const std::vector<std::string>& path) {
         {"find", "0: there are such resources; 1: there are none, or the search failed"},
         {"ping", "0: each call was answered in time; 1: one was not"},
         {"stats", "0: all have answered in the last round; 1: one has not"},
+        {"why", "0: the engine has answered, whatever hangs; 1: it has not"},
         {"run",
          "0: all processes have ended with 0; else the code of the first that failed, which is 128 "
          "and the signal's number for one that was killed; 1: a process has not joined the run, or "

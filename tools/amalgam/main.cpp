@@ -68,6 +68,7 @@ int run(int argc, char** argv) {
     amalgam::tool::add_key(app);
     amalgam::tool::add_stats(app);
     amalgam::tool::add_top(app);
+    amalgam::tool::add_why(app);
     amalgam::tool::add_man(app);
     amalgam::tool::add_completion(app);
     try {

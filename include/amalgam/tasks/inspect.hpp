@@ -28,8 +28,12 @@ struct ult_info {
     /// "item of a flow queue" …; "permit" for a user's waiter without a name.
     std::string waits_for;
     /// If parked, how long. Streams note the time once per batch of work, not at each park, so this
-    /// may include time that the same batch ran before parking.
+    /// may include time that the same batch ran before parking. If running: since its stream last
+    /// ended a batch.
     std::chrono::nanoseconds waited{};
+    /// If parked for a mutex or a join: the id of the ULT that holds the mutex or is joined. Null
+    /// if it is a plain thread, a coroutine or a tasklet.
+    const void* waits_for_ult = nullptr;
     /// Running: the stream's name. Otherwise the stream whose main pool is its home; empty if there
     /// is none, as for shared pools.
     std::string stream;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/tasks/detail/stack_page.hpp>
 #include <amalgam/tasks/detail/wait_list.hpp>
 #include <amalgam/tasks/detail/wait_operation.hpp>
 #include <amalgam/tasks/extension/deadline.hpp>
@@ -44,8 +45,12 @@ public:
     }
     bool try_lock() noexcept {
         std::uint32_t expected = unlocked;
-        return state_.compare_exchange_strong(expected, locked, std::memory_order_acquire,
-                                              std::memory_order_relaxed);
+        if (!state_.compare_exchange_strong(expected, locked, std::memory_order_acquire,
+                                            std::memory_order_relaxed)) {
+            return false;
+        }
+        held_at_.store(detail::stack_page(), std::memory_order_relaxed);
+        return true;
     }
     /// False: the deadline passed first. Uses the clock of the caller's stream.
     bool try_lock_until(time_point deadline) { return try_lock() || lock_slow(deadline); }
@@ -70,6 +75,7 @@ public:
 
 private:
     friend class condition_variable;
+    friend class detail::ult_registry;  // shows who holds it
     template <typename, typename...>
     friend class detail::wait_operation;
 
@@ -82,6 +88,9 @@ private:
     detail::wait_node* next_owner() noexcept;
 
     std::atomic<std::uint32_t> state_{unlocked};
+    // Where the stack of the last to lock it is, for list_ults(): see detail::stack_page(). In what
+    // would be padding.
+    std::atomic<std::uint32_t> held_at_{0};
     detail::wait_list waiting_;
 };
 

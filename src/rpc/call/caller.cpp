@@ -172,6 +172,7 @@ void caller::begin(pending_call& call) noexcept {
     }
     if (!take_slot(call)) return fail_unsent(call, {errc::no_memory});
     counts_.calls.add();
+    if (call.began == 0) call.began = coarse_cycles();
     call.callee = there;
     ++there->pending_calls;
     if (!call.record.loans_.empty() && !loans_.keep(there->name, call.record.loans_)) {

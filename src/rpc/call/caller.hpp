@@ -186,6 +186,9 @@ public:
     /// Includes calls between two attempts.
     std::size_t pending() const noexcept { return pending_; }
     const caller_counts& counts() const noexcept { return counts_; }
+    /// With id 0 those between two attempts.
+    template <typename Function>
+    void for_each_pending(Function visit) const;
     /// How long calls took: `visit(index of the procedure, histogram)`.
     template <typename Function>
     void for_each_measured(Function visit) const {

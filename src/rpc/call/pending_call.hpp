@@ -6,18 +6,25 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <utility>
 
 #include <amalgam/core/clock.hpp>
 #include <amalgam/rpc/detail/call.hpp>
 #include <amalgam/tasks/timer.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
+#include "rpc/call/caller.hpp"
 #include "rpc/call/extras.hpp"
 #include "rpc/peers/outgoing.hpp"
 
 namespace amalgam::detail {
 
 struct pending_call;
+
+/// In words that fit a call: of some 2^20 cycles, for 2^32 of them.
+inline std::uint32_t coarse_cycles() noexcept {
+    return static_cast<std::uint32_t>(cycles() >> 20);
+}
 
 struct call_timer : timer {
     using timer::timer;
@@ -69,7 +76,16 @@ struct pending_call final : outgoing {
     std::optional<posted_task> cancel;  // or canceled from one.
     std::optional<call_timer> timer;
     std::array<std::byte, 4> checksum;
+    std::uint32_t began = 0;  // Of calls other than ordinary ones; see coarse_cycles().
 };
+
+template <typename Function>
+void caller::for_each_pending(Function visit) const {
+    for (const slot& each : slots_)
+        if (each.call != nullptr) visit(std::as_const(*each.call));
+    for (const pending_call* each = pausing_; each != nullptr; each = each->next_pausing)
+        visit(*each);
+}
 
 inline pending_call& call_record::pending() noexcept {
     return *std::launder(reinterpret_cast<pending_call*>(pending_));

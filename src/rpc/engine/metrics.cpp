@@ -17,6 +17,7 @@
 #include <amalgam/rpc/metrics.hpp>
 
 #include "rpc/engine/core.hpp"
+#include "rpc/engine/wait_report.hpp"
 #include "rpc/limits.hpp"
 
 namespace amalgam {
@@ -378,8 +379,8 @@ metric_snapshot read_metrics(engine& here, const peer& there, std::chrono::nanos
 
 void offer_metrics(engine& here, std::optional<allow_list> to) {
     here.define(detail::library_name{detail::metrics_name},
-                [&core = here.core()] { return detail::read_metrics(core); },
-                {.allow = std::move(to)});
+                [&core = here.core()] { return detail::read_metrics(core); }, {.allow = to});
+    detail::define_waits(here, to);
 }
 
 }  // namespace amalgam

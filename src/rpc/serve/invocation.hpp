@@ -67,6 +67,8 @@ public:
     encoding values_as() const noexcept {
         return (flags_ & wire_flag::xdr) != 0 ? encoding::xdr : encoding::native;
     }
+    /// The ULT that runs the handler, for comparison only. Null: it has returned.
+    virtual const void* unit() noexcept = 0;
     /// The answer is not wanted any more: the handler's next wait ends.
     virtual void cancel() noexcept = 0;
     /// The caller grants credit for that many more values.
@@ -112,6 +114,7 @@ public:
 
     /// Runs the handler and sends the reply, on the stack of the call.
     void serve() noexcept;
+    const void* unit() noexcept override { return runs_in_; }
     void cancel() noexcept override;
     void add_credit(std::uint32_t items) noexcept override;
 

@@ -47,6 +47,11 @@ void late_answer::handler_done() noexcept {
     drop_reference();
 }
 
+const void* late_answer::unit() noexcept {
+    const std::lock_guard hold(busy_);
+    return handler_ != nullptr ? handler_->unit() : nullptr;
+}
+
 void late_answer::send_later(status what, std::string_view text) noexcept {
     record_.frame(what, text);
     if (!owner_.context().hand_over(record_)) drop_reference();  // The engine has ended.

@@ -42,6 +42,7 @@ public:
 
     /// The invocation has ended: the handler can no longer be canceled.
     void handler_done() noexcept;
+    const void* unit() noexcept override;
     void cancel() noexcept override;
     void add_credit(std::uint32_t items) noexcept override {
         if (items_) items_->add_credit(items);

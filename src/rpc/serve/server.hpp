@@ -116,6 +116,14 @@ public:
         });
         return count;
     }
+    template <typename Function>
+    void for_each_running(Function visit) const {
+        calls_.for_each(visit);
+    }
+    /// The call that waits for an answer under this id, or null.
+    const served_call* find(const peer& from, std::uint64_t id) const noexcept {
+        return calls_.find(from, id);
+    }
     /// The callers whose handlers produce or read a stream, some several times.
     template <typename Function>
     void for_each_stream(Function visit) const {

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -23,6 +24,7 @@
 #include "tasks/debug/write_text.hpp"
 #include "tasks/dispatch/dispatcher.hpp"
 #include "tasks/dispatch/hooks.hpp"
+#include "tasks/dispatch/mutex_wait.hpp"
 #include "tasks/dispatch/registry.hpp"
 #include "tasks/dispatch/ult_core.hpp"
 #include "tasks/streams/stream.hpp"
@@ -58,6 +60,14 @@ void keep(const frames& seen, std::size_t count, ult_info& of) {
 
 struct detail::ult_registry::listing {
     std::vector<ult_info> all;
+    /// What one that is parked waits for: the stack of the holder of a mutex, or its own waiter by
+    /// which the ULT that it joins will find it.
+    struct wait {
+        std::size_t of = 0;  ///< Index in `all`.
+        std::uint32_t holder_page = 0;
+        std::uintptr_t joins_by = 0;
+    };
+    std::vector<wait> waits;
     /// Those that were running. They are traced last: their threads may take a while to answer.
     std::vector<std::pair<std::size_t, running_ult>> running;
 };
@@ -74,6 +84,7 @@ void detail::ult_registry::look(std::span<ult_core* const> at, bool with_traces,
         if (const dispatcher* where = still.running(*each)) {
             one.state = ult_state::running;
             one.stream = where->of().options().name;
+            one.waited = time_since(where->batch_seen());
             into.running.push_back({into.all.size(), {where, where->thread_seen(), each}});
         } else {
             if (const dispatcher* of = still.stream_of(*one.home))
@@ -83,6 +94,7 @@ void detail::ult_registry::look(std::span<ult_core* const> at, bool with_traces,
                 one.state = ult_state::parked;
                 one.waits_for = what->what_;
                 one.waited = time_since(each->parked_at);
+                look_at_wait(*what, into.all.size(), into);
             }
             if (with_traces) {
                 frames seen{};  // where nothing can be traced, nobody fills it
@@ -92,6 +104,37 @@ void detail::ult_registry::look(std::span<ult_core* const> at, bool with_traces,
         }
         hold::let_go(*each);
         into.all.push_back(std::move(one));
+    }
+}
+
+// What it waits for exists as long as it is held: it has either not got the mutex, or not unlocked
+// it.
+void detail::ult_registry::look_at_wait(const waiter& what, std::size_t of, listing& into) {
+    if (what.what_ == mutex_wait::text) {
+        const auto& node = static_cast<const mutex_wait&>(
+            *reinterpret_cast<const wait_node*>(&what));  // its first member
+        into.waits.push_back({of, node.of.held_at_.load(std::memory_order_relaxed), 0});
+    } else if (std::string_view(what.what_) == "join") {
+        into.waits.push_back({of, 0, reinterpret_cast<std::uintptr_t>(&what)});
+    }
+}
+
+// Under the lock. One walk serves all that were listed from `first` on.
+void detail::ult_registry::find_awaited(listing& of, std::size_t first) {
+    if (first == of.waits.size()) return;
+    for (ult_core* each = first_; each != nullptr; each = each->next_known_) {
+        if (each->home() == nullptr) continue;
+        const std::uint32_t low = stack_page_at(each->memory().low);
+        const std::uint32_t pages = stack_page_at(each->memory().top()) - low;
+        const std::uintptr_t joiner =
+            each->joiner.load(std::memory_order_relaxed) & ~join_state::may_leave;
+        for (std::size_t i = first; i < of.waits.size(); ++i) {
+            const listing::wait& one = of.waits[i];
+            const bool holds = one.holder_page != 0 && each->memory().low != nullptr &&
+                               one.holder_page - low < pages;
+            const bool ends = one.joins_by != 0 && joiner == one.joins_by;
+            if (holds || ends) of.all[one.of].waits_for_ult = each;
+        }
     }
 }
 
@@ -109,6 +152,10 @@ std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
         some.clear();
     }
     if (!some.empty()) look(some, with_traces, found);
+    // Each is compared with all others: for programs that hang, not for ten thousand that queue.
+    constexpr std::size_t most_explained = 1000;
+    if (found.waits.size() > most_explained) found.waits.resize(most_explained);
+    find_awaited(found, 0);
     hold_list.unlock();
     if (with_traces) {
         for (const auto& [index, what] : found.running) {
@@ -117,6 +164,75 @@ std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
         }
     }
     return std::move(found.all);
+}
+
+std::vector<detail::seen_ult> detail::ult_registry::list_some(std::span<const void* const> ids,
+                                                              std::size_t most) {
+    listing found;
+    std::vector<const void*> wanted(ids.begin(), ids.end());
+    std::vector<const void*> seen;
+    const std::lock_guard hold_list(lock_);
+    while (!wanted.empty() && seen.size() < most) {
+        std::sort(wanted.begin(), wanted.end());
+        std::vector<ult_core*> some;
+        for (ult_core* each = first_; each != nullptr; each = each->next_known_) {
+            if (seen.size() + some.size() == most) break;
+            if (each->home() == nullptr || each->was_left_behind()) continue;
+            if (std::binary_search(wanted.begin(), wanted.end(), each)) some.push_back(each);
+        }
+        wanted.clear();
+        if (some.empty()) break;
+        seen.insert(seen.end(), some.begin(), some.end());
+        const std::size_t before = found.waits.size();
+        look(some, false, found);
+        find_awaited(found, before);
+        for (std::size_t i = before; i < found.waits.size(); ++i) {
+            const void* const next = found.all[found.waits[i].of].waits_for_ult;
+            if (next != nullptr && std::find(seen.begin(), seen.end(), next) == seen.end())
+                wanted.push_back(next);
+        }
+    }
+    std::vector<seen_ult> all;
+    for (ult_info& each : found.all)
+        all.push_back({std::move(each), 0});
+    for (const listing::wait& each : found.waits) {
+        if (all[each.of].info.waits_for_ult == nullptr) all[each.of].holder_page = each.holder_page;
+    }
+    return all;
+}
+
+std::vector<const void*> detail::ult_registry::find_at(std::span<const void* const> addresses) {
+    std::vector<const void*> found(addresses.size());
+    std::vector<std::size_t> by_address(addresses.size());
+    for (std::size_t i = 0; i < by_address.size(); ++i)
+        by_address[i] = i;
+    const auto below = [&](std::size_t one, const void* other) {
+        return std::less<>()(addresses[one], other);
+    };
+    std::sort(by_address.begin(), by_address.end(),
+              [&](std::size_t one, std::size_t other) { return below(one, addresses[other]); });
+    const std::lock_guard hold_list(lock_);
+    for (ult_core* each = first_; each != nullptr; each = each->next_known_) {
+        if (each->home() == nullptr || each->memory().low == nullptr) continue;
+        auto at = std::lower_bound(by_address.begin(), by_address.end(),
+                                   static_cast<const void*>(each->memory().low), below);
+        for (; at != by_address.end() && below(*at, each->memory().top()); ++at)
+            found[*at] = each;
+    }
+    return found;
+}
+
+std::vector<detail::seen_ult> detail::look_at_ults(std::span<const void* const> ids,
+                                                   std::size_t most) {
+    return ult_registry::list_some(ids, most);
+}
+
+std::chrono::nanoseconds detail::time_since(std::uint64_t ticks) noexcept {
+    return ult_registry::time_since(ticks);
+}
+
+std::vector<const void*> detail::ults_at(std::span<const void* const> addresses) {
+    return ult_registry::find_at(addresses);
 }
 
 std::vector<ult_info> list_ults(bool with_traces) {
@@ -171,6 +287,8 @@ void print_ults(int fd) {
         if (each.state == ult_state::parked) {
             const std::chrono::duration<double> seconds = each.waited;
             text += fmt::format(" for {:.3f} s, waiting for {}", seconds.count(), each.waits_for);
+            if (each.waits_for_ult != nullptr)
+                text += fmt::format(" of ULT {}", each.waits_for_ult);
         }
         text += each.stream.empty()
                     ? fmt::format(", pool {}\n", static_cast<const void*>(each.home))

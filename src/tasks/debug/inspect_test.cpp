@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/tasks/channel.hpp>
 #include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/extension/ult_look.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/inspect.hpp>
 #include <amalgam/tasks/mutex.hpp>
@@ -382,6 +384,121 @@ TEST_F(inspect, what_cannot_be_printed_is_left_out_and_the_program_goes_on) {
     happens.set();
     stream.run_ready();
     one.join();
+}
+
+/// Of one that waits for a mutex or a join.
+std::string name_awaited_by(const std::string& name) {
+    const auto waits = find(name);
+    if (!waits || waits->waits_for_ult == nullptr) return "nobody";
+    for (const ult_info& each : list_ults())
+        if (each.id == waits->waits_for_ult) return each.name;
+    return "one that is gone";
+}
+
+TEST_F(inspect, tells_which_ult_holds_the_mutex_that_another_waits_for) {
+    mutex accounts;
+    event first_ends, second_ends;
+    const auto lock_until = [&](event& ends) {
+        const std::lock_guard hold(accounts);
+        ends.wait();
+    };
+    ult first = spawn(stream, [&] { lock_until(first_ends); }, {.name = "first"});
+    stream.run_ready();
+    ult second = spawn(stream, [&] { lock_until(second_ends); }, {.name = "second"});
+    ult third = spawn(stream, [&] { accounts.lock(lock_priority::low), accounts.unlock(); },
+                      {.name = "third"});
+    stream.run_ready();
+    EXPECT_EQ(wait_of("second"), "mutex");
+    EXPECT_EQ(name_awaited_by("second"), "first");
+    EXPECT_EQ(name_awaited_by("third"), "first");
+    first_ends.set();
+    stream.run_ready();
+    EXPECT_EQ(name_awaited_by("third"), "second");  // To whom the first one has handed it.
+    second_ends.set();
+    stream.run_ready();
+    for (ult* each : {&first, &second, &third})
+        each->join();
+}
+
+TEST_F(inspect, tells_which_ult_another_joins) {
+    event happens;
+    ult child = spawn(stream, [&] { happens.wait(); }, {.name = "child"});
+    ult parent = spawn(stream, [&] { child.join(); }, {.name = "parent"});
+    stream.run_ready();
+    EXPECT_EQ(wait_of("parent"), "join");
+    EXPECT_EQ(name_awaited_by("parent"), "child");
+    EXPECT_EQ(name_awaited_by("child"), "nobody");
+    happens.set();
+    stream.run_ready();
+    parent.join();
+}
+
+TEST_F(inspect, looks_at_some_ults_and_those_they_wait_for) {
+    mutex accounts;
+    event happens;
+    const void* on_stack = nullptr;
+    ult holds = spawn(stream,
+                      [&] {
+                          const std::lock_guard hold(accounts);
+                          on_stack = &hold;
+                          happens.wait();
+                      },
+                      {.name = "holds"});
+    stream.run_ready();
+    ult waits = spawn(stream, [&] { const std::lock_guard hold(accounts); }, {.name = "waits"});
+    ult other = spawn(stream, [&] { happens.wait(); }, {.name = "other"});
+    stream.run_ready();
+    const std::vector<const void*> one{find("waits")->id}, missing{&happens};
+    const auto two = detail::look_at_ults(one, 10);
+    ASSERT_EQ(two.size(), 2u);
+    EXPECT_EQ(two[0].info.name, "waits");
+    EXPECT_EQ(two[0].info.waits_for_ult, two[1].info.id);
+    EXPECT_EQ(two[1].info.name, "holds");
+    EXPECT_EQ(two[1].info.waits_for, "event");
+    EXPECT_EQ(detail::look_at_ults(one, 1).size(), 1u);
+    EXPECT_TRUE(detail::look_at_ults(missing, 10).empty());
+#if !defined(__SANITIZE_ADDRESS__)
+    const std::vector<const void*> addresses{&happens, on_stack, nullptr};
+    EXPECT_EQ(detail::ults_at(addresses),
+              (std::vector<const void*>{nullptr, find("holds")->id, nullptr}));
+#endif
+    happens.set();
+    stream.run_ready();
+    for (ult* each : {&holds, &waits, &other})
+        each->join();
+}
+
+TEST_F(inspect, tells_which_sleeping_thread_holds_a_mutex) {
+    if (::access("/proc/self/syscall", R_OK) != 0)
+        GTEST_SKIP() << "this kernel does not say where the stacks of sleeping threads are";
+    mutex accounts;
+    std::atomic<int> id = 0;
+    std::atomic<bool> enough = false;
+    std::thread holder([&] {
+        const std::lock_guard hold(accounts);
+        ::prctl(PR_SET_NAME, "keeper");
+        id = ::gettid();
+        id.notify_one();
+        enough.wait(false);
+    });
+    id.wait(0);
+    ult waits = spawn(stream, [&] { const std::lock_guard hold(accounts); }, {.name = "waits"});
+    stream.run_ready();
+    const std::vector<const void*> one{find("waits")->id};
+    detail::seen_ult seen;
+    detail::sleeping_threads::thread whose;
+    while (whose.id == 0) {  // Until it sleeps.
+        seen = detail::look_at_ults(one, 10).at(0);
+        whose = detail::sleeping_threads().at(seen.holder_page);
+    }
+    EXPECT_EQ(seen.info.waits_for_ult, nullptr);
+    EXPECT_EQ(whose.id, id);
+    EXPECT_EQ(whose.name, "keeper");
+    enough = true;
+    enough.notify_one();
+    holder.join();
+    stream.run_ready();
+    waits.join();
 }
 
 TEST_F(inspect, of_a_name_the_first_23_characters_are_kept) {

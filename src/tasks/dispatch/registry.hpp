@@ -8,7 +8,9 @@
 #include <span>
 #include <vector>
 
+#include <amalgam/tasks/extension/ult_look.hpp>
 #include <amalgam/tasks/inspect.hpp>
+#include <amalgam/tasks/parking.hpp>
 
 namespace amalgam::detail {
 
@@ -30,6 +32,9 @@ public:
     static void for_each(const std::function<void(ult_core&)>& look);
     /// Result of list_ults(), with traces as raw addresses.
     static std::vector<ult_info> list(bool with_traces);
+    /// See look_at_ults() and ults_at().
+    static std::vector<seen_ult> list_some(std::span<const void* const> ids, std::size_t most);
+    static std::vector<const void*> find_at(std::span<const void* const> addresses);
     /// Calls `look` with all streams. Meanwhile none starts or ends, and no ULT loses its pool.
     static void with_streams(const std::function<void(std::span<dispatcher* const>)>& look);
     /// The same, and meanwhile no stack is mapped or unmapped.
@@ -78,6 +83,8 @@ private:
     struct listing;
     static std::mutex& lock_of_streams() noexcept;
     static void look(std::span<ult_core* const> at, bool with_traces, listing& into);
+    static void look_at_wait(const waiter& what, std::size_t of, listing& into);
+    static void find_awaited(listing& of, std::size_t first);
 
     // Hidden: each copy in a process, such as a plug-in's, has its own.
     [[gnu::visibility("hidden")]] static inline constinit std::mutex lock_;

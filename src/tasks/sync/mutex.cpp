@@ -3,6 +3,7 @@
 #include <amalgam/tasks/mutex.hpp>
 
 #include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/mutex_wait.hpp"
 
 namespace amalgam {
 
@@ -12,6 +13,7 @@ bool mutex::enlist(detail::wait_node& me, lock_priority turn) noexcept {
     // From here on unlock() must visit the list, so it cannot miss us.
     if (state_.exchange(contended, std::memory_order_acquire) == unlocked) {
         state_.store(locked, std::memory_order_relaxed);  // waiters wait for an owner
+        held_at_.store(detail::stack_page_at(&me), std::memory_order_relaxed);
         return false;
     }
     me.wants = static_cast<std::uintptr_t>(turn);
@@ -20,14 +22,15 @@ bool mutex::enlist(detail::wait_node& me, lock_priority turn) noexcept {
 }
 
 bool mutex::lock_slow(time_point deadline) {
-    detail::wait_node me;
+    detail::mutex_wait me(*this);
     // hand_over() makes the waiter the owner.
-    return !enlist(me) || waiting_.wait_unlocked_until(me, deadline, "mutex");
+    return !enlist(me) || waiting_.wait_unlocked_until(me, deadline, detail::mutex_wait::text);
 }
 
 void mutex::lock_in_turn(lock_priority turn) {
-    detail::wait_node me;
-    if (enlist(me, turn)) waiting_.wait_unlocked_until(me, time_point::max(), "mutex");
+    detail::mutex_wait me(*this);
+    if (enlist(me, turn))
+        waiting_.wait_unlocked_until(me, time_point::max(), detail::mutex_wait::text);
 }
 
 // Null: unlocked, as nobody waits. Else the caller must unpark the one that owns it now.
@@ -37,6 +40,7 @@ void mutex::lock_in_turn(lock_priority turn) {
         waiting_.lock();
         detail::wait_node* const next = waiting_.pop();
         if (waiting_.empty()) state_.store(locked, std::memory_order_relaxed);
+        if (next != nullptr) held_at_.store(detail::stack_page_at(next), std::memory_order_relaxed);
         waiting_.unlock();
         if (next != nullptr) return next;
         // The waiters have given up. Only the very last step unlocks, with the list already

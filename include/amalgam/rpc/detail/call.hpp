@@ -129,6 +129,10 @@ private:
 
 /// A call whose maker parks until it ends.
 class waited_call : public call_record {
+public:
+    /// Where its maker waits, for comparison only; null: not yet.
+    const void* waiter_seen() const noexcept { return who_; }
+
 protected:
     using call_record::call_record;
     /// Submits, and returns when the call is over.

@@ -68,6 +68,12 @@ public:
         if (abandon_ != nullptr && !ready()) std::exchange(abandon_, nullptr)(abandon_context_);
     }
 
+    /// Where whoever waits for it does so, for comparison only; null: nobody does.
+    const void* waiter_seen() const noexcept {
+        const continuation* const now = next_.load(std::memory_order_relaxed);
+        return now == done_mark() ? nullptr : now;
+    }
+
     // Once ready:
     status outcome() const noexcept { return why_.what; }
     void throw_if_failed() const;
