@@ -88,6 +88,15 @@ TEST_F(otlp, calls_and_handlers_of_two_processes_are_one_tree) {
         EXPECT_NE(call["pid"], handler["pid"]);
     }
     EXPECT_EQ(leaves, 2);
+    EXPECT_GE(seen.count("transfer get"), 1u) << found;
+    for (const auto& each : found["spans"]) {
+        if (each["attributes"]["amalgam.kind"] != "transfer") continue;
+        const auto& handler = by_id[each["parent"]];  // Of the call that asked for it.
+        EXPECT_EQ(handler["name"], "size") << each;
+        EXPECT_EQ(handler["kind"], 2) << each;
+        EXPECT_EQ(each["kind"], 1) << each;
+        EXPECT_EQ(each["attributes"]["amalgam.bytes"].get<std::string>(), "1048576") << each;
+    }
     for (const auto& each : found["spans"])
         EXPECT_EQ(each["status"], each["name"] == "fails" ? 2 : 0) << each;
 }

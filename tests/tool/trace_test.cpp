@@ -55,11 +55,15 @@ TEST_F(traced, two_processes_are_one_trace_with_arrows_from_calls_to_handlers) {
     EXPECT_EQ(found["slices"]["handler leaf"], 2) << found;
     EXPECT_EQ(found["slices"]["one-way call note"], 1) << found;
     EXPECT_EQ(found["slices"]["handler note"], 1) << found;
-    EXPECT_GE(found["slices"]["transfer get"], 1) << found;
+    // "size" pulls what its caller exposes.
+    const int pulled = found["transfers_under_handlers"];
+    EXPECT_GE(pulled, 1) << found;
+    EXPECT_EQ(found["slices"]["transfer get"], pulled) << found;
+    EXPECT_EQ(found["transfers_for_calls_of_other_processes"], pulled) << found;
     EXPECT_GE(found["slices"]["part waits for a stream"], 5) << found;
     // Two of node, one of fails, note and size; two of leaf within the server.
     EXPECT_EQ(found["flows_between_processes"], 5) << found;
-    EXPECT_EQ(found["flows"], 7) << found;
+    EXPECT_EQ(found["flows"], 7 + pulled) << found;
     EXPECT_EQ(found["backward_flows"], 0) << found;
     EXPECT_EQ(found["statuses"]["handler_failed"], 2) << found;
     EXPECT_GE(found["units"], 5) << found;

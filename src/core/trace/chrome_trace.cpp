@@ -253,9 +253,22 @@ private:
         if (id == 0) return;
         if (is_handler) {
             arrows_[id].to = {process_.pid, tid, span.begin};
+            handlers_[id] = {tid, span.begin, span.end};
+        } else if (kind == span_kind::transfer) {
+            draw_from_handler(span, tid, id);
         } else if (kind == span_kind::call || kind == span_kind::one_way) {
             arrows_[id].from = {process_.pid, tid, span.middle == 0 ? span.begin : middle};
         }
+    }
+
+    /// From the handler that asked for it, which was written before: it is of a kind that comes
+    /// first.
+    void draw_from_handler(const timed_span& span, std::uint64_t tid, std::uint64_t id) {
+        const auto above = handlers_.find(number_of(id_of(span.what.parent)));
+        if (above == handlers_.end()) return;
+        const handler_place& from = above->second;
+        if (span.begin < from.begin || span.begin > from.end) return;
+        arrows_[id] = {{process_.pid, from.tid, span.begin}, {process_.pid, tid, span.begin}};
     }
 
     /// One of more than fit lanes.
@@ -280,6 +293,11 @@ private:
     arrow_table& arrows_;
     std::map<std::uint8_t, std::vector<timed_span>> spans_;
     std::unordered_map<std::uint64_t, unit_state> units_;
+    struct handler_place {
+        std::uint64_t tid = 0;
+        std::int64_t begin = 0, end = 0;
+    };
+    std::unordered_map<std::uint64_t, handler_place> handlers_;  ///< By span.
     std::uint64_t waits_ = 0;
 };
 

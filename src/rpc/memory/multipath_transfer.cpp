@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/detail/in_words.hpp>
+#include <amalgam/core/detail/recorder.hpp>
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/rpc/extension/multipath_transfer.hpp>
@@ -14,6 +15,7 @@
 #include "rpc/limits.hpp"
 #include "rpc/memory/transfer_table.hpp"
 #include "rpc/peers/routes.hpp"
+#include "rpc/tracing/call_span.hpp"
 
 namespace amalgam::detail {
 
@@ -62,7 +64,7 @@ public:
             record_->get(into);
         }
         moving = true;
-        record_->begin();
+        record_->begin(whose_.trace_ ? &*whose_.trace_ : nullptr);
     }
     void cancel(transfer_table& moves) noexcept { moves.cancel(*record_); }
     const failure& why() const noexcept { return record_->why; }
@@ -79,7 +81,7 @@ private:
     class record final : public transfer_record {
     public:
         record(const transfer_target& target, lane& on) : transfer_record(target), on_(on) {}
-        void begin() noexcept { submit(); }
+        void begin(const trace_context* under) noexcept { submit(under); }
 
     private:
         void over() noexcept override { on_.whose_.over(on_); }
@@ -125,6 +127,8 @@ future<void> multipath_transfer::launch() noexcept {
                this);
     add_reference();  // The future's reference; ours is dropped in release().
     future<void> later(*this);
+    if (recording()) [[unlikely]]
+        if (const trace_context* const under = trace_of_handler()) trace_ = *under;
     deadline_ =
         context_of(*core_).deadline_after(target_.first.timeout, call_context::try_current());
     if (context_of(*core_).on_owner()) {

@@ -7,6 +7,7 @@
 #include "rpc/context/engine_context.hpp"
 #include "rpc/limits.hpp"
 #include "rpc/memory/transfer_table.hpp"
+#include "rpc/tracing/call_span.hpp"
 
 namespace amalgam::detail {
 
@@ -36,9 +37,15 @@ void transfer_record::put(gather from) noexcept {
         total_ += each.size();
 }
 
+transfer_record::~transfer_record() = default;
+
 void transfer_record::submit() noexcept {
+    submit(recording() ? trace_of_handler() : nullptr);
+}
+
+void transfer_record::submit(const trace_context* under) noexcept {
     if (recording()) [[unlikely]]
-        recorded_since_ = trace_time();
+        span_ = transfer_span::begin(under);
     engine_context& context = context_of(*core_);
     deadline_ = context.deadline_after(timeout_, call_context::try_current());
     if (context.on_owner()) {

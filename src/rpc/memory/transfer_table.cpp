@@ -411,9 +411,9 @@ void transfer_table::cut_off(transfer_record& stuck) noexcept {
 }
 
 void transfer_table::record(const transfer_record& mine) noexcept {
-    if (mine.recorded_since_ == 0) [[likely]]
+    if (mine.span_ == nullptr) [[likely]]
         return;
-    record_transfer(mine.is_put_, mine.recorded_since_, mine.total_, mine.there_, mine.why.what);
+    mine.span_->end(mine.is_put_, mine.total_, mine.there_, mine.why.what);
 }
 
 void transfer_table::let_go(transfer_record& mine) noexcept {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -95,15 +96,32 @@ handler_span::~handler_span() {
     if (own_) trace_ = nullptr;
 }
 
-void record_transfer(bool is_put, std::uint64_t began, std::uint64_t bytes, const peer& with,
-                     status how) noexcept {
+const trace_context* trace_of_handler() noexcept {
+    const call_context* const serving = call_context::try_current();
+    return serving != nullptr ? serving->trace() : nullptr;
+}
+
+std::unique_ptr<transfer_span> transfer_span::begin(const trace_context* under) noexcept {
+    if (under != nullptr && !under->sampled) return nullptr;
+    std::unique_ptr<transfer_span> fresh(new (std::nothrow) transfer_span);
+    if (fresh == nullptr) return nullptr;
+    fresh->began_ = trace_time();
+    if (under != nullptr) {
+        fresh->trace_ = under->child();
+        fresh->parent_ = under->span_id;
+    }
+    return fresh;
+}
+
+void transfer_span::end(bool is_put, std::uint64_t bytes, const peer& with,
+                        status how) const noexcept {
     record_span({.kind = span_kind::transfer,
-                 .begin = began,
+                 .begin = began_,
                  .middle = 0,
                  .end = trace_time(),
-                 .trace = {},
-                 .id = {},
-                 .parent = {},
+                 .trace = trace_ ? trace_->trace_id : decltype(span_record::trace){},
+                 .id = trace_ ? trace_->span_id : decltype(span_record::id){},
+                 .parent = parent_,
                  .name = trace_text(is_put ? "put" : "get"),
                  .peer = text_of(with),
                  .bytes = bytes,

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -76,8 +78,21 @@ private:
     status how_{errc::canceled};
 };
 
-/// Records a transfer that ends now.
-void record_transfer(bool is_put, std::uint64_t began, std::uint64_t bytes, const peer& with,
-                     status how) noexcept;
+/// The trace of the call that the caller serves; null: it serves none, or that has none.
+const trace_context* trace_of_handler() noexcept;
+
+/// A transfer of this engine while it is recorded.
+class transfer_span {
+public:
+    /// `under`: the trace of the handler that asked for it, or null. Null: that is not recorded, or
+    /// there is no memory.
+    static std::unique_ptr<transfer_span> begin(const trace_context* under) noexcept;
+    void end(bool is_put, std::uint64_t bytes, const peer& with, status how) const noexcept;
+
+private:
+    std::uint64_t began_ = 0;
+    std::optional<trace_context> trace_;  ///< Its own span.
+    std::array<std::byte, 8> parent_{};
+};
 
 }  // namespace amalgam::detail

@@ -13,6 +13,7 @@
 #include <amalgam/rpc/extension/core_reference.hpp>
 #include <amalgam/rpc/extension/transfer.hpp>
 #include <amalgam/rpc/peer.hpp>
+#include <amalgam/rpc/trace_context.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/work_unit.hpp>
 
@@ -113,6 +114,7 @@ private:
     std::vector<const_bytes> from_;
     bool is_put_ = false;
     std::uint64_t total_ = 0;
+    std::optional<trace_context> trace_;  // Of the handler that asked for it, while recorded.
     posted_task begin_;
     posted_task cancel_;
 

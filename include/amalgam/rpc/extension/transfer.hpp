@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -20,11 +21,16 @@
 
 /// One-sided transfers between local memory and memory exposed by a peer: the basis of bulk, and of
 /// arguments too long for a message.
+namespace amalgam {
+struct trace_context;
+}
+
 namespace amalgam::detail {
 
 class engine_core;
 class transfer_table;
 class transfer_record;
+class transfer_span;
 struct peer_state;
 struct transfer_piece;
 
@@ -64,7 +70,7 @@ public:
     explicit transfer_record(const transfer_target& target);
     transfer_record(const transfer_record&) = delete;
     transfer_record& operator=(const transfer_record&) = delete;
-    virtual ~transfer_record() = default;
+    virtual ~transfer_record();
 
     /// Call one of the two before submit(): direction and local bytes.
     void get(scatter into) noexcept;
@@ -78,6 +84,8 @@ public:
 protected:
     /// Hands it to the engine; over() runs exactly once, here or on the engine's stream.
     void submit() noexcept;
+    /// The same for a part of what a handler of that trace began; null: none did.
+    void submit(const trace_context* under) noexcept;
     /// Requests an early end. Any thread, until over(). The record must stay alive until release().
     /// False: the engine has ended, and no longer accesses the local bytes.
     bool request_cancel() noexcept;
@@ -114,7 +122,7 @@ private:
     gather from_;
     bool is_put_ = false;
     std::uint64_t total_ = 0;
-    std::uint64_t recorded_since_ = 0;  // 0: nobody records.
+    std::unique_ptr<transfer_span> span_;  // While somebody records.
 
     // The stream's:
     state state_ = state::fresh;
