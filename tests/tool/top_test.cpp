@@ -1,5 +1,6 @@
 // `amalgam top`: what it shows of numbers, and how it behaves on a terminal.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -110,6 +111,19 @@ TEST(top_tables, fit_the_width) {
     EXPECT_EQ(cut("abcd", 3), "ab~");
     EXPECT_EQ(cut("äöüß", 4), "äöüß");
     EXPECT_EQ(cut("äöüß", 3), "äö~");
+}
+
+TEST(top_tables, tabs_show_the_chosen_one_in_80_columns_and_in_fewer) {
+    std::vector<top_table> all;
+    for (const char* each :
+         {"processes", "nodes", "channels", "procedures", "peers", "streams", "pools"})
+        all.emplace_back().name = each;
+    EXPECT_EQ(tabs_of(all, 1, 200),
+              "amalgam top   1 processes  [2 nodes]  3 channels   4 procedures   5 peers   6 "
+              "streams   7 pools ");
+    EXPECT_EQ(tabs_of(all, 6, 80),
+              " 1 processes  2 nodes  3 channels  4 procedures  5 peers  6 streams [7 pools]");
+    EXPECT_EQ(tabs_of(all, 6, 40), " 1  2  3  4  5  6 [7 pools]");
 }
 
 TEST(top_tables, curves_are_as_wide_as_asked) {
@@ -240,7 +254,10 @@ private:
                                       "-L " + name_ + " -f /dev/null " + what)
             .output;
     }
-    const std::string name_ = "amalgam-test-" + std::to_string(::getpid());
+    // Each has a server of its own: one that ends still takes sessions, and loses them.
+    static inline int sessions_ = 0;
+    const std::string name_ =
+        "amalgam-test-" + std::to_string(::getpid()) + "-" + std::to_string(++sessions_);
 };
 
 std::size_t longest_line(const std::string& text) {
@@ -327,6 +344,26 @@ TEST(tool_top, on_a_terminal_answers_keys_and_changes_of_its_size) {
     shown.wait_for("calls/s*");
     shown.press("q");
     shown.wait_for_the_end();
+}
+
+TEST(tool_top, ends_at_once_while_an_engine_does_not_answer) {
+    if (const std::string why = no_terminal(); !why.empty()) GTEST_SKIP() << why;
+    engine stuck("shm://");
+    std::atomic<bool> reached = false, ends = false;
+    stuck.define(detail::library_name{"amalgam.metrics"}, [&] {
+        reached = true;
+        while (!ends)
+            this_task::yield();
+        return metric_snapshot();
+    });
+    terminal_session shown(
+        std::string(AMALGAM_TOOL) + " top " + stuck.address() + " --timeout 3600000", 80, 24);
+    shown.wait_for("waiting for the first answer");
+    while (!reached)
+        std::this_thread::yield();
+    shown.press("q");
+    shown.wait_for_the_end();
+    ends = true;
 }
 
 }  // namespace

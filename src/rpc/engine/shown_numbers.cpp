@@ -54,14 +54,32 @@ public:
     void add(engine_core& core, const char* address) {
         const std::lock_guard hold(lock_);
         if (server_ == nullptr && !refused_) start(address);
-        if (server_ != nullptr) all_.push_back(&core);
+        if (server_ != nullptr) all_.push_back({&core, label_for(core)});
     }
     void remove(const engine_core& core) noexcept {
         const std::lock_guard hold(lock_);
-        std::erase(all_, &core);
+        std::erase_if(all_, [&](const shown_engine& each) { return each.core == &core; });
     }
 
 private:
+    struct shown_engine {
+        engine_core* core;
+        std::string label;  ///< Its own as long as it lives.
+    };
+
+    /// Its name, and "name 2" and so on where others have that.
+    std::string label_for(engine_core& core) const {
+        const std::string name = core.configuration().options.name;
+        std::string label = name;
+        for (std::size_t number = 2; is_taken(label); ++number)
+            label = fmt::format("{} {}", name, number);
+        return label;
+    }
+    bool is_taken(const std::string& label) const {
+        return std::any_of(all_.begin(), all_.end(),
+                           [&](const shown_engine& each) { return each.label == label; });
+    }
+
     void start(const char* address) {
         try {
             server_ = std::make_unique<metrics_server>([this] { return read(); }, address);
@@ -80,18 +98,17 @@ private:
     }
 
     metric_snapshot read() {
-        std::vector<std::pair<std::string, std::unique_ptr<core_reference>>> whose;
-        std::vector<engine_core*> all;
+        std::vector<std::unique_ptr<core_reference>> alive;
+        std::vector<shown_engine> all;
         {
             const std::lock_guard hold(lock_);
             all = all_;
-            for (engine_core* const each : all)
-                whose.emplace_back(each->configuration().options.name,
-                                   std::make_unique<core_reference>(*each));
+            for (const shown_engine& each : all)
+                alive.push_back(std::make_unique<core_reference>(*each.core));
         }
         std::vector<metric_part> parts;
-        for (std::size_t i = 0; i < all.size(); ++i)
-            parts.push_back({{{"engine", whose[i].first}}, read_metrics(*all[i])});
+        for (const shown_engine& each : all)
+            parts.push_back({{{"engine", each.label}}, read_metrics(*each.core)});
         return merge_metrics(parts);
     }
 
@@ -102,7 +119,7 @@ private:
     static inline std::atomic<shown_engines*> only_{nullptr};
 
     std::mutex lock_;
-    std::vector<engine_core*> all_;
+    std::vector<shown_engine> all_;
     std::unique_ptr<metrics_server> server_;
     const ::pid_t made_in_ = ::getpid();
     bool refused_ = false;

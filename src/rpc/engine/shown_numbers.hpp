@@ -5,8 +5,8 @@ namespace amalgam::detail {
 class engine_core;
 
 /// With AMALGAM_METRICS in the environment ("127.0.0.1:9464"), one server of the process tells the
-/// numbers of all its engines by HTTP, each with the label {"engine", its name}. It starts with the
-/// first engine, and stays.
+/// numbers of all its engines by HTTP, each with the label {"engine", its name}, which has a number
+/// behind it where another one has that name. It starts with the first engine, and stays.
 ///
 /// Threads: any.
 /// Failure: throws error{invalid} for an address that is none, error{denied} for one that other

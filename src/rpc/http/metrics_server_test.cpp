@@ -154,8 +154,15 @@ TEST(metrics_variable, shows_all_engines_of_the_process_by_name) {
     std::string text = get(address, "/metrics");
     EXPECT_TRUE(has(text, "amalgam_rpc_served_total{engine=\"one\"} ")) << text;
     EXPECT_TRUE(has(text, "amalgam_rpc_served_total{engine=\"two\"} ")) << text;
+    {
+        const engine same("shm://", {.name = "one"}), again("shm://", {.name = "one"});
+        text = get(address, "/metrics");
+        for (const char* each : {"{engine=\"one\"} ", "{engine=\"one 2\"} ", "{engine=\"one 3\"} "})
+            EXPECT_TRUE(has(text, std::string("amalgam_rpc_served_total") + each)) << text;
+    }
     two.reset();
     text = get(address, "/metrics");
+    EXPECT_FALSE(has(text, "{engine=\"one 2\"}"));
     EXPECT_TRUE(has(text, "{engine=\"one\"}"));
     EXPECT_FALSE(has(text, "{engine=\"two\"}"));
 }

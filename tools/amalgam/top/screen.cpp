@@ -5,6 +5,7 @@
 #include <clocale>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -39,6 +40,7 @@ public:
             const auto pause = std::chrono::duration<double>(seconds);
             std::unique_lock hold(lock_);
             do {
+                reading_ = true;
                 hold.unlock();
                 round fresh;
                 try {
@@ -48,6 +50,7 @@ public:
                 }
                 fresh.at = top_model::clock::now();
                 hold.lock();
+                reading_ = false;
                 news_ = std::move(fresh);
             } while (!ended_.wait_for(hold, stop, pause, [] { return false; }) &&
                      !stop.stop_requested());
@@ -63,9 +66,16 @@ public:
         const std::lock_guard hold(lock_);
         return std::exchange(news_, std::nullopt);
     }
+    /// Begins no more reads. False: one is under way, for as long as an answer may take.
+    bool stop() {
+        const std::lock_guard hold(lock_);
+        thread_.request_stop();
+        return !reading_;
+    }
 
 private:
     std::mutex lock_;
+    bool reading_ = true;
     std::condition_variable_any ended_;
     std::optional<round> news_;
     std::jthread thread_;
@@ -145,12 +155,20 @@ public:
             if (changed) draw();
             const int key = ::getch();
             changed = key != ERR;
-            if (key == ERR && terminal::is_gone()) return;
-            if (key != ERR && !take(key)) return;
+            if (key == ERR && terminal::is_gone()) return leave();
+            if (key != ERR && !take(key)) return leave();
         }
     }
 
 private:
+    /// The user does not wait for an answer that nobody wants any more. Who only looks has nothing
+    /// to put away.
+    void leave() {
+        if (reads_.stop()) return;
+        terminal_.reset();
+        std::fflush(stdout);
+        ::_exit(EXIT_SUCCESS);
+    }
     bool take_news() {
         auto fresh = reads_.news();
         if (!fresh) return false;
@@ -168,11 +186,9 @@ private:
     void draw() {
         ::erase();
         int row = 0;
-        std::string tabs = "amalgam top ";
-        for (std::size_t i = 0; i < tables_.size(); ++i)
-            tabs += &tables_[i] == table() ? fmt::format(" [{} {}]", i + 1, tables_[i].name)
-                                           : fmt::format("  {} {} ", i + 1, tables_[i].name);
-        terminal::put(row++, tabs, A_BOLD);
+        const std::size_t chosen =
+            tables_.empty() ? 0 : static_cast<std::size_t>(table() - tables_.data());
+        terminal::put(row++, tabs_of(tables_, chosen, terminal::columns()), A_BOLD);
         for (const std::string& each : model_.head())
             terminal::put(row++, each);
         if (!failed_.empty()) terminal::put(row++, failed_, A_BOLD);
@@ -183,7 +199,7 @@ private:
             terminal::put(row++,
                           fmt::format("{:9} {:>8}  {}", each.title,
                                       written({{}, each.values.back()}, each.as),
-                                      curve_text(each.values, width - front, terminal_.plain())));
+                                      curve_text(each.values, width - front, terminal_->plain())));
         }
         draw_table(row);
         draw_foot();
@@ -301,7 +317,7 @@ private:
     top_view view_;
     std::string failed_;
     bool typing_ = false;
-    terminal terminal_;
+    std::optional<terminal> terminal_{std::in_place};
     reader reads_;  // After the terminal: its thread ends first.
 };
 

@@ -427,6 +427,24 @@ std::vector<std::vector<top_cell>> chosen_rows(const top_table& table, const top
     return rows;
 }
 
+std::string tabs_of(const std::vector<top_table>& tables, std::size_t chosen, std::size_t width) {
+    const auto line = [&](std::string text, bool spaced, bool named) {
+        for (std::size_t i = 0; i < tables.size(); ++i) {
+            const std::string one = named || i == chosen
+                                        ? fmt::format("{} {}", i + 1, tables[i].name)
+                                        : fmt::format("{}", i + 1);
+            const char* const form =
+                i == chosen ? (spaced ? " [{}]" : "[{}]") : (spaced ? "  {} " : " {} ");
+            text += fmt::format(fmt::runtime(form), one);
+        }
+        return text;
+    };
+    std::string text = line("amalgam top ", true, true);
+    if (text.size() > width) text = line("", false, true);
+    if (text.size() > width) text = line("", false, false);
+    return text;
+}
+
 std::vector<std::string> lines_of(const top_table& table, const top_view& view, std::size_t width) {
     const auto rows = chosen_rows(table, view);
     const auto chosen = view.sort_by.find(table.name);

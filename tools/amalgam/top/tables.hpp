@@ -101,6 +101,9 @@ std::vector<std::vector<top_cell>> chosen_rows(const top_table& table, const top
 /// Lines of a table: the title line, then the rows; each at most `width` columns wide. The column
 /// that it is sorted by has a "*".
 std::vector<std::string> lines_of(const top_table& table, const top_view& view, std::size_t width);
+/// The names of all tables with their digits, the chosen one in brackets. Where they do not fit
+/// `width` columns, with less between them, then without the names of the others.
+std::string tabs_of(const std::vector<top_table>& tables, std::size_t chosen, std::size_t width);
 /// "▁▂▇" of the newest values, `width` columns wide; with digits 0 to 9 if `plain`.
 std::string curve_text(const std::deque<double>& values, std::size_t width, bool plain);
 /// At most that many columns wide: ends in "~" if something was cut off.
