@@ -42,8 +42,15 @@ execute_process(COMMAND gzip -9nfk ${documents}/changelog.Debian COMMAND_ERROR_I
 file(WRITE ${documents}/date.cmake "set(ENV{SOURCE_DATE_EPOCH} ${package_epoch})\n")
 set(CPACK_PROJECT_CONFIG_FILE ${documents}/date.cmake)
 # Folders that no install() makes have the modes of the umask, with which nobody else might get in.
-file(WRITE ${documents}/modes.cmake "file(CHMOD_RECURSE \${CPACK_TEMPORARY_INSTALL_DIRECTORY} DIRECTORY_PERMISSIONS "
-                                    "${CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS})\n")
+# One by one: file(CHMOD_RECURSE) fails at a link into another package, such as libamalgam.so.
+file(WRITE ${documents}/modes.cmake
+     "file(GLOB_RECURSE all LIST_DIRECTORIES true \${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*)
+foreach(each IN LISTS all)
+  if(IS_DIRECTORY \${each} AND NOT IS_SYMLINK \${each})
+    file(CHMOD \${each} DIRECTORY_PERMISSIONS ${CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS})
+  endif()
+endforeach()
+")
 set(CPACK_PRE_BUILD_SCRIPTS ${documents}/modes.cmake)
 file(WRITE ${documents}/triggers "activate-noawait ldconfig\n")
 file(WRITE ${documents}/shlibs "libamalgam ${interface} libamalgam${interface} (>= ${PROJECT_VERSION})\n")
