@@ -198,6 +198,22 @@ TEST(outbox, what_must_go_now_goes_to_a_connected_peer_without_a_queue_or_not_at
     EXPECT_TRUE(n.out.idle());
 }
 
+// A peer may be written to before it was heard, and answer while much of that waits.
+TEST(outbox, nothing_goes_at_once_to_a_peer_first_heard_while_messages_to_it_wait) {
+    narrow n;
+    traced first(std::string(8, '1'), n.log), second(std::string(8, '2'), n.log);
+    (void)n.out.send(*n.there, first);
+    ASSERT_EQ(n.out.send(*n.there, second), outbox::result::pending);
+    n.out.heard_from(*n.there);
+    EXPECT_EQ(n.there->at_once_bytes, 0u);
+    EXPECT_EQ(n.there->lane, nullptr);
+    n.net.run_until_idle();  // There is room now, which is for the second.
+    EXPECT_FALSE(n.out.send_now(*n.there, 3, as_bytes(std::string(8, '3'))));
+    n.settle();
+    EXPECT_NE(n.there->at_once_bytes, 0u);
+    EXPECT_EQ(n.sink.got, (std::vector<std::string>{first.text, second.text}));
+}
+
 TEST(outbox, who_waits_for_room_goes_on_when_half_of_it_is_there) {
     narrow n;
     std::vector<std::unique_ptr<traced>> all;
@@ -281,6 +297,19 @@ TEST(known_peers, a_forgotten_peer_is_not_found_and_its_slot_serves_another) {
     EXPECT_FALSE(next.verified(70));
     EXPECT_FALSE(next.heard);  // Its connection may not be up: a port may borrow what it is given.
     EXPECT_EQ(peers.find(name), nullptr);
+}
+
+// Who finds a peer among the recent ones takes it for heard.
+TEST(known_peers, only_peers_that_were_heard_are_recent) {
+    loop_network net;
+    engine owner{net.port("owner")};
+    known_peers peers(owner.core());
+    peer_state& one = peers.meet(0, peer_id{10});
+    ASSERT_EQ(peers.find(0, peer_id{10}), &one);
+    EXPECT_EQ(peers.find_recent(0, peer_id{10}), nullptr);
+    one.heard = true;
+    ASSERT_EQ(peers.find(0, peer_id{10}), &one);
+    EXPECT_EQ(peers.find_recent(0, peer_id{10}), &one);
 }
 
 // More than are remembered as recent, so that many take each other's place there.

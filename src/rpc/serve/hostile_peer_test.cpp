@@ -78,6 +78,13 @@ bytes request_of(std::uint64_t procedure, std::string_view arguments,
     return all;
 }
 
+/// One value, in the native encoding.
+std::string encoded(const std::string& text) {
+    body all;
+    archive_writer(all, encoding::native, nullptr)(text);
+    return std::string(detail::as_text(all.bytes()));
+}
+
 const std::string stream_of_int = signature_text<streamed<int>()>();
 
 struct threatened {
@@ -148,7 +155,7 @@ struct flooded {
     loop_network net{{.link_bytes = 4096}};
     engine server{net.port("server"), {.max_unread_bytes = most * (4096 + 12)}};
     hostile enemy{net, {.max_queued_bytes = 1}};
-    bytes ask = request_of(detail::procedure_id("echo", "i32(i32)"), "1234");
+    bytes ask = request_of(detail::procedure_id("echo", signature_text<int(int)>()), "1234");
     std::uint64_t asked = 0;
     std::size_t runs = 0;
     std::size_t most_queued = 0;
@@ -708,6 +715,74 @@ TEST(hostile_peer, an_inline_handler_runs_for_arguments_of_the_right_size_only) 
     EXPECT_EQ(runs, 2);
     EXPECT_EQ(t.enemy.got.size(), answers);  // A one-way call has none.
     EXPECT_EQ(counters_of(t.server)["rpc.running"], 0u);
+}
+
+// Some calls of a procedure are measured, and take another way than the rest.
+constexpr int enough_for_both_ways = 8;
+
+TEST(hostile_peer, a_one_way_call_has_no_answer_wherever_its_handler_runs) {
+    threatened t;
+    int runs = 0;
+    const std::string text = encoded("abcd");
+    for (const handler how : {handler::ult, handler::inline_}) {
+        t.server.define("number", [&](int a) { return ++runs, a; }, {.run = how});
+        t.server.define("text", [&](std::string a) { return ++runs, a; }, {.run = how});
+        for (const auto kind : {detail::message_kind::request, detail::message_kind::one_way}) {
+            t.enemy.got.clear();
+            for (int i = 0; i < enough_for_both_ways; ++i) {
+                t.enemy.send(7,
+                             request_of(detail::procedure_id("number", signature_text<int(int)>()),
+                                        "1234", kind));
+                t.enemy.send(7, request_of(detail::procedure_id(
+                                               "text", signature_text<std::string(std::string)>()),
+                                           text, kind));
+                t.net.run_until_idle();
+            }
+            const bool answered = kind == detail::message_kind::request;
+            EXPECT_EQ(t.enemy.got.size(), answered ? 2u * enough_for_both_ways : 0u);
+        }
+        t.server.undefine("number");
+        t.server.undefine("text");
+    }
+    EXPECT_EQ(runs, 8 * enough_for_both_ways);
+}
+
+// The state of a caller that is lost while its inline handler runs may be the next peer's by the
+// time of the answer.
+TEST(hostile_peer, an_inline_answer_does_not_reach_who_has_the_slot_of_a_lost_caller) {
+    threatened t;
+    hostile other(t.net, {}, "other");
+    other.to(t.server.address());
+    detail::engine_core& core = t.server.core();
+    peer next;
+    t.server.define("next", [&] { next = call_context::current().from(); },
+                    {.run = handler::inline_});
+    const auto lose_caller = [&] {
+        const peer caller = call_context::current().from();
+        core.on_peer_down(0, next.id(), {errc::disconnected});
+        core.on_peer_down(0, caller.id(), {errc::disconnected});
+        detail::peer_state& fresh = core.peers().meet(0, next.id());
+        EXPECT_EQ(fresh.name.slot(), caller.slot());
+        core.outbox().heard_from(fresh);
+    };
+    t.server.define("number", [&](int a) { return lose_caller(), a; }, {.run = handler::inline_});
+    t.server.define("text", [&](std::string a) { return lose_caller(), a; },
+                    {.run = handler::inline_});
+    const bytes number =
+        request_of(detail::procedure_id("number", signature_text<int(int)>()), "1234");
+    const bytes words = request_of(
+        detail::procedure_id("text", signature_text<std::string(std::string)>()), encoded("abcd"));
+    for (int i = 0; i < 2 * enough_for_both_ways; ++i) {
+        other.send(1, request_of(detail::procedure_id("next", "void()"), ""));
+        t.net.run_until_idle();
+        ASSERT_TRUE(next);
+        other.got.clear();
+        t.enemy.send(7, i % 2 == 0 ? number : words);
+        t.net.run_until_idle();
+        EXPECT_TRUE(other.got.empty());
+        EXPECT_TRUE(t.enemy.got.empty());
+        EXPECT_EQ(counters_of(t.server)["rpc.running"], 0u);
+    }
 }
 
 TEST(hostile_peer, a_result_of_another_size_than_the_number_expected_is_a_mismatch) {
