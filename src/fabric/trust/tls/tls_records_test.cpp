@@ -159,6 +159,59 @@ TEST_P(tls_records, follow_new_keys_that_either_side_asks_for) {
     }
 }
 
+TEST_P(tls_records, get_a_new_key_before_the_old_one_is_used_up) {
+    ASSERT_TRUE(both.shake_hands());
+    // RFC 8446, 5.5: 2^24.5 records.
+    both.ours->count_records((1u << 23) - 3);
+    std::size_t bytes[4] = {};
+    for (std::size_t& each : bytes) {
+        const iovec piece = piece_of("x");
+        int error = 0;
+        ASSERT_EQ(both.ours->write({&piece, 1}, error), 1u);
+        char some[1000];
+        each = static_cast<std::size_t>(::recv(both.far_end.get(), some, sizeof some, MSG_PEEK));
+        both.pump_theirs();
+    }
+    EXPECT_EQ(both.heard, "xxxx");
+    EXPECT_EQ(bytes[1], 1 + traffic_key::more_bytes);
+    EXPECT_EQ(bytes[2], 1 + 5 + 2 * traffic_key::more_bytes) << "a key, and then the text";
+    EXPECT_EQ(bytes[3], 1 + traffic_key::more_bytes);
+}
+
+TEST_P(tls_records, that_came_with_the_end_of_the_handshake_are_opened_here_too) {
+    if (GetParam().which == side::accepting) {
+        // Its last message and its first record are there before we look.
+        while (SSL_do_handshake(both.theirs.get()) != 1)
+            ASSERT_NE(both.ours->shake_hands(), state::failed);
+    } else {
+        // As are its tickets and its first record.
+        while (!SSL_is_init_finished(both.theirs.get())) {
+            ASSERT_NE(both.ours->shake_hands(), state::failed);
+            (void)SSL_do_handshake(both.theirs.get());
+        }
+    }
+    ERR_clear_error();
+    const std::string text = text_of(30'000);
+    ASSERT_EQ(SSL_write(both.theirs.get(), text.data(), 30'000), 30'000);
+    if (GetParam().which == side::accepting) {
+        ASSERT_EQ(both.ours->shake_hands(), state::complete);
+    }
+    std::string got;
+    while (got.size() < text.size()) {
+        const std::string more = both.receive_ours(7'001);
+        ASSERT_TRUE(!more.empty() || both.last_error == EAGAIN);
+        got += more;
+    }
+    EXPECT_EQ(got, text);
+    both.pump_theirs();
+    std::size_t taken = 0;
+    EXPECT_EQ(SSL_write_ex(both.ours->native(), "x", 1, &taken), 1);
+    char some;
+    EXPECT_EQ(::recv(both.far_end.get(), &some, 1, MSG_DONTWAIT), -1)
+        << "OpenSSL may send nothing any more";
+    EXPECT_TRUE(both.is_heard(text));
+}
+
 TEST_P(tls_records, end_by_a_message_that_both_understand) {
     ASSERT_TRUE(both.shake_hands());
     EXPECT_TRUE(both.is_heard("x"));
@@ -254,17 +307,28 @@ public:
                                  traffic_key::use::to_protect);
     }
 
-    void say(int kind, const std::string& text) {
+    std::vector<std::byte> made(int kind, const std::string& text) {
         std::vector<std::byte> record(text.size() + traffic_key::more_bytes);
-        ASSERT_TRUE(
+        EXPECT_TRUE(
             key_->protect(static_cast<record_kind>(kind), as_bytes_of(text), record.data()));
-        (void)::send(both_->far_end.get(), record.data(), record.size(), MSG_NOSIGNAL);
+        return record;
     }
+    void send(const_bytes bytes) {
+        (void)::send(both_->far_end.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    }
+    void say(int kind, const std::string& text) { send(made(kind, text)); }
+    void renew_key() { EXPECT_TRUE(key_->next()); }
+    /// Of what it sends.
+    const traffic_secret& secret() const noexcept { return secret_; }
+    tls_session& ours() { return *both_->ours; }
+    /// By one read.
+    std::string received() { return both_->receive_ours(20'000); }
     /// Reads until there is nothing, or no more will be: what became of it.
     std::string heard() {
         for (;;) {
             const std::string some = both_->receive_ours(5000);
-            if (!some.empty()) continue;
+            const bool has_more = both_->last_error == EAGAIN && !both_->ours->drained();
+            if (!some.empty() || has_more) continue;
             if (both_->last_error == EPROTO) return both_->ours->why().sentence;
             return both_->last_error == EAGAIN ? "goes on" : "the end";
         }
@@ -343,6 +407,135 @@ TEST(tls_records_of_liars, a_ticket_in_pieces_is_passed_over_and_nothing_may_com
     }
 }
 
+TEST(tls_records_of_liars, the_session_keeps_no_secret_that_its_keys_were_made_of) {
+    for (const side which : {side::connecting, side::accepting}) {
+        liar one(which);
+        const auto* const at = reinterpret_cast<const char*>(&one.ours());
+        const std::string_view all(at, sizeof(tls_session));
+        const std::string_view secret(reinterpret_cast<const char*>(one.secret().bytes.data()),
+                                      one.secret().size);
+        ASSERT_FALSE(secret.empty());
+        EXPECT_EQ(all.find(secret), all.npos);
+    }
+}
+
+TEST(tls_records_of_liars, records_may_come_byte_by_byte_and_nothing_is_told_before_the_last) {
+    liar one(side::accepting);
+    const std::vector<std::byte> record = one.made(data, "text");
+    for (std::size_t i = 0; i < record.size(); ++i) {
+        EXPECT_EQ(one.received(), "") << i;
+        one.send(std::span(record).subspan(i, 1));
+    }
+    EXPECT_EQ(one.received(), "text");
+    EXPECT_EQ(one.heard(), "goes on");
+}
+
+TEST(tls_records_of_liars, a_header_that_no_record_has_is_refused_before_what_it_announces) {
+    const struct {
+        const char* header;
+        const char* why;
+    } all[] = {
+        {"\x17\x03\x03\x41\x01", "a record longer than any may be"},
+        {"\x17\x03\x03\xff\xff", "a record longer than any may be"},
+        {"\x15\x03\x03\x00\x02", "a record that is not encrypted"},
+        {"\x16\x03\x03\x00\x05", "a record that is not encrypted"},
+        {"\x14\x03\x03\x00\x01", "a record that is not encrypted"},
+        {"\x17\x03\x03\x00\x00", "decryption failed or bad record mac"},
+        {"\x17\x03\x03\x40\xff", nullptr},
+    };
+    for (const auto& each : all) {
+        liar one(side::accepting);
+        one.send(as_bytes_of(std::string_view(each.header, 5)));
+        EXPECT_EQ(one.heard(), each.why == nullptr
+                                   ? "goes on"
+                                   : std::string("what it sent is not TLS as agreed: ") + each.why);
+        EXPECT_EQ(one.answered(), each.why == nullptr ? 0 : alert_bytes);
+    }
+}
+
+TEST(tls_records_of_liars, a_record_may_be_padded_up_to_the_most_that_travels) {
+    liar one(side::accepting);
+    std::string text = "x" + std::string(1, static_cast<char>(data));
+    text.resize(traffic_key::max_protected_bytes - 1 - traffic_key::tag_bytes);
+    one.send(one.made(0, text));
+    EXPECT_EQ(one.received(), "x");
+    EXPECT_EQ(one.heard(), "goes on");
+}
+
+TEST(tls_records_of_liars, a_flood_of_records_that_say_nothing_ends_the_connection) {
+    for (const bool many : {false, true}) {
+        liar one(side::accepting);
+        one.say(data, "x");
+        for (unsigned i = 0; i < (many ? 2 * tls_session::messages_a_second : 30); ++i)
+            one.say(data, "");
+        const std::string end = one.heard();
+        EXPECT_EQ(end.starts_with("it sent more than"), many) << end;
+    }
+    liar other(side::accepting);
+    other.say(data, "x");
+    for (unsigned i = 0; i < 2 * tls_session::messages_a_second; ++i)
+        other.say(alert, "\1\x5a");
+    EXPECT_TRUE(other.heard().starts_with("it sent more than")) << "canceled again and again";
+}
+
+TEST(tls_records_of_liars, a_closing_that_was_canceled_before_is_no_error) {
+    for (const bool late : {false, true}) {
+        liar one(side::accepting);
+        if (late) one.say(data, "x");
+        one.say(alert, "\1\x5a");
+        EXPECT_EQ(one.heard(), "goes on") << late;
+        one.say(alert, std::string("\1\0", 2));
+        one.say(data, "nobody reads this");
+        EXPECT_EQ(one.received(), "");
+        EXPECT_EQ(one.heard(), "the end") << late;
+    }
+}
+
+TEST(tls_records_of_liars, nothing_is_sent_behind_an_alert_that_ends_it) {
+    const struct {
+        int kind;
+        std::string text;
+        std::size_t answer;
+    } all[] = {{99, "x", alert_bytes}, {alert, "\2\x14", 0}};
+    for (const auto& each : all)
+        for (const bool late : {false, true}) {
+            liar one(side::accepting);
+            if (late) one.say(data, "x");
+            one.say(each.kind, each.text);
+            EXPECT_NE(one.heard(), "goes on");
+            EXPECT_EQ(one.answered(), each.answer);
+            EXPECT_FALSE(one.ours().write_whole(as_bytes_of(std::string_view("more"))));
+            one.ours().say_end();
+            one.ours().renew_key();
+            EXPECT_EQ(one.answered(), 0u) << each.kind << ' ' << late;
+        }
+}
+
+TEST(tls_records_of_liars, nothing_is_sent_behind_the_end_that_we_said) {
+    liar one(side::accepting);
+    one.ours().say_end();
+    EXPECT_EQ(one.answered(), alert_bytes);
+    one.say(handshake, std::string("\x18\0\0\1\1", 5));
+    EXPECT_EQ(one.heard(), "goes on");
+    one.ours().say_end();
+    EXPECT_FALSE(one.ours().write_whole(as_bytes_of(std::string_view("more"))));
+    EXPECT_EQ(one.answered(), 0u);
+}
+
+TEST(tls_records_of_liars, a_ticket_and_a_new_key_may_share_a_record_and_nothing_follows_a_key) {
+    const std::string ticket("\4\0\0\3abc", 7), key("\x18\0\0\1\0", 5);
+    for (const bool key_first : {false, true}) {
+        liar one(side::connecting);
+        one.say(data, "x");
+        one.say(handshake, key_first ? key + ticket : ticket + ticket + key);
+        if (!key_first) one.renew_key();
+        if (!key_first) one.say(data, "y");
+        EXPECT_EQ(one.heard(), key_first ? "what it sent is not TLS as agreed: a message of TLS "
+                                           "that is not due"
+                                         : "goes on");
+    }
+}
+
 TEST(tls_records_of_liars, whatever_is_in_them_ends_the_connection_or_does_not) {
     seeded_random dice(11);
     std::unique_ptr<liar> one, other;
@@ -361,75 +554,6 @@ TEST(tls_records_of_liars, whatever_is_in_them_ends_the_connection_or_does_not) 
             (void)each->answered();
         }
     }
-}
-
-// ---- one record at a time
-
-const SSL_CIPHER& cipher_of(std::uint8_t number) {
-    static const ssl_context_ptr any(SSL_CTX_new(TLS_method()));
-    static const openssl_ptr<SSL> one(SSL_new(any.get()));
-    const unsigned char wire[] = {0x13, number};
-    return *SSL_CIPHER_find(one.get(), wire);
-}
-
-struct key_pair {
-    key_pair() {
-        (void)secret.read_hex(std::string(64, '5'));
-        to = traffic_key::make(cipher_of(1), secret, traffic_key::use::to_protect);
-        from = traffic_key::make(cipher_of(1), secret, traffic_key::use::to_open);
-    }
-    std::vector<std::byte> sealed(const std::string& text) {
-        std::vector<std::byte> record(text.size() + traffic_key::more_bytes);
-        EXPECT_TRUE(to->protect(record_kind::data, as_bytes_of(text), record.data()));
-        return record;
-    }
-    bool opens(std::vector<std::byte> record) {
-        return from->open(record).kind != record_kind::none;
-    }
-    traffic_secret secret;
-    std::unique_ptr<traffic_key> to, from;
-};
-
-TEST(traffic_key, opens_what_was_protected_and_each_once) {
-    key_pair keys;
-    const auto first = keys.sealed("first"), second = keys.sealed("second");
-    EXPECT_TRUE(keys.opens(first));
-    EXPECT_FALSE(keys.opens(first));
-}
-
-TEST(traffic_key, a_record_that_was_left_out_is_noticed) {
-    key_pair keys;
-    (void)keys.sealed("first");
-    EXPECT_FALSE(keys.opens(keys.sealed("second")));
-}
-
-TEST(traffic_key, every_bit_counts) {
-    const std::size_t bytes = key_pair().sealed("text").size();
-    for (std::size_t at = 0; at < bytes; ++at) {
-        key_pair keys;
-        auto record = keys.sealed("text");
-        record[at] ^= std::byte{1};
-        EXPECT_FALSE(keys.opens(record)) << at;
-    }
-}
-
-TEST(traffic_key, records_without_a_kind_or_cut_short_are_none) {
-    key_pair keys;
-    std::vector<std::byte> record(traffic_key::more_bytes);
-    ASSERT_TRUE(keys.to->protect(record_kind::none, {}, record.data()));
-    EXPECT_FALSE(keys.opens(record));
-    for (std::size_t bytes = 0; bytes < traffic_key::more_bytes; ++bytes)
-        EXPECT_FALSE(key_pair().opens(std::vector<std::byte>(bytes)));
-}
-
-TEST(traffic_key, of_a_secret_that_does_not_fit_there_is_none) {
-    traffic_secret secret;
-    EXPECT_FALSE(secret.read_hex("0g"));
-    EXPECT_FALSE(secret.read_hex("012"));
-    EXPECT_FALSE(secret.read_hex(std::string(98, '0')));
-    EXPECT_TRUE(secret.read_hex(std::string(64, '0')));
-    EXPECT_EQ(traffic_key::make(cipher_of(2), secret, traffic_key::use::to_open), nullptr)
-        << "SHA-384 needs 48 bytes";
 }
 
 }  // namespace

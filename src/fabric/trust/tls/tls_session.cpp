@@ -269,6 +269,7 @@ void tls_session::say_end() noexcept {
     if (sending_ != nullptr) {
         constexpr std::byte close_notify[] = {std::byte{1}, std::byte{0}};
         (void)append(record_kind::alert, close_notify);
+        has_said_end_ = true;
         return flush(false);
     }
     if (SSL_shutdown(ssl_.get()) < 0) ERR_clear_error();

@@ -91,6 +91,8 @@ public:
     SSL* native() noexcept { return ssl_.get(); }
     /// For tests, before the handshake: a session all of which is OpenSSL's, as of other programs.
     void leave_records_to_openssl() noexcept { leaves_records_ = true; }
+    /// For tests: as if it had sent so many.
+    void count_records(std::uint32_t sent) noexcept { records_ = sent; }
     /// Key material that only the two ends have (RFC 8446, 7.5). False: the handshake is not
     /// complete.
     bool export_key(std::string_view label, const_bytes context, mutable_bytes into) const noexcept;
@@ -220,6 +222,7 @@ private:
     bool is_finished_ = false;                ///< Our part of the handshake.
     bool in_step_ = false;                    ///< OpenSSL was given every record that came so far.
     bool is_over_ = false;                    ///< The peer sends no more.
+    bool has_said_end_ = false;  ///< An alert ended our direction; nothing may follow it.
     std::uint32_t sent_since_finished_ = 0;   ///< Records, by OpenSSL.
     std::uint32_t ticket_left_ = 0;           ///< Bytes of a ticket that come in later records.
     traffic_secret secrets_[2];               ///< Of what we send, and what we receive, until used.

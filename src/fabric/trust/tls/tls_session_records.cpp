@@ -21,7 +21,8 @@ static_assert(received_bytes >= traffic_key::header_bytes + traffic_key::max_pro
 // RFC 8446, 4 and 6.
 constexpr std::byte new_session_ticket{4}, key_update{24};
 constexpr std::uint8_t close_notify = 0, unexpected_message = 10, bad_record_mac = 20,
-                       record_overflow = 22, decode_error = 50, internal_error = 80;
+                       record_overflow = 22, decode_error = 50, internal_error = 80,
+                       user_canceled = 90;
 
 std::size_t length_of(const std::byte* header) noexcept {
     return traffic_key::header_bytes +
@@ -37,10 +38,12 @@ void tls_session::take_records_over() noexcept {
     // OpenSSL has had no byte of what follows the handshake: see share_of().
     const bool is_between = header_bytes_ == 0 && record_left_ == 0 &&
                             SSL_has_pending(ssl_.get()) == 0 && more <= received_bytes;
-    if (leaves_records_ || cipher == nullptr || !is_between) return;
-    auto sending =
-        traffic_key::make(*cipher, secrets_[0], traffic_key::use::to_protect, sent_since_finished_);
-    auto receiving = traffic_key::make(*cipher, secrets_[1], traffic_key::use::to_open);
+    std::unique_ptr<traffic_key> sending, receiving;
+    if (!leaves_records_ && cipher != nullptr && is_between) {
+        sending = traffic_key::make(*cipher, secrets_[0], traffic_key::use::to_protect,
+                                    sent_since_finished_);
+        receiving = traffic_key::make(*cipher, secrets_[1], traffic_key::use::to_open);
+    }
     for (traffic_secret& each : secrets_)
         each.erase();
     if (sending == nullptr || receiving == nullptr) return;
@@ -165,6 +168,9 @@ bool tls_session::open_record(mutable_bytes record, int& error) noexcept {
         plain_ = found.plain;
         if (in_step_) held_back_ = {};
         in_step_ = false;
+        // Empty ones are allowed, to hide when something is said, and cost as much as others.
+        if (plain_.empty()) [[unlikely]]
+            count_message();
         return true;
     }
     switch (found.kind) {
@@ -226,9 +232,14 @@ bool tls_session::take_alert(const_bytes alert, int& error) noexcept {
     if (alert.size() != 2) return refuse(decode_error, "an alert of another size", error);
     if (in_step_) return hand_to_openssl(error);  // It has the sentences.
     const auto what = std::to_integer<std::uint8_t>(alert[1]);
+    if (what == user_canceled) {  // The end follows, by close_notify.
+        count_message();
+        return true;
+    }
     is_over_ = true;
     error = 0;
     if (what == close_notify) return false;
+    has_said_end_ = true;
     error = EPROTO;
     try {
         (void)fail(errc::disconnected, EPROTO,
@@ -251,6 +262,7 @@ bool tls_session::hand_to_openssl(int& error) noexcept {
     if (!goes_on) {
         error = wrong ? EPROTO : after_failed_read();
         is_over_ = true;
+        has_said_end_ = has_said_end_ || error != 0;
         return false;
     }
     (void)SSL_free_buffers(ssl_.get());
@@ -270,6 +282,7 @@ bool tls_session::refuse(std::uint8_t alert, const char* sentence, int& error) n
     const std::byte fatal[] = {std::byte{2}, std::byte{alert}};
     (void)append(record_kind::alert, fatal);
     flush(false);
+    has_said_end_ = true;
     is_over_ = true;
     held_back_ = {};
     error = EPROTO;
@@ -288,6 +301,7 @@ bool tls_session::refuse(std::uint8_t alert, const char* sentence, int& error) n
 bool tls_session::append(record_kind kind, const_bytes plain) noexcept {
     const std::size_t whole = plain.size() + traffic_key::more_bytes;
     const bool fits = record_.sealed_bytes + whole <= record_.sealed.size();
+    if (has_said_end_ && write_error_ == 0) write_error_ = EPIPE;
     if (write_error_ != 0 || !fits ||
         !sending_->protect(kind, plain, record_.sealed.data() + record_.sealed_bytes)) {
         ERR_clear_error();
