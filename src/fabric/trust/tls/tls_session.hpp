@@ -219,9 +219,9 @@ private:
         std::size_t begin = 0, end = 0;
     };
     bool leaves_records_ = false;
-    bool is_finished_ = false;                ///< Our part of the handshake.
-    bool in_step_ = false;                    ///< OpenSSL was given every record that came so far.
-    bool is_over_ = false;                    ///< The peer sends no more.
+    bool is_finished_ = false;   ///< Our part of the handshake.
+    bool in_step_ = false;       ///< OpenSSL was given every record that came so far.
+    bool is_over_ = false;       ///< The peer sends no more.
     bool has_said_end_ = false;  ///< An alert ended our direction; nothing may follow it.
     std::uint32_t sent_since_finished_ = 0;   ///< Records, by OpenSSL.
     std::uint32_t ticket_left_ = 0;           ///< Bytes of a ticket that come in later records.

@@ -113,14 +113,14 @@ TEST(traffic_key, a_number_has_eight_bytes_and_each_is_in_the_nonce) {
         const auto key =
             traffic_key::make(cipher_of(1), keys.secret, traffic_key::use::to_protect, number);
         std::vector<std::byte> record(4 + traffic_key::more_bytes);
-        EXPECT_TRUE(key->protect(record_kind::data, as_bytes_of(std::string_view("text")), record.data()));
+        EXPECT_TRUE(
+            key->protect(record_kind::data, as_bytes_of(std::string_view("text")), record.data()));
         return record;
     };
     for (int i = 0; i < 8; ++i) {
         const std::uint64_t number = std::uint64_t{1} << (8 * i);
         EXPECT_NE(sealed_as(number), sealed_as(0)) << i;
-        auto from =
-            traffic_key::make(cipher_of(1), keys.secret, traffic_key::use::to_open, number);
+        auto from = traffic_key::make(cipher_of(1), keys.secret, traffic_key::use::to_open, number);
         auto record = sealed_as(number);
         EXPECT_EQ(from->open(record).kind, record_kind::data) << i;
         record = sealed_as(number + 1);
@@ -136,9 +136,11 @@ TEST(traffic_key, a_new_key_is_another_and_counts_from_the_start) {
         const auto late =
             traffic_key::make(cipher_of(cipher), secret, traffic_key::use::to_open, 1000);
         std::vector<std::byte> first(1 + traffic_key::more_bytes), second = first;
-        ASSERT_TRUE(to->protect(record_kind::data, as_bytes_of(std::string_view("x")), first.data()));
+        ASSERT_TRUE(
+            to->protect(record_kind::data, as_bytes_of(std::string_view("x")), first.data()));
         ASSERT_TRUE(to->next() && late->next());
-        ASSERT_TRUE(to->protect(record_kind::data, as_bytes_of(std::string_view("x")), second.data()));
+        ASSERT_TRUE(
+            to->protect(record_kind::data, as_bytes_of(std::string_view("x")), second.data()));
         EXPECT_NE(first, second);
         EXPECT_EQ(late->open(second).kind, record_kind::data);
     }
