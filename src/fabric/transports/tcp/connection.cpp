@@ -253,6 +253,8 @@ void connection::follow(handshake::state outcome) noexcept {
         return home_.turned_away(*this);
     }
     handshake_.reset();
+    // What was queued meanwhile may fill the peer's window at once.
+    if (!queue_.empty()) watch_sent(trusted_bytes);
     if (tls_ != nullptr) {
         if (!came_to_us) home_.keep_ticket(address_, *tls_);
         if (tls_->has_pending()) wait_for_room();

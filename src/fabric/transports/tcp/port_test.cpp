@@ -184,6 +184,35 @@ TEST(tcp_port, a_peer_that_does_not_read_for_long_is_kept) {
     EXPECT_TRUE(there.lost.empty());
 }
 
+TEST(tcp_port, a_peer_that_reads_late_what_was_posted_before_it_was_there_is_kept) {
+    constexpr auto limit = 500ms;
+    raw_listener far;
+    const int window = 4096;
+    ASSERT_EQ(::setsockopt(far.fd(), SOL_SOCKET, SO_RCVBUF, &window, sizeof window), 0);
+    tcp_test_port here("tcp://", {.silence_limit = limit});
+    const peer_id to = here.look_up(far.address());
+    // Fills the window; the rest fits the socket, so that nothing else would tell.
+    const std::string piece(4000, 'x');
+    constexpr std::size_t posts = 20;
+    tcp_test_port::operation ops[posts];
+    for (auto& op : ops)
+        ASSERT_EQ(here.post(to, 1, piece, op), posted::pending);
+    move_until({&here}, [&] { return far.has_caller(); });
+    tcp_raw_peer raw = far.accept();
+    raw.send(encoded_hello({.incarnation = 1}).bytes());
+    const auto until = clock::steady().now() + 6 * limit;
+    move_until({&here}, [&] { return clock::steady().now() > until; });
+    ASSERT_TRUE(here.lost.empty()) << to_string(here.lost.front().second);
+    EXPECT_TRUE(raw.hear_hello());
+    std::size_t bytes = 0;
+    move_until({&here}, [&] {
+        while (raw.has_something())
+            bytes += raw.receive().size();
+        return bytes >= posts * (16 + piece.size());
+    });
+    EXPECT_EQ(bytes, posts * (16 + piece.size()));
+}
+
 TEST(tcp_port, nobody_who_was_refused_sleeps_through_the_new_room) {
     tcp_test_port here("tcp://127.0.0.1:0");
     caller peer(here);
