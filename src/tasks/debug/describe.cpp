@@ -20,10 +20,7 @@ namespace amalgam {
 
 namespace {
 
-template <typename Polymorphic>
-std::string type_name(const Polymorphic& what) {
-    if (!detail::has_type(what)) return "a class without RTTI";
-    const std::type_info& of = typeid(what);
+std::string type_name(const std::type_info& of) {
     int failed = 0;
     const std::unique_ptr<char, decltype(&std::free)> full(
         abi::__cxa_demangle(of.name(), nullptr, nullptr, &failed), &std::free);
@@ -34,8 +31,13 @@ std::string type_name(const Polymorphic& what) {
     return text;
 }
 
+template <typename Polymorphic>
+std::string class_of(const Polymorphic& what) {
+    return detail::has_type(what) ? type_name(typeid(what)) : "a class without RTTI";
+}
+
 std::string without_servers(const pool& what) {
-    return fmt::format("{} {}: {} ready, {} ULTs", type_name(what), static_cast<const void*>(&what),
+    return fmt::format("{} {}: {} ready, {} ULTs", class_of(what), static_cast<const void*>(&what),
                        what.size(), what.ults());
 }
 
@@ -117,9 +119,9 @@ std::string describe(const pool& what) {
 }
 
 std::string describe(const scheduler& what) {
-    std::string text = type_name(what) + " over";
+    std::string text = class_of(what) + " over";
     for (const pool* each : what.pools())
-        text += ' ' + type_name(*each) + fmt::format(" {}", static_cast<const void*>(each));
+        text += ' ' + class_of(*each) + fmt::format(" {}", static_cast<const void*>(each));
     return text;
 }
 
