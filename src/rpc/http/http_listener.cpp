@@ -185,6 +185,8 @@ http_listener::~http_listener() {
         // It has not come along over fork(). Another thread may have its stack by now, and with
         // that its id: to detach this one would detach that.
         if (thread_.joinable()) static_cast<void>(new std::thread(std::move(thread_)));
+        // It may have been changing these as the process forked, so nothing of them may be freed.
+        static_cast<void>(new std::vector<connection>(std::move(all_)));
         return;
     }
     stop(std::chrono::milliseconds(0));
