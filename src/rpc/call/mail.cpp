@@ -63,7 +63,8 @@ bool caller::post_short_mail(peer_state& there,
 [[gnu::always_inline]] inline bool caller::post_mail_in_lane(const peer& to, const mail_head& head,
                                                              const_bytes content) noexcept {
     constexpr std::size_t most = short_lane::max_bytes - mail_bytes - mail_head_bytes;
-    if (content.size() > most || closed_ || settings_.checksums || !context_.on_owner())
+    // The stream first: the rest is its own.
+    if (content.size() > most || !context_.on_owner() || closed_ || settings_.checksums)
         return false;
     peer_state* const there = peers_.find(to);
     std::byte* const room = there != nullptr ? out_.room_for(*there) : nullptr;
