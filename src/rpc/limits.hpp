@@ -28,11 +28,13 @@ inline constexpr std::uint64_t measured_call_in = 1024;
 inline constexpr std::size_t max_measured_procedures = 1000;
 
 /// What is told of an engine that hangs: of its calls and handlers each; of ULTs and threads; peers
-/// that it asks, and for how long.
+/// that it asks, and for how long; addresses of a peer, and the size of each.
 inline constexpr std::size_t max_open_calls_told = 256;
 inline constexpr std::size_t max_units_told = 1024;
 inline constexpr std::size_t max_peers_asked = 64;
 inline constexpr std::uint32_t longest_asking_ms = 10'000;
+inline constexpr std::size_t max_addresses_told = 8;
+inline constexpr std::size_t max_address_bytes_told = 512;
 
 // ---- transfers of bulk memory
 inline constexpr std::size_t transfer_piece_bytes = std::size_t{1} << 20;

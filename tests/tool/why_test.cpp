@@ -109,7 +109,7 @@ TEST(why, finds_a_deadlock_of_a_ult_with_a_handler_that_calls_it_back) {
     const auto json = nlohmann::json::parse(amalgam_tool("why --json " + bank.address).output);
     ASSERT_EQ(json["chains"].size(), 1u) << json;
     EXPECT_EQ(json["chains"][0]["deadlock"], true);
-    EXPECT_EQ(json["chains"][0]["circle_from"], 0);
+    EXPECT_EQ(json["chains"][0]["cycle_from"], 0);
     EXPECT_EQ(json["chains"][0]["steps"].size(), 7u) << json;
     EXPECT_EQ(json["engines"].size(), 2u);
     EXPECT_EQ(json["engines"][0]["name"], "bank");

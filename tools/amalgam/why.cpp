@@ -152,23 +152,22 @@ all_waits gather(asker& by, const why_options& options) {
     return all;
 }
 
-/// Engines are asked one after the other, so that what goes on meanwhile may look like a circle.
+/// Engines are asked one after the other, so that what goes on meanwhile may look like a cycle.
 /// One that is still there at a second look is one.
 std::vector<wait_chain> chains_that_stay(const all_waits& all, asker& by,
                                          const why_options& options) {
     std::vector<wait_chain> chains = chains_of(all);
     const bool any = std::any_of(chains.begin(), chains.end(),
-                                 [](const wait_chain& each) { return each.circle.has_value(); });
+                                 [](const wait_chain& each) { return each.cycle.has_value(); });
     if (!any) return chains;
     const all_waits again = gather(by, options);
-    std::vector<std::vector<std::uint64_t>> circles;
+    std::vector<std::vector<std::uint64_t>> cycles;
     for (const wait_chain& each : chains_of(again))
-        circles.push_back(circle_in(again, each));
+        cycles.push_back(cycle_in(again, each));
     for (wait_chain& each : chains) {
-        if (!each.circle) continue;
-        if (std::find(circles.begin(), circles.end(), circle_in(all, each)) != circles.end())
-            continue;
-        each.circle.reset();
+        if (!each.cycle) continue;
+        if (std::find(cycles.begin(), cycles.end(), cycle_in(all, each)) != cycles.end()) continue;
+        each.cycle.reset();
         each.end = "it went on while it was looked at";
     }
     return chains;

@@ -13,6 +13,7 @@
 
 #include <amalgam/core/buffer.hpp>
 #include <amalgam/core/counter.hpp>
+#include <amalgam/core/detail/has_type.hpp>
 #include <amalgam/core/detail/returned_child.hpp>
 #include <amalgam/core/metrics.hpp>
 #include <amalgam/fabric/extension/peer_traffic.hpp>
@@ -134,7 +135,7 @@ public:
     const capabilities& can(std::size_t port) const noexcept { return ports_[port]->can(); }
     /// The stream only. Null: the port does not count.
     const traffic_counts* traffic_at(std::size_t port) const noexcept {
-        return dynamic_cast<const traffic_counts*>(ports_[port].get());
+        return cast_if_typed<const traffic_counts>(*ports_[port]);
     }
     /// The stream only.
     identity who(const peer& which) const;

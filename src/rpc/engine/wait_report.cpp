@@ -20,7 +20,7 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/wait_report.hpp>
-#include <amalgam/tasks/extension/ult_look.hpp>
+#include <amalgam/tasks/extension/ult_snapshot.hpp>
 
 #include "rpc/call/pending_call.hpp"
 #include "rpc/engine/core.hpp"
@@ -35,8 +35,6 @@ namespace {
 constexpr std::string_view waits_name = "amalgam.waits";
 constexpr std::string_view handlers_name = "amalgam.waits.handlers";
 constexpr std::string_view answer_wait = "rpc reply";
-constexpr std::size_t max_addresses_told = 8;
-constexpr std::size_t max_address_bytes_told = 512;
 
 /// Names an object of this process to others without telling its address.
 std::uint64_t number_of(std::uint64_t what) noexcept {
@@ -69,7 +67,8 @@ struct told_handlers {
 told_handlers handlers_of(engine_core& core, const peer& caller,
                           const std::vector<std::uint64_t>& calls) {
     told_handlers told{number_of(&core), {}, core.addresses()};
-    if (told.addresses.size() > max_addresses_told) told.addresses.resize(max_addresses_told);
+    if (told.addresses.size() > limits::max_addresses_told)
+        told.addresses.resize(limits::max_addresses_told);
     for (std::size_t i = 0; i < std::min(calls.size(), limits::max_open_calls_told); ++i)
         told.handlers.push_back(number_of(core.server().find(caller, calls[i])));
     return told;
@@ -97,7 +96,7 @@ struct seen_engine {
 };
 
 /// `room`: messages that may be queued for a peer before another one waits.
-void look_at_calls(engine_core& core, std::size_t room, seen_engine& into) {
+void collect_calls(engine_core& core, std::size_t room, seen_engine& into) {
     core.caller().for_each_pending([&](const pending_call& each) {
         if (asks(each.what->name)) return;
         if (into.calls.size() == limits::max_open_calls_told) {
@@ -126,7 +125,7 @@ void look_at_calls(engine_core& core, std::size_t room, seen_engine& into) {
     });
 }
 
-void look_at_handlers(engine_core& core, seen_engine& into) {
+void collect_handlers(engine_core& core, seen_engine& into) {
     core.server().for_each_running([&](served_call& each) {
         if (asks(each.what().name)) return;
         if (into.handlers.size() == limits::max_open_calls_told) {
@@ -166,7 +165,7 @@ private:
             ids.push_back(each.unit);
         std::sort(ids.begin(), ids.end());
         ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-        for (seen_ult& each : look_at_ults(ids, limits::max_units_told)) {
+        for (ult_snapshot& each : snapshot_ults(ids, limits::max_units_told)) {
             waiting_unit one;
             one.id = number_of(each.info.id);
             one.name = std::move(each.info.name);
@@ -236,9 +235,9 @@ peer_answer answer_in(status failed) noexcept {
 }
 
 bool is_too_much(const std::vector<std::string>& addresses) noexcept {
-    return addresses.size() > max_addresses_told ||
+    return addresses.size() > limits::max_addresses_told ||
            std::any_of(addresses.begin(), addresses.end(), [](const std::string& each) {
-               return each.size() > max_address_bytes_told;
+               return each.size() > limits::max_address_bytes_told;
            });
 }
 
@@ -310,8 +309,8 @@ wait_report report_of(engine& here, std::chrono::milliseconds asking) {
     report.addresses = core.addresses();
     seen_engine seen;
     core.on_stream([&] {
-        look_at_calls(core, options.max_queued / 2, seen);
-        look_at_handlers(core, seen);
+        collect_calls(core, options.max_queued / 2, seen);
+        collect_handlers(core, seen);
     });
     report.units = unit_list(seen).take();
     ask_peers(here, seen.calls, asking);

@@ -166,8 +166,8 @@ std::vector<ult_info> detail::ult_registry::list(bool with_traces) {
     return std::move(found.all);
 }
 
-std::vector<detail::seen_ult> detail::ult_registry::list_some(std::span<const void* const> ids,
-                                                              std::size_t most) {
+std::vector<detail::ult_snapshot> detail::ult_registry::list_some(std::span<const void* const> ids,
+                                                                  std::size_t most) {
     listing found;
     std::vector<const void*> wanted(ids.begin(), ids.end());
     std::vector<const void*> seen;
@@ -192,7 +192,7 @@ std::vector<detail::seen_ult> detail::ult_registry::list_some(std::span<const vo
                 wanted.push_back(next);
         }
     }
-    std::vector<seen_ult> all;
+    std::vector<ult_snapshot> all;
     for (ult_info& each : found.all)
         all.push_back({std::move(each), 0});
     for (const listing::wait& each : found.waits) {
@@ -222,8 +222,8 @@ std::vector<const void*> detail::ult_registry::find_at(std::span<const void* con
     return found;
 }
 
-std::vector<detail::seen_ult> detail::look_at_ults(std::span<const void* const> ids,
-                                                   std::size_t most) {
+std::vector<detail::ult_snapshot> detail::snapshot_ults(std::span<const void* const> ids,
+                                                        std::size_t most) {
     return ult_registry::list_some(ids, most);
 }
 

@@ -22,7 +22,7 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/tasks/channel.hpp>
 #include <amalgam/tasks/event.hpp>
-#include <amalgam/tasks/extension/ult_look.hpp>
+#include <amalgam/tasks/extension/ult_snapshot.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/inspect.hpp>
 #include <amalgam/tasks/mutex.hpp>
@@ -449,14 +449,14 @@ TEST_F(inspect, looks_at_some_ults_and_those_they_wait_for) {
     ult other = spawn(stream, [&] { happens.wait(); }, {.name = "other"});
     stream.run_ready();
     const std::vector<const void*> one{find("waits")->id}, missing{&happens};
-    const auto two = detail::look_at_ults(one, 10);
+    const auto two = detail::snapshot_ults(one, 10);
     ASSERT_EQ(two.size(), 2u);
     EXPECT_EQ(two[0].info.name, "waits");
     EXPECT_EQ(two[0].info.waits_for_ult, two[1].info.id);
     EXPECT_EQ(two[1].info.name, "holds");
     EXPECT_EQ(two[1].info.waits_for, "event");
-    EXPECT_EQ(detail::look_at_ults(one, 1).size(), 1u);
-    EXPECT_TRUE(detail::look_at_ults(missing, 10).empty());
+    EXPECT_EQ(detail::snapshot_ults(one, 1).size(), 1u);
+    EXPECT_TRUE(detail::snapshot_ults(missing, 10).empty());
 #if !defined(__SANITIZE_ADDRESS__)
     const std::vector<const void*> addresses{&happens, on_stack, nullptr};
     EXPECT_EQ(detail::ults_at(addresses),
@@ -485,10 +485,10 @@ TEST_F(inspect, tells_which_sleeping_thread_holds_a_mutex) {
     ult waits = spawn(stream, [&] { const std::lock_guard hold(accounts); }, {.name = "waits"});
     stream.run_ready();
     const std::vector<const void*> one{find("waits")->id};
-    detail::seen_ult seen;
+    detail::ult_snapshot seen;
     detail::sleeping_threads::thread whose;
     while (whose.id == 0) {  // Until it sleeps.
-        seen = detail::look_at_ults(one, 10).at(0);
+        seen = detail::snapshot_ults(one, 10).at(0);
         whose = detail::sleeping_threads().at(seen.holder_page);
     }
     EXPECT_EQ(seen.info.waits_for_ult, nullptr);

@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-#include <amalgam/tasks/extension/ult_look.hpp>
+#include <amalgam/tasks/extension/ult_snapshot.hpp>
 
 namespace amalgam::detail {
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include <amalgam/tasks/extension/ult_look.hpp>
+#include <amalgam/tasks/extension/ult_snapshot.hpp>
 #include <amalgam/tasks/inspect.hpp>
 #include <amalgam/tasks/parking.hpp>
 
@@ -32,8 +32,8 @@ public:
     static void for_each(const std::function<void(ult_core&)>& look);
     /// Result of list_ults(), with traces as raw addresses.
     static std::vector<ult_info> list(bool with_traces);
-    /// See look_at_ults() and ults_at().
-    static std::vector<seen_ult> list_some(std::span<const void* const> ids, std::size_t most);
+    /// See snapshot_ults() and ults_at().
+    static std::vector<ult_snapshot> list_some(std::span<const void* const> ids, std::size_t most);
     static std::vector<const void*> find_at(std::span<const void* const> addresses);
     /// Calls `look` with all streams. Meanwhile none starts or ends, and no ULT loses its pool.
     static void with_streams(const std::function<void(std::span<dispatcher* const>)>& look);

@@ -177,7 +177,7 @@ private:
         for (std::optional<wait_step> next = at; next;) {
             const auto before = std::find(chain.steps.begin(), chain.steps.end(), *next);
             if (before != chain.steps.end()) {
-                chain.circle = static_cast<std::size_t>(before - chain.steps.begin());
+                chain.cycle = static_cast<std::size_t>(before - chain.steps.begin());
                 break;
             }
             if (chain.steps.size() == longest_chain) {
@@ -205,38 +205,28 @@ std::string place_of(const all_waits& of, std::size_t engine) {
     return fmt::format("\"{}\" (process {})", shown(told.name, 64), told.process);
 }
 
-std::uint64_t id_of(const all_waits& of, const wait_step& at) {
-    switch (at.what) {
-        case kind::call:
-            return call_at(of, at).id;
-        case kind::handler:
-            return handler_at(of, at).id;
-        default:
-            return unit_at(of, at).id;
-    }
-}
+}  // namespace
 
-/// The circle in words: each that waits, and for what.
-std::string sentence_of(const all_waits& of, const wait_chain& chain) {
-    const auto begin = chain.steps.begin() + static_cast<std::ptrdiff_t>(*chain.circle);
-    std::vector<wait_step> circle(begin, chain.steps.end());
+std::string deadlock_of(const all_waits& of, const wait_chain& chain) {
+    const auto begin = chain.steps.begin() + static_cast<std::ptrdiff_t>(*chain.cycle);
+    std::vector<wait_step> cycle(begin, chain.steps.end());
     // It reads best from one who serves nobody: there it began.
-    for (std::size_t i = 0; i < circle.size(); ++i) {
-        const wait_step& before = circle[(i + circle.size() - 1) % circle.size()];
-        if (circle[i].what != kind::unit || before.what == kind::handler) continue;
-        std::rotate(circle.begin(), circle.begin() + static_cast<std::ptrdiff_t>(i), circle.end());
+    for (std::size_t i = 0; i < cycle.size(); ++i) {
+        const wait_step& before = cycle[(i + cycle.size() - 1) % cycle.size()];
+        if (cycle[i].what != kind::unit || before.what == kind::handler) continue;
+        std::rotate(cycle.begin(), cycle.begin() + static_cast<std::ptrdiff_t>(i), cycle.end());
         break;
     }
     std::set<std::pair<std::string, std::int32_t>> processes;
     bool by_mutex = false;
     std::string clauses;
-    for (std::size_t i = 0; i < circle.size(); ++i) {
-        const wait_report& here = of.engines[circle[i].engine].told;
+    for (std::size_t i = 0; i < cycle.size(); ++i) {
+        const wait_report& here = of.engines[cycle[i].engine].told;
         processes.insert({here.host, here.process});
-        if (circle[i].what != kind::unit) continue;
-        const wait_step& before = circle[(i + circle.size() - 1) % circle.size()];
-        const wait_step& after = circle[(i + 1) % circle.size()];
-        const waiting_unit& unit = unit_at(of, circle[i]);
+        if (cycle[i].what != kind::unit) continue;
+        const wait_step& before = cycle[(i + cycle.size() - 1) % cycle.size()];
+        const wait_step& after = cycle[(i + 1) % cycle.size()];
+        const waiting_unit& unit = unit_at(of, cycle[i]);
         const std::string who =
             before.what == kind::handler
                 ? fmt::format("the handler of \"{}\"", shown(handler_at(of, before).procedure))
@@ -252,7 +242,7 @@ std::string sentence_of(const all_waits& of, const wait_chain& chain) {
             by_mutex = true;
         }
         if (!clauses.empty()) clauses += "; ";
-        clauses += fmt::format("{} in {} waits for {}", who, place_of(of, circle[i].engine), what);
+        clauses += fmt::format("{} in {} waits for {}", who, place_of(of, cycle[i].engine), what);
     }
     const std::string where = processes.size() == 1
                                   ? "within one process"
@@ -261,6 +251,8 @@ std::string sentence_of(const all_waits& of, const wait_chain& chain) {
                        by_mutex ? ". Unlock a mutex before a call whose handler may come to need it"
                                 : ". Let one of them answer without waiting for the next");
 }
+
+namespace {
 
 /// What a unit waits for, if the chain goes on from it.
 std::string wait_of(const all_waits& of, const wait_step& unit, const wait_step& next) {
@@ -295,35 +287,42 @@ void write_chain(const all_waits& of, const wait_chain& chain, std::string& text
         if (at.what != kind::unit) continue;
         const bool handles = i > 0 && chain.steps[i - 1].what == kind::handler;
         const wait_step* const next =
-            last ? chain.circle ? &chain.steps[*chain.circle] : nullptr : &chain.steps[i + 1];
+            last ? chain.cycle ? &chain.steps[*chain.cycle] : nullptr : &chain.steps[i + 1];
         text += fmt::format("  in {}: {}{}: {}\n", place_of(of, at.engine),
                             handles ? "its handler, " : "", name_of(unit_at(of, at)),
                             next != nullptr ? wait_of(of, at, *next) : chain.end);
     }
-    if (chain.circle)
-        text += "  " + sentence_of(of, chain) + "\n";
+    if (chain.cycle)
+        text += "  " + deadlock_of(of, chain) + "\n";
     else if (chain.steps.back().what != kind::unit)
         text += "  " + chain.end + "\n";
 }
 
 }  // namespace
 
+std::uint64_t id_of_step(const all_waits& of, const wait_step& at) {
+    switch (at.what) {
+        case kind::call:
+            return call_at(of, at).id;
+        case kind::handler:
+            return handler_at(of, at).id;
+        default:
+            return unit_at(of, at).id;
+    }
+}
+
 std::vector<wait_chain> chains_of(const all_waits& of) {
     return chain_finder(of).find();
 }
 
-std::vector<std::uint64_t> circle_in(const all_waits& of, const wait_chain& chain) {
+std::vector<std::uint64_t> cycle_in(const all_waits& of, const wait_chain& chain) {
     std::vector<std::uint64_t> ids;
-    if (!chain.circle) return ids;
-    for (std::size_t i = *chain.circle; i < chain.steps.size(); ++i)
-        ids.push_back(id_of(of, chain.steps[i]));
+    if (!chain.cycle) return ids;
+    for (std::size_t i = *chain.cycle; i < chain.steps.size(); ++i)
+        ids.push_back(id_of_step(of, chain.steps[i]));
     // From wherever it was entered.
     std::rotate(ids.begin(), std::min_element(ids.begin(), ids.end()), ids.end());
     return ids;
-}
-
-std::string deadlock_of(const all_waits& of, const wait_chain& chain) {
-    return sentence_of(of, chain);
 }
 
 std::string text_of(const all_waits& of, const std::vector<wait_chain>& chains) {

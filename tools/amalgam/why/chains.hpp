@@ -41,18 +41,21 @@ struct wait_step {
 /// From one that waits to the last one known.
 struct wait_chain {
     std::vector<wait_step> steps;
-    std::string end;                    ///< Why it ends there, as a sentence; empty for a circle.
-    std::optional<std::size_t> circle;  ///< The last waits for the step of this number.
+    std::string end;                   ///< Why it ends there, as a sentence; empty for a cycle.
+    std::optional<std::size_t> cycle;  ///< The last waits for the step of this number.
 };
 
 /// The chains that begin at the first engine; each step is in one of them. Bounded by what was
 /// told.
 std::vector<wait_chain> chains_of(const all_waits& of);
 
-/// The steps of the circle, by ids, to tell whether another look finds it again. Empty: none.
-std::vector<std::uint64_t> circle_in(const all_waits& of, const wait_chain& chain);
+/// The steps of the cycle, by ids, to tell whether another look finds it again. Empty: none.
+std::vector<std::uint64_t> cycle_in(const all_waits& of, const wait_chain& chain);
 
-/// The circle of a chain that has one, in a sentence.
+/// As its engine told it.
+std::uint64_t id_of_step(const all_waits& of, const wait_step& at);
+
+/// The cycle of a chain that has one, in a sentence: each that waits, and for what.
 std::string deadlock_of(const all_waits& of, const wait_chain& chain);
 
 /// For people and for programs. Safe for a terminal.

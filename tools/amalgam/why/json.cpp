@@ -89,18 +89,15 @@ std::string json_of(const all_waits& of, const std::vector<wait_chain>& chains) 
             const wait_report& told = of.engines[at.engine].told;
             const bool is_call = at.what == wait_step::kind::call;
             const bool is_handler = at.what == wait_step::kind::handler;
-            const std::uint64_t id = is_call      ? told.calls[at.index].id
-                                     : is_handler ? told.handlers[at.index].id
-                                                  : told.units[at.index].id;
             steps.push_back({{"engine", id_of(told.engine)},
                              {"kind", is_call      ? "call"
                                       : is_handler ? "handler"
                                                    : "unit"},
-                             {"id", id_of(id)}});
+                             {"id", id_of(id_of_step(of, at))}});
         }
-        json one{{"steps", std::move(steps)}, {"deadlock", each.circle.has_value()}};
-        if (each.circle) {
-            one["circle_from"] = *each.circle;
+        json one{{"steps", std::move(steps)}, {"deadlock", each.cycle.has_value()}};
+        if (each.cycle) {
+            one["cycle_from"] = *each.cycle;
             one["sentence"] = deadlock_of(of, each);
         } else {
             one["end"] = each.end;

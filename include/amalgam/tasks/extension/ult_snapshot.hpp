@@ -14,7 +14,7 @@
 namespace amalgam::detail {
 
 /// A ULT, and whose stack holds what it waits for.
-struct seen_ult {
+struct ult_snapshot {
     ult_info info;
     /// If parked for a mutex that no ULT holds: see stack_page(); 0: unknown.
     std::uint32_t holder_page = 0;
@@ -22,7 +22,7 @@ struct seen_ult {
 
 /// As list_ults(), of those of these that exist, and of those that they wait for, and so on:
 /// `most` at most. Cost: a walk over all ULTs per step; holds up only those that it lists.
-std::vector<seen_ult> look_at_ults(std::span<const void* const> ids, std::size_t most);
+std::vector<ult_snapshot> snapshot_ults(std::span<const void* const> ids, std::size_t most);
 
 /// How long ago the time was this, in cycles().
 std::chrono::nanoseconds time_since(std::uint64_t ticks) noexcept;
