@@ -29,6 +29,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "tasks/debug/trace_testing.hpp"
+#include "tasks/stacks/suspended_stack.hpp"
 
 namespace amalgam {
 
@@ -129,7 +130,7 @@ TEST_F(inspect, a_ult_sees_itself_running) {
     ASSERT_TRUE(seen);
     EXPECT_EQ(seen->state, ult_state::running);
     EXPECT_EQ(seen->stream, "lab");
-#if defined(__x86_64__) && defined(__ELF__)
+#if defined(AMALGAM_OWN_STACK_SWITCH)
     EXPECT_EQ(calls_of(*seen, "list_ults"), 1);
 #endif
 }
@@ -172,7 +173,7 @@ TEST_F(inspect, sees_each_of_more_ults_than_it_holds_at_once_and_lets_all_go) {
     EXPECT_FALSE(find("one of many"));
 }
 
-#if defined(__x86_64__) && defined(__ELF__)
+#if defined(AMALGAM_OWN_STACK_SWITCH)
 TEST_F(inspect, a_suspended_stack_is_read_where_it_lies) {
     event happens;
     ult task = spawn(stream, [&] { wait_deep_inside(happens, 3); }, {.name = "deep"});

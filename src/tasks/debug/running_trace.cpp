@@ -25,7 +25,7 @@ int running_trace_signal() noexcept {
     return SIGRTMAX - 2;
 }
 
-#if defined(__x86_64__) && defined(__ELF__)
+#if defined(AMALGAM_OWN_STACK_SWITCH)
 
 namespace {
 
@@ -62,6 +62,15 @@ bool is_run_here(const dispatcher* on, const ult_core* who) noexcept {
     return here != nullptr && here == on && here->running() == who;
 }
 
+const void* stack_pointer_of(const ucontext_t& interrupted) noexcept {
+    const auto& registers = interrupted.uc_mcontext;
+#if defined(__x86_64__)
+    return reinterpret_cast<const void*>(registers.gregs[REG_RSP]);
+#else
+    return reinterpret_cast<const void*>(registers.sp);
+#endif
+}
+
 // No allocation, no lock; the unwinder has been used before, so its one-time lookups are done.
 extern "C" void amalgam_answer_trace(int, siginfo_t*, void* interrupted) {
     const int before = errno;
@@ -70,11 +79,11 @@ extern "C" void amalgam_answer_trace(int, siginfo_t*, void* interrupted) {
     if (state % question::states == question::asked &&
         what.thread.load(std::memory_order_relaxed) == ::gettid() &&
         what.state.compare_exchange_strong(state, state + 1, std::memory_order_acq_rel)) {
-        const auto& registers = static_cast<const ucontext_t*>(interrupted)->uc_mcontext.gregs;
         what.count = 0;
         if (is_run_here(what.on, what.who)) {
-            what.count = trace_own(*what.who, reinterpret_cast<const void*>(registers[REG_RSP]),
-                                   what.frames);
+            what.count =
+                trace_own(*what.who, stack_pointer_of(*static_cast<const ucontext_t*>(interrupted)),
+                          what.frames);
         }
         what.state.store(state + 2, std::memory_order_release);
         futex(what.state, FUTEX_WAKE_PRIVATE, 1, nullptr);

@@ -22,6 +22,7 @@
 
 #include "core/returning_child_testing.hpp"
 #include "tasks/debug/trace_testing.hpp"
+#include "tasks/stacks/suspended_stack.hpp"
 
 namespace amalgam {
 
@@ -70,7 +71,7 @@ TEST_F(watchdog_looks, a_ult_that_holds_its_stream_is_told_once) {
     task.join();
     ASSERT_EQ(told.size(), 1u);
     EXPECT_TRUE(says(told[0], "'greedy'") && says(told[0], "'lab'")) << told[0];
-#if defined(__x86_64__)
+#if defined(AMALGAM_OWN_STACK_SWITCH)
     EXPECT_TRUE(says(told[0], "hold_the_stream")) << told[0];
 #endif
 }

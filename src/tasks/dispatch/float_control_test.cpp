@@ -1,4 +1,5 @@
 #include <cfenv>
+#include <cstdint>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -6,15 +7,36 @@
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#if defined(__x86_64__) && defined(__ELF__)  // elsewhere as Boost.Context does it
+#include "tasks/stacks/suspended_stack.hpp"
 
+#if defined(AMALGAM_OWN_STACK_SWITCH)  // elsewhere as Boost.Context does it
+
+#if defined(__x86_64__)
 #include <xmmintrin.h>
+#endif
 
 namespace amalgam {
 namespace {
 
 // volatile, as the compiler rounds constant expressions as it likes.
 volatile double one = 1, three = 3;
+
+// What <cfenv> does not set.
+#if defined(__x86_64__)
+void flush_to_zero(bool on) {
+    _MM_SET_FLUSH_ZERO_MODE(on ? _MM_FLUSH_ZERO_ON : _MM_FLUSH_ZERO_OFF);
+}
+bool flushes_to_zero() {
+    return _MM_GET_FLUSH_ZERO_MODE() == _MM_FLUSH_ZERO_ON;
+}
+#else
+void flush_to_zero(bool on) {
+    asm volatile("msr fpcr, %0" : : "r"(std::uint64_t{on} << 24));
+}
+bool flushes_to_zero() {
+    return (detail::float_control::now().fpcr >> 24 & 1) != 0;
+}
+#endif
 
 struct float_control : testing::Test {
     execution_stream stream{execution_stream_options{.driven = true}};
@@ -61,18 +83,41 @@ TEST_F(float_control, who_drives_a_stream_gets_its_own_back) {
 }
 
 TEST_F(float_control, what_intrinsics_set_does_not_reach_the_others) {
-    const unsigned usual_control = _mm_getcsr();
-    unsigned beside_it = 0;
+    bool beside_it = true, next_on_its_stack = true;
     post(stream, [] {
-        _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
+        flush_to_zero(true);
         this_task::yield();
     });
-    post(stream, [&] { beside_it = _MM_GET_FLUSH_ZERO_MODE(); });
+    post(stream, [&] { beside_it = flushes_to_zero(); });
     stream.run_ready();
-    EXPECT_EQ(beside_it, _MM_FLUSH_ZERO_OFF);
-    EXPECT_EQ(_MM_GET_FLUSH_ZERO_MODE(), _MM_FLUSH_ZERO_OFF);
-    _mm_setcsr(usual_control);
+    EXPECT_FALSE(beside_it);
+    EXPECT_FALSE(flushes_to_zero());
+    for (int ults = 0; ults < 2; ++ults) {
+        post(stream, [&] {
+            next_on_its_stack = flushes_to_zero();
+            flush_to_zero(true);
+        });
+        stream.run_ready();
+        EXPECT_FALSE(next_on_its_stack);
+        EXPECT_FALSE(flushes_to_zero());
+    }
+    flush_to_zero(false);
 }
+
+#if defined(__aarch64__)
+TEST_F(float_control, what_intrinsics_set_stays_with_the_ult) {
+    bool after_a_wait = false;
+    post(stream, [&] {
+        flush_to_zero(true);
+        this_task::yield();
+        after_a_wait = flushes_to_zero();
+    });
+    post(stream, [] {});
+    stream.run_ready();
+    EXPECT_TRUE(after_a_wait);
+    EXPECT_FALSE(flushes_to_zero());
+}
+#endif
 
 }  // namespace
 }  // namespace amalgam

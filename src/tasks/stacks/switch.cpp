@@ -1,13 +1,14 @@
 #include "tasks/stacks/switch.hpp"
 
-#if defined(__x86_64__) && defined(__ELF__)
+#if defined(AMALGAM_OWN_STACK_SWITCH)
 
 #include <cstdint>
 #include <cstring>
 
 // The first code on a new stack: passes the data of the switch to the entry function, which
-// begin_stack() left in rbp. It has no caller: unwinding ends here. The unwinder looks up the byte
-// before a stack's resume address, so a new stack resumes after a nop.
+// begin_stack() left in the frame pointer. It has no caller: unwinding ends here. The unwinder
+// looks up the byte before a stack's resume address, so a new stack resumes after a nop.
+#if defined(__x86_64__)
 asm(R"(
     .pushsection .text
     .type amalgam_begin_stack, @function
@@ -24,11 +25,34 @@ amalgam_begin_stack:
     .size amalgam_begin_stack, .-amalgam_begin_stack
     .popsection
 )");
+#else
+// The hint is `bti j`: this is jumped to.
+asm(R"(
+    .pushsection .text
+    .p2align 2
+    .type amalgam_begin_stack, %function
+    .hidden amalgam_begin_stack
+    .cfi_startproc
+    .cfi_undefined x30
+    nop
+amalgam_begin_stack:
+    hint #36
+    mov x9, x29
+    mov x29, xzr
+    mov x30, xzr
+    blr x9
+    brk #1
+    .cfi_endproc
+    .size amalgam_begin_stack, .-amalgam_begin_stack
+    .popsection
+)");
+#endif
 
 extern "C" void amalgam_begin_stack();
 
 namespace amalgam::detail {
 
+#if defined(__x86_64__)
 float_control float_control::now() noexcept {
     float_control read;
     asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(read.mxcsr), "=m"(read.x87));
@@ -36,14 +60,15 @@ float_control float_control::now() noexcept {
     read.mxcsr &= ~exceptions_seen;
     return read;
 }
+#endif
 
 suspended_stack begin_stack(void* top, void (*entry)(arrival)) noexcept {
     struct frame {
-        std::uint64_t rbp, rip;
+        std::uint64_t frame_pointer, resumes_at;
     };
     const frame first{reinterpret_cast<std::uint64_t>(entry),
                       reinterpret_cast<std::uint64_t>(&amalgam_begin_stack)};
-    // The frame ends 16-byte aligned, as the stack is before a call pushes 8 bytes.
+    // The frame ends 16-byte aligned, as a stack is before a call.
     const auto end = reinterpret_cast<std::uintptr_t>(top) & ~std::uintptr_t{15};
     return {std::memcpy(reinterpret_cast<void*>(end - sizeof first), &first, sizeof first),
             float_control::now()};

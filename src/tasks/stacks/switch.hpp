@@ -1,138 +1,19 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
-#if !defined(__x86_64__) || !defined(__ELF__)
-#include <boost/context/detail/fcontext.hpp>
+// switch_stack(from, to, data): switches to `to`, passing `data`, and saves the caller's stack in
+// `from`. Returns when someone switches back, with the data passed then.
+#include "tasks/stacks/suspended_stack.hpp"
+#if !defined(AMALGAM_OWN_STACK_SWITCH)
+#include "tasks/stacks/switch_boost.hpp"
+#elif defined(__x86_64__)
+#include "tasks/stacks/switch_x86_64.hpp"
+#else
+#include "tasks/stacks/switch_aarch64.hpp"
 #endif
+
+#if defined(AMALGAM_OWN_STACK_SWITCH)
 
 namespace amalgam::detail {
-
-/// Floating-point rounding and trap settings: MXCSR and the x87 control word. Unused where Boost
-/// switches.
-struct float_control {
-    std::uint32_t mxcsr = 0;
-    std::uint16_t x87 = 0;
-    std::uint16_t scratch = 0;
-
-    /// Of the calling thread.
-    static float_control now() noexcept;
-    /// Unless this is the usual setting, replaces it with the calling thread's.
-    void make_usual() noexcept {
-        if (!is_usual()) *this = now();
-    }
-    bool is_usual() const noexcept { return x87 == usual_x87; }
-    /// This is what the calling stack began with. False: its setting is another one by now.
-    bool make_as_begun() const noexcept;
-    static constexpr std::uint16_t usual_x87 = 0x37f;  // initial value in the ABI
-};
-
-/// A call stack that is not running.
-struct suspended_stack {
-    void* pointer = nullptr;  ///< Its registers are saved there.
-    float_control floats;     ///< Restored when it resumes.
-};
-
-/// Passed to the resumed stack by the one that switched to it.
-struct arrival {
-    suspended_stack* place;  ///< Where this stack was saved.
-    void* data;
-};
-
-#if defined(__x86_64__) && defined(__ELF__)
-
-// Our own switch for x86-64, see docs/decisions/0004-own-stack-switch.md. At its pointer a
-// suspended stack holds rbp, then the address to resume at. The switching function has saved the
-// other registers as any function does.
-
-/// Switches to `to`, passing `data`, and saves the caller's stack in `from`. Returns when someone
-/// switches back, with the data passed then.
-///
-/// The resume address is pushed by hand and jumped to, without call and return: the processor
-/// predicts returns by the calls it saw, which were those of the other stack, so an unbalanced
-/// return would mispredict every later one. Arguments are passed in registers: reading memory that
-/// was just written takes longer than all of this.
-///
-/// Floating-point control is switched too, but reading MXCSR stalls. So it is always loaded, and
-/// read only if the x87 control word has changed, as <cfenv> changes both. A change of MXCSR alone,
-/// by intrinsics, is lost here unless written to `from.floats` before.
-///
-/// The .cfi lines tell unwinders where each stack resumes, using the frame described above, because
-/// a signal may arrive at any instruction: see running_trace.hpp. Register numbers: rbx is 3, rbp
-/// 6, rsp 7.
-[[gnu::always_inline]] inline arrival switch_stack(suspended_stack& from, suspended_stack& to,
-                                                   void* data) noexcept {
-    arrival here{&to, data};
-    asm volatile(
-        "fnstcw 14(%%rdx)\n\t"
-        "leaq 1f(%%rip), %%rax\n\t"
-        "pushq %%rax\n\t"
-        ".cfi_remember_state\n\t"
-        ".cfi_def_cfa 7, 8\n\t"
-        ".cfi_same_value 3\n\t"
-        ".cfi_same_value 6\n\t"
-        ".cfi_same_value 12\n\t"
-        ".cfi_same_value 13\n\t"
-        ".cfi_same_value 14\n\t"
-        ".cfi_same_value 15\n\t"
-        "pushq %%rbp\n\t"
-        ".cfi_def_cfa_offset 16\n\t"
-        "movzwl 14(%%rdx), %%ecx\n\t"
-        "movq %%rsp, (%%rdx)\n\t"
-        "movq (%%rdi), %%rsp\n\t"
-        ".cfi_offset 6, -16\n\t"
-        "cmpw 12(%%rdx), %%cx\n\t"
-        "jne 2f\n"
-        "3:\n\t"
-        "ldmxcsr 8(%%rdi)\n\t"
-        "cmpw 12(%%rdi), %%cx\n\t"
-        "jne 4f\n"
-        "5:\n\t"
-        "movq (%%rsp), %%rbp\n\t"
-        "movq 8(%%rsp), %%rax\n\t"
-        "leaq 16(%%rsp), %%rsp\n\t"
-        ".cfi_def_cfa_offset 0\n\t"  // the frame is still there, below
-        "jmp *%%rax\n"
-        "2:\n\t"
-        ".cfi_def_cfa_offset 16\n\t"
-        "stmxcsr 8(%%rdx)\n\t"
-        "movw %%cx, 12(%%rdx)\n\t"
-        "jmp 3b\n"
-        "4:\n\t"
-        "fldcw 12(%%rdi)\n\t"
-        "jmp 5b\n"
-        ".cfi_restore_state\n\t"
-        "nop\n"  // never run: unwinders look up the byte before the resume address
-        "1:"
-        : "+D"(here.place), "+S"(here.data)
-        : "d"(&from)
-        : "rax", "rbx", "rcx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory", "cc",
-          "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
-          "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "st", "st(1)", "st(2)", "st(3)", "st(4)",
-          "st(5)", "st(6)", "st(7)"
-#if defined(__AVX512F__)
-          ,
-          "xmm16", "xmm17", "xmm18", "xmm19", "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25",
-          "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31", "k0", "k1", "k2", "k3", "k4", "k5",
-          "k6", "k7"
-#endif
-    );
-    return here;
-}
-
-// Layout assumed by switch_stack().
-static_assert(offsetof(suspended_stack, floats) == 8 && offsetof(float_control, x87) == 4 &&
-              offsetof(float_control, scratch) == 6);
-
-// As in switch_stack(): MXCSR is loaded in any case, and not read.
-inline bool float_control::make_as_begun() const noexcept {
-    std::uint16_t now;
-    asm volatile("fnstcw %0" : "=m"(now));
-    if (now != x87 || !is_usual()) return false;
-    asm volatile("ldmxcsr %0" : : "m"(mxcsr));
-    return true;
-}
 
 /// Prepares a stack that ends below `top`. The first switch to it calls `entry`, which never
 /// returns.
@@ -143,41 +24,6 @@ suspended_stack make_stack(void* top, std::size_t) noexcept {
     return begin_stack(top, entry);
 }
 
-#else
-
-inline float_control float_control::now() noexcept {
-    return {};
-}
-
-inline bool float_control::make_as_begun() const noexcept {
-    return true;
-}
-
-/// Passed by the previous stack to the one it switches to.
-struct left_stack {
-    suspended_stack& from;
-    arrival there;
-
-    static arrival arrived(boost::context::detail::transfer_t back) noexcept {
-        const auto& left = *static_cast<left_stack*>(back.data);
-        left.from.pointer = back.fctx;
-        return left.there;
-    }
-};
-
-inline arrival switch_stack(suspended_stack& from, suspended_stack& to, void* data) noexcept {
-    left_stack mine{from, {&to, data}};
-    return left_stack::arrived(boost::context::detail::jump_fcontext(to.pointer, &mine));
-}
-
-template <void (*entry)(arrival first)>
-suspended_stack make_stack(void* top, std::size_t bytes) noexcept {
-    return {boost::context::detail::make_fcontext(
-                top, bytes,
-                [](boost::context::detail::transfer_t back) { entry(left_stack::arrived(back)); }),
-            {}};
-}
+}  // namespace amalgam::detail
 
 #endif
-
-}  // namespace amalgam::detail
