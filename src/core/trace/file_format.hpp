@@ -4,15 +4,19 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/page_size.hpp"
+
 /// The file in which a process records; written by `recorder`, read by `gathered_trace`. Of this
 /// release only: whoever reads it was built with what wrote it.
 ///
 ///     trace_file_header          one page
 ///     trace_text_slot[4096]      texts by number: a hash table that only grows
-///     chunks of 256 KiB          each of one thread at a time: a chunk_header, then records
+///     chunks of 256 KiB          from 576 KiB on: kernels with pages of 64 KiB map them, too; each
+///     of
+///                                one thread at a time: a chunk_header, then records
 namespace amalgam::detail {
 
-inline constexpr std::uint64_t trace_magic = 0x32'45'43'41'52'54'4d'41;  // "AMTRACE2"
+inline constexpr std::uint64_t trace_magic = 0x33'45'43'41'52'54'4d'41;  // "AMTRACE3"
 inline constexpr std::size_t trace_header_bytes = 4096;
 inline constexpr std::size_t trace_texts = 4096;
 inline constexpr std::size_t trace_chunk_bytes = 256 * 1024;
@@ -43,8 +47,10 @@ struct trace_text_slot {
 };
 static_assert(sizeof(trace_text_slot) == 128);
 
-inline constexpr std::size_t trace_chunks_at =
-    trace_header_bytes + trace_texts * sizeof(trace_text_slot);
+inline constexpr std::size_t trace_chunks_at = std::size_t{576} * 1024;
+static_assert(trace_chunks_at >= trace_header_bytes + trace_texts * sizeof(trace_text_slot));
+static_assert(trace_chunks_at % largest_page_bytes == 0 &&
+              trace_chunk_bytes % largest_page_bytes == 0);
 
 struct trace_chunk_header {
     std::atomic<std::uint32_t> used;  ///< Bytes of records, which are complete.

@@ -141,6 +141,10 @@ stack_memory map_one(std::size_t bytes, std::size_t usable_bytes) {
     return {low, bytes};
 }
 
+std::size_t page_bytes() noexcept {
+    return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
 /// Stacks of one size in one mapping, guarded already, that nobody has had yet.
 class stack_slab {
 public:
@@ -169,6 +173,7 @@ private:
             return;
         }
         // What fails here is found out by who touches them.
+        const std::size_t page = page_bytes();
         for (std::size_t i = 0; i < number; ++i)
             at[i] = {low + (i + 1) * bytes - page, page};
         advise(at, number, madv_populate_write);
@@ -190,7 +195,6 @@ private:
                            });
     }
 
-    static constexpr std::size_t page = 4096;  // at least that: see map_stack()
     std::byte* next_ = nullptr;
     std::size_t bytes_ = 0;
     std::size_t left_ = 0;
@@ -200,7 +204,7 @@ constinit stack_slab slab;
 static_assert(std::is_trivially_destructible_v<stack_slab>);
 
 std::size_t whole_pages(std::size_t usable_bytes) noexcept {
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t page = page_bytes();
     return limits::guard_bytes + (usable_bytes + page - 1) / page * page;
 }
 

@@ -9,7 +9,7 @@ namespace amalgam::detail {
 result<shm_pair> shm_pair::map(int fd, side mine, const origins& from) {
     using layout = shm_pair_layout;
     shm_pair made;
-    made.words_ = shm_mapping::of(fd, layout::sides_offset, layout::ring_to_acceptor, true);
+    made.words_ = shm_mapping::of(fd, layout::sides_offset, layout::sides_bytes, true);
     made.to_acceptor_ = shm_mapping::mirrored(fd, layout::ring_to_acceptor, limits::shm_ring_bytes);
     made.to_connector_ =
         shm_mapping::mirrored(fd, layout::ring_to_connector, limits::shm_ring_bytes);
@@ -17,7 +17,8 @@ result<shm_pair> shm_pair::map(int fd, side mine, const origins& from) {
         return failure{{errc::no_memory, errno},
                        "shm: out of address space for another connection"};
 
-    if (!reserve_shm_pages(fd, 0, layout::bytes))
+    if (!reserve_shm_pages(fd, layout::sides_offset, layout::sides_bytes) ||
+        !reserve_shm_pages(fd, layout::ring_to_acceptor, layout::bytes - layout::ring_to_acceptor))
         return failure{{errc::no_memory, errno}, "shm: out of memory for another connection"};
 
     auto* const sides = reinterpret_cast<shm_side*>(made.words_.data());

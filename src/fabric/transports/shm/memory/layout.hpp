@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/page_size.hpp"
 #include "fabric/frames/frame.hpp"
 #include "fabric/limits.hpp"
 
@@ -20,7 +21,7 @@ static_assert(std::endian::native == std::endian::little, "frames are little-end
 /// A word shared by two processes.
 using shm_word = std::atomic<std::uint64_t>;
 
-inline constexpr std::uint32_t shm_version = 6;
+inline constexpr std::uint32_t shm_version = 7;
 inline constexpr std::size_t shm_line_bytes = 64;
 inline constexpr std::size_t shm_page_bytes = 4096;
 inline constexpr std::size_t shm_ring_lines = limits::shm_ring_bytes / shm_line_bytes;
@@ -76,10 +77,12 @@ static_assert(sizeof(shm_side) == 3 * shm_line_bytes);
 /// Memory of one connection: state of both sides, then rings.
 struct shm_pair_layout {
     static constexpr std::size_t sides_offset = 0;  ///< The connector's, then the acceptor's.
-    static constexpr std::size_t ring_to_acceptor = shm_page_bytes;
+    static constexpr std::size_t sides_bytes = shm_page_bytes;
+    static constexpr std::size_t ring_to_acceptor = largest_page_bytes;  // Each is mapped alone.
     static constexpr std::size_t ring_to_connector = ring_to_acceptor + limits::shm_ring_bytes;
     static constexpr std::size_t bytes = ring_to_connector + limits::shm_ring_bytes;
 };
+static_assert(limits::shm_ring_bytes % largest_page_bytes == 0);
 
 /// A region as published by its owner.
 struct shm_region_slot {
