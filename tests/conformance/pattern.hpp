@@ -12,6 +12,9 @@
 
 namespace amalgam::conformance {
 
+/// In memory that no transfer may write.
+inline constexpr std::byte untouched{0x5a};
+
 /// Eight bytes of the infinite pattern of `seed`, at position 8 * `index`.
 constexpr std::uint64_t pattern_word(std::uint64_t seed, std::uint64_t index) noexcept {
     return mix(seed * 0x9e3779b97f4a7c15u + index);

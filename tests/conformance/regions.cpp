@@ -2,12 +2,12 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "conformance/pattern.hpp"
 #include "conformance/transport_suite.hpp"
 
 namespace amalgam::conformance {
 namespace {
 
-constexpr std::byte untouched{0x5a};
 constexpr std::size_t room = 4096;
 
 /// Memory at one end with guards around it, and a key that must be refused.
