@@ -1,4 +1,4 @@
-"""ULTs in gdb, in a live process or a core that the kernel wrote. x86-64.
+"""ULTs in gdb, in a live process or a core that the kernel wrote. x86-64 and AArch64.
 
     (gdb) source PREFIX/share/amalgam/gdb/amalgam.py
     (gdb) amalgam ults              every ULT: address, name, what it does
@@ -10,12 +10,20 @@ stripped it; functions of a program that was built without -g are shown without 
 import gdb
 from gdb.unwinder import Unwinder, register_unwinder
 
-# A suspended stack, from its pointer up: src/tasks/stacks/switch.hpp.
-SAVED = {"rbp": 0x00, "rip": 0x08}
+# A suspended stack, from its pointer up: src/tasks/stacks/switch_x86_64.hpp, switch_aarch64.hpp.
 FRAME_BYTES = 0x10
 PARKED = 2  # waiter::parked
 LEFT_FOR_GOOD = 8  # ult_core::left_for_good
 OUTERMOST = ("amalgam_begin_stack", "amalgam::detail::dispatcher::ult_main")
+
+
+class Registers:
+    """Their names: of the stack and the program, and those that a suspended stack holds."""
+
+    def __init__(self, frame):
+        arm = frame.architecture().name().startswith("aarch64")
+        self.sp, self.pc, base = ("sp", "pc", "x29") if arm else ("rsp", "rip", "rbp")
+        self.saved = {base: 0x00, self.pc: 0x08}
 
 
 def global_value(name):
@@ -58,7 +66,8 @@ def running_ults():
     try:
         for thread in gdb.selected_inferior().threads():
             thread.switch()
-            sp = int(gdb.newest_frame().read_register("rsp"))
+            frame = gdb.newest_frame()
+            sp = int(frame.read_register(Registers(frame).sp))
             for core in all_ults():
                 memory = core["memory_"]
                 low = int(memory["low"])
@@ -95,19 +104,31 @@ class SuspendedStack(Unwinder):
         super().__init__("amalgam-suspended-stack")
         self.where = None
         self.newest = None
+        self.names = None
+
+    def begin(self, frame, where):
+        """From now on the caller of this frame is what is suspended there."""
+        self.names = Registers(frame)
+        self.newest = tuple(int(frame.read_register(name)) for name in (self.names.sp, self.names.pc))
+        self.where = where
+        gdb.invalidate_cached_frames()
+
+    def end(self):
+        self.where = None
+        gdb.invalidate_cached_frames()
 
     def __call__(self, pending):
         if self.where is None:
             return None
-        sp, pc = pending.read_register("rsp"), pending.read_register("rip")
+        sp, pc = pending.read_register(self.names.sp), pending.read_register(self.names.pc)
         if (int(sp), int(pc)) != self.newest:
             return None
         caller = pending.create_unwind_info(FrameId(sp, pc))
         word = gdb.lookup_type("unsigned long")
-        for register, offset in SAVED.items():
+        for register, offset in self.names.saved.items():
             at = gdb.Value(self.where + offset).cast(word.pointer())
             caller.add_saved_register(register, at.dereference())
-        caller.add_saved_register("rsp", gdb.Value(self.where + FRAME_BYTES))
+        caller.add_saved_register(self.names.sp, gdb.Value(self.where + FRAME_BYTES))
         return caller
 
 
@@ -116,10 +137,7 @@ register_unwinder(None, suspended_stack, replace=True)
 
 
 def print_suspended(core):
-    newest = gdb.newest_frame()
-    suspended_stack.newest = (int(newest.read_register("rsp")), int(newest.read_register("rip")))
-    suspended_stack.where = int(core["saved"]["stack"]["pointer"])
-    gdb.invalidate_cached_frames()
+    suspended_stack.begin(gdb.newest_frame(), int(core["saved"]["stack"]["pointer"]))
     try:
         frame, number = gdb.newest_frame().older(), 0
         while frame is not None and frame.is_valid():
@@ -131,8 +149,7 @@ def print_suspended(core):
             print(f"#{number:<2} {frame.pc():#x} in {name or '??'}{line}")
             frame, number = frame.older(), number + 1
     finally:
-        suspended_stack.where = None
-        gdb.invalidate_cached_frames()
+        suspended_stack.end()
 
 
 class Amalgam(gdb.Command):

@@ -49,8 +49,8 @@ struct ult_info {
 /// For running ULTs, signal SIGRTMAX - 2 is sent to the stream's thread, whose handler (installed
 /// once) reads the stack; a system call of the ULT may then fail with EINTR. The trace is empty if
 /// the program handles or ignores that signal, or if the thread does not answer within 0.2 s
-/// because it blocks the signal or the ULT stopped running. Traces need x86-64; elsewhere, and for
-/// the ULT that a primary stream makes of its thread, they are empty.
+/// because it blocks the signal or the ULT stopped running. Traces need x86-64 or AArch64;
+/// elsewhere, and for the ULT that a primary stream makes of its thread, they are empty.
 ///
 /// Threads: any, including ULTs.
 /// Failure: throws std::bad_alloc.

@@ -28,6 +28,7 @@ namespace amalgam::detail {
 [[gnu::always_inline]] inline arrival switch_stack(suspended_stack& from, suspended_stack& to,
                                                    void* data) noexcept {
     arrival here{&to, data};
+    suspended_stack* left = &from;  // who switches back leaves its own there
     asm volatile(
         "fnstcw 14(%%rdx)\n\t"
         "leaq 1f(%%rip), %%rax\n\t"
@@ -69,8 +70,8 @@ namespace amalgam::detail {
         ".cfi_restore_state\n\t"
         "nop\n"  // never run: unwinders look up the byte before the resume address
         "1:"
-        : "+D"(here.place), "+S"(here.data)
-        : "d"(&from)
+        : "+D"(here.place), "+S"(here.data), "+d"(left)
+        :
         : "rax", "rbx", "rcx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory", "cc",
           "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",
           "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "st", "st(1)", "st(2)", "st(3)", "st(4)",
