@@ -7,7 +7,6 @@
 #include <cpuid.h>
 #include <nmmintrin.h>
 #elif defined(__aarch64__) && defined(__linux__)
-#include <arm_acle.h>
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
@@ -78,13 +77,18 @@ bool has_instruction() noexcept {
     return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
 }
 
-__attribute__((target("+crc"))) std::uint32_t by_instruction(std::uint32_t rest,
-                                                             const std::byte* at,
-                                                             std::size_t bytes) noexcept {
-    for (; bytes >= 8; bytes -= 8, at += 8)
-        rest = __crc32cd(rest, load_le<std::uint64_t>(at));
-    for (; bytes != 0; --bytes, ++at)
-        rest = __crc32cb(rest, std::to_integer<std::uint8_t>(*at));
+// Not by <arm_acle.h>: before clang 16 that declares them only where all of a program may use them.
+std::uint32_t by_instruction(std::uint32_t rest, const std::byte* at, std::size_t bytes) noexcept {
+    for (; bytes >= 8; bytes -= 8, at += 8) {
+        asm(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1"
+            : "+r"(rest)
+            : "r"(load_le<std::uint64_t>(at)));
+    }
+    for (; bytes != 0; --bytes, ++at) {
+        asm(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1"
+            : "+r"(rest)
+            : "r"(std::to_integer<std::uint32_t>(*at)));
+    }
     return rest;
 }
 
