@@ -73,7 +73,7 @@ local_values* of_thread() noexcept {
     return own == nullptr || !own->locals ? nullptr : &*own->locals;
 }
 
-ult_core* running_ult() noexcept {
+ult_core* running_one() noexcept {
     dispatcher* const here = dispatcher::current();
     return here == nullptr ? nullptr : here->running();
 }
@@ -133,7 +133,7 @@ work_unit& unit_of(ult_core& ult) noexcept {
 }
 
 work_unit* running_unit() noexcept {
-    return running_ult();
+    return running_one();
 }
 
 as_plain_thread::as_plain_thread(bool really) noexcept
@@ -149,7 +149,7 @@ std::uint64_t new_local_key() noexcept {
 }
 
 void* find_local(std::uint64_t key) noexcept {
-    ult_core* const self = running_ult();
+    ult_core* const self = running_one();
     if (self == nullptr) {
         const local_values* const own = of_thread();
         return own == nullptr ? nullptr : own->find(key);
@@ -168,7 +168,7 @@ void with_still(const ult_ref& of, Act act) {
     named->with_core([&](ult_core& core) {
         ult_core* const one = &core;
         const ult_registry::hold still({&one, 1});
-        if (running_ult() != &core && still.running(core) != nullptr) {
+        if (running_one() != &core && still.running(core) != nullptr) {
             throw error(errc::invalid,
                         "the ult_local values of a ULT that runs are its own: change them while it "
                         "is parked or ready, and kept from running");
@@ -206,7 +206,7 @@ ult_ref ref_of(const ult& of) {
 }
 
 void add_local(std::uint64_t key, void* value, void (*destroy)(void*) noexcept) {
-    ult_core* const self = running_ult();
+    ult_core* const self = running_one();
     if (self == nullptr) {
         local_values* const own = of_thread();
         if (own == nullptr) throw std::bad_alloc();
