@@ -43,8 +43,8 @@ test: build
 
 BUILD ?= $(RELEASE)
 soak: build
-	@cmake --build $(BUILD) -j $(JOBS) >build/soak.log 2>&1 || { tail -n 60 build/soak.log; exit 1; }
-	@scripts/soak $(BUILD) $(SOAK_SECONDS) --faults $(or $(FAULTS),1)
+	@cmake --build "$(BUILD)" -j $(JOBS) >build/soak.log 2>&1 || { tail -n 60 build/soak.log; exit 1; }
+	@scripts/soak "$(BUILD)" $(SOAK_SECONDS) --faults $(or $(FAULTS),1)
 
 bench:
 	@scripts/install_packages build bench
@@ -84,4 +84,4 @@ format:
 	@git ls-files -co --exclude-standard '*.hpp' '*.cpp' '*.h' '*.c' | xargs clang-format -i
 
 install: build
-	@cmake --install $(RELEASE) --prefix $(PREFIX) >/dev/null && echo "installed to $(PREFIX)"
+	@cmake --install $(RELEASE) --prefix "$(PREFIX)" >/dev/null && echo "installed to $(PREFIX)"

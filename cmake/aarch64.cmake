@@ -22,8 +22,8 @@ set(ENV{PKG_CONFIG_LIBDIR} ${libraries}/pkgconfig)
 set(ENV{PKG_CONFIG_SYSROOT_DIR} ${AMALGAM_AARCH64_ROOT})
 
 # OpenSSL has a header of its own for each processor.
-set(CMAKE_CXX_FLAGS_INIT "-isystem ${AMALGAM_AARCH64_ROOT}/usr/include/aarch64-linux-gnu")
-set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,-rpath-link,${libraries}")
-set(CMAKE_SHARED_LINKER_FLAGS_INIT "-Wl,-rpath-link,${libraries}")
-set(CMAKE_MODULE_LINKER_FLAGS_INIT "-Wl,-rpath-link,${libraries}")
+set(CMAKE_CXX_FLAGS_INIT "-isystem \"${AMALGAM_AARCH64_ROOT}/usr/include/aarch64-linux-gnu\"")
+set(CMAKE_EXE_LINKER_FLAGS_INIT "\"-Wl,-rpath-link,${libraries}\"")
+set(CMAKE_SHARED_LINKER_FLAGS_INIT "\"-Wl,-rpath-link,${libraries}\"")
+set(CMAKE_MODULE_LINKER_FLAGS_INIT "\"-Wl,-rpath-link,${libraries}\"")
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L ${AMALGAM_AARCH64_ROOT})
