@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "run_tool.hpp"
+#include "shell_word.hpp"
 #include "temp_folder.hpp"
 
 // `amalgam trace --otlp` with a collector of the test's own (otlp_collector), which checks what it
@@ -20,8 +21,8 @@ using tool_testing::has;
 using tool_testing::outcome;
 using tool_testing::run_tool;
 
-const std::string tool = AMALGAM_TOOL;
-const std::string program = AMALGAM_TRACED_PROGRAM;
+const std::string tool = shell_word(AMALGAM_TOOL);
+const std::string program = shell_word(AMALGAM_TRACED_PROGRAM);
 
 struct otlp : testing::Test {
     temp_folder folder;
@@ -29,9 +30,10 @@ struct otlp : testing::Test {
     /// What the collector found.
     nlohmann::json collect(const std::string& mode, const std::string& arguments,
                            const std::string& environment = "") {
-        const outcome ran = run_tool("TMPDIR=" + folder.path() + " " + environment + " " +
-                                         AMALGAM_OTLP_COLLECTOR + " " + mode + " " + tool,
-                                     arguments);
+        const outcome ran =
+            run_tool("TMPDIR=" + folder.path() + " " + environment + " " +
+                         shell_word(AMALGAM_OTLP_COLLECTOR) + " " + mode + " " + tool,
+                     arguments);
         EXPECT_EQ(ran.code, 0) << ran.output;
         auto found = nlohmann::json::parse(ran.output, nullptr, false);
         EXPECT_TRUE(found.is_object()) << ran.output;

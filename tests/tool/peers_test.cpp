@@ -8,7 +8,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shell_word.hpp"
+
 namespace {
+
+using amalgam::shell_word;
 
 struct asked {
     const char* test;
@@ -27,7 +31,7 @@ TEST_P(peers, answer_with_a_figure_for_every_size) {
          {asked{"message-latency", 8, 1}, asked{"message-latency", 1 << 16, 1},
           asked{"put-bandwidth", 1 << 16, 2}, asked{"put-bandwidth", 1 << 16, 2, " delivered"},
           asked{"get-bandwidth", 1 << 16, 2}, asked{"get-block-bandwidth", 4096, 1}}) {
-        const std::string command = program + " " + one.test + " " + over + " " +
+        const std::string command = shell_word(program) + " " + one.test + " " + over + " " +
                                     std::to_string(one.size) + " " + std::to_string(one.depth) +
                                     " 0.01" + one.more + " 2>&1 </dev/null";
         std::FILE* pipe = ::popen(command.c_str(), "r");

@@ -5,6 +5,8 @@
 
 #include <sys/wait.h>
 
+#include "shell_word.hpp"
+
 namespace amalgam::tool_testing {
 
 struct outcome {
@@ -27,7 +29,7 @@ inline outcome run_tool(const std::string& program, const std::string& arguments
 }
 
 inline outcome amalgam_tool(const std::string& arguments) {
-    return run_tool(AMALGAM_TOOL, arguments);
+    return run_tool(shell_word(AMALGAM_TOOL), arguments);
 }
 
 inline bool has(const std::string& text, const std::string& part) {

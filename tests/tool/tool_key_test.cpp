@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "shell_word.hpp"
 #include "temp_folder.hpp"
 #include "tool/run_tool.hpp"
 
@@ -23,7 +24,7 @@ protected:
     }
     outcome key(const std::string& arguments) {
         return run_tool("cd " + home.path() + " && HOME=" + home.path() +
-                            " XDG_CONFIG_HOME= " AMALGAM_TOOL " key",
+                            " XDG_CONFIG_HOME= " + shell_word(AMALGAM_TOOL) + " key",
                         arguments);
     }
     /// The same, which must succeed.
@@ -189,7 +190,7 @@ TEST_F(tool_key, wrong_input_gets_one_sentence_and_the_code_of_its_kind) {
 #ifdef AMALGAM_LOADS_OPENSSL
 TEST_F(tool_key, only_keys_need_openssl_and_say_so_where_it_cannot_be_loaded) {
     home.with("libssl.so." AMALGAM_LOADS_OPENSSL, "no library");
-    const std::string tool = "LD_LIBRARY_PATH=" + home.path() + " " AMALGAM_TOOL;
+    const std::string tool = "LD_LIBRARY_PATH=" + home.path() + " " + shell_word(AMALGAM_TOOL);
     EXPECT_EQ(run_tool(tool, "--version").code, 0);
     EXPECT_EQ(run_tool(tool, "info --explain tcp://127.0.0.1:0").code, 0);
     for (const std::string line :

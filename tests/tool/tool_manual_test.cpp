@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "shell_word.hpp"
 #include "temp_folder.hpp"
 #include "tool/run_tool.hpp"
 
@@ -56,8 +57,8 @@ TEST(tool_manual, has_a_page_for_each_command_with_its_options) {
 TEST(tool_manual, formats_without_a_warning) {
     if (!is_installed("groff")) GTEST_SKIP() << "groff is not installed";
     for (const std::string& name : pages()) {
-        const auto formatted =
-            run_tool(AMALGAM_TOOL, "man " + words_of(name) + " | groff -man -ww -z -Kutf8");
+        const auto formatted = run_tool(shell_word(AMALGAM_TOOL),
+                                        "man " + words_of(name) + " | groff -man -ww -z -Kutf8");
         EXPECT_EQ(formatted.code, 0) << name;
         EXPECT_EQ(formatted.output, "") << name;
     }

@@ -18,6 +18,7 @@
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
 
+#include "shell_word.hpp"
 #include "tool/run_tool.hpp"
 
 namespace amalgam::tool_testing {
@@ -33,7 +34,7 @@ protected:
 
     /// Runs the tool in that folder.
     outcome tool(const std::string& arguments) {
-        return run_tool("cd " + folder.string() + " && " AMALGAM_TOOL, arguments);
+        return run_tool("cd " + folder.string() + " && " + shell_word(AMALGAM_TOOL), arguments);
     }
     /// What `amalgam inject show` prints after that word.
     std::string shown(const std::string& image, const std::string& word) {
@@ -101,7 +102,7 @@ protected:
     }
     /// By default there is no directory.
     outcome find(const std::string& options) {
-        return run_tool("AMALGAM_DIRECTORY=tcp://127.0.0.1:1 " AMALGAM_TOOL,
+        return run_tool("AMALGAM_DIRECTORY=tcp://127.0.0.1:1 " + shell_word(AMALGAM_TOOL),
                         "find type=lamp" + options);
     }
 

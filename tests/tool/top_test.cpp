@@ -19,6 +19,7 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/metrics.hpp>
 
+#include "shell_word.hpp"
 #include "temp_folder.hpp"
 #include "tool/run_tool.hpp"
 #include "top/tables.hpp"
@@ -275,7 +276,7 @@ std::size_t longest_line(const std::string& text) {
 /// Why no terminal can be tried; empty: one can.
 std::string no_terminal() {
     if (tool_testing::run_tool("command -v", "tmux").code != 0) return "tmux is not installed";
-    if (has(tool_testing::run_tool("TERM=xterm " AMALGAM_TOOL, "top shm://x").output,
+    if (has(tool_testing::run_tool("TERM=xterm " + shell_word(AMALGAM_TOOL), "top shm://x").output,
             "without a terminal library"))
         return "amalgam was built without ncurses";
     return {};
@@ -284,8 +285,8 @@ std::string no_terminal() {
 TEST(tool_top, a_terminal_that_does_not_move_its_cursor_is_refused) {
     if (const std::string why = no_terminal(); !why.empty()) GTEST_SKIP() << why;
     served one;
-    terminal_session shown("sh -c \"TERM=dumb " AMALGAM_TOOL " top " + one.here.address() +
-                               "; echo code \\$?; sleep 300\"",
+    terminal_session shown("sh -c \"TERM=dumb " + shell_word(AMALGAM_TOOL) + " top " +
+                               one.here.address() + "; echo code \\$?; sleep 300\"",
                            200, 24);
     const std::string screen = shown.wait_for("code 1");
     EXPECT_TRUE(has(screen, "does not move its cursor")) << screen;
@@ -297,7 +298,8 @@ TEST(tool_top, ends_when_its_terminal_is_gone) {
     const temp_folder folder;
     std::ofstream(folder.with("script"))
         << "trap '' HUP\necho $$ >" << folder.with("part") << "\nmv " << folder.with("part") << ' '
-        << folder.with("pid") << "\nexec " AMALGAM_TOOL " top " << one.here.address() << '\n';
+        << folder.with("pid") << "\nexec " << shell_word(AMALGAM_TOOL) << " top "
+        << one.here.address() << '\n';
     {
         terminal_session shown("sh " + folder.with("script"), 80, 24);
         shown.wait_for("q quit");
@@ -314,7 +316,7 @@ TEST(tool_top, on_a_terminal_answers_keys_and_changes_of_its_size) {
     served one;
     one.here.define("other", [] {});
     terminal_session shown(
-        std::string(AMALGAM_TOOL) + " top " + one.here.address() + " --interval 0.1", 80, 24);
+        shell_word(AMALGAM_TOOL) + " top " + one.here.address() + " --interval 0.1", 80, 24);
     std::string screen = shown.wait_for("[1 processes]");
     EXPECT_TRUE(has(screen, "q quit")) << screen;
     EXPECT_LE(longest_line(screen), 80u) << screen;
@@ -357,7 +359,7 @@ TEST(tool_top, ends_at_once_while_an_engine_does_not_answer) {
         return metric_snapshot();
     });
     terminal_session shown(
-        std::string(AMALGAM_TOOL) + " top " + stuck.address() + " --timeout 3600000", 80, 24);
+        shell_word(AMALGAM_TOOL) + " top " + stuck.address() + " --timeout 3600000", 80, 24);
     shown.wait_for("waiting for the first answer");
     while (!reached)
         std::this_thread::yield();

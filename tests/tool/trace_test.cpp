@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "run_tool.hpp"
+#include "shell_word.hpp"
 #include "temp_folder.hpp"
 
 // `amalgam trace` as users run it, on programs that end in several ways. Each trace is checked
@@ -20,8 +21,8 @@ using tool_testing::has;
 using tool_testing::outcome;
 using tool_testing::run_tool;
 
-const std::string tool = AMALGAM_TOOL;
-const std::string program = AMALGAM_TRACED_PROGRAM;
+const std::string tool = shell_word(AMALGAM_TOOL);
+const std::string program = shell_word(AMALGAM_TRACED_PROGRAM);
 
 struct traced : testing::Test {
     temp_folder folder;
@@ -32,7 +33,7 @@ struct traced : testing::Test {
     }
     /// What the checker found in the file.
     nlohmann::json checked() {
-        const outcome check = run_tool(AMALGAM_CHECK_CHROME_TRACE, file);
+        const outcome check = run_tool(shell_word(AMALGAM_CHECK_CHROME_TRACE), file);
         EXPECT_EQ(check.code, 0) << check.output;
         return check.code == 0 ? nlohmann::json::parse(check.output) : nlohmann::json{};
     }
@@ -222,7 +223,7 @@ TEST_F(traced, a_setuid_program_does_not_write_where_its_caller_says) {
     if (run_tool(who, "-un").output != "root\n") GTEST_SKIP() << "no setuid programs here";
     std::filesystem::create_directory(folder.with("records"));
     const std::string set = "env AMALGAM_TRACE=" + folder.with("records") + " ";
-    const std::string ours = setuid(program, "program");
+    const std::string ours = setuid(AMALGAM_TRACED_PROGRAM, "program");
     EXPECT_EQ(run_tool(set + ours, "calls 1").code, 0);
     EXPECT_TRUE(std::filesystem::is_empty(folder.with("records")));
     std::filesystem::permissions(folder.with("program"), std::filesystem::perms{0755});

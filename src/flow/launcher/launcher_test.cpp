@@ -21,6 +21,7 @@
 #include "flow/graph/random_pipeline.hpp"
 #include "flow/launcher/launcher_testing.hpp"
 #include "flow/run/reports_testing.hpp"
+#include "shell_word.hpp"
 
 namespace amalgam {
 namespace {
@@ -89,8 +90,9 @@ TEST_F(launcher, output_that_cannot_be_written_is_told_and_holds_up_nothing) {
     for (const char* where : {">/dev/full", ">&-", "<&- >&-"}) {
         child_process launched = child_process::run(
             {"/bin/sh", "-c",
-             std::string("exec 2>") + folder_ + "/said; exec " + AMALGAM_TOOL + " run -c " +
-                 folder_ + "/c.json -- " + FLOW_TEST_PROGRAM + " count " + where});
+             std::string("exec 2>") + folder_ + "/said; exec " + shell_word(AMALGAM_TOOL) +
+                 " run -c " + folder_ + "/c.json -- " + shell_word(FLOW_TEST_PROGRAM) + " count " +
+                 where});
         EXPECT_EQ(launched.join(), 1) << where;
         std::ostringstream said;
         said << std::ifstream(folder_ + "/said").rdbuf();

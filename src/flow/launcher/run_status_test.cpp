@@ -26,6 +26,7 @@
 #include "flow/launcher/run_socket.hpp"
 #include "flow/launcher/run_watch.hpp"
 #include "flow/launcher/status_codec.hpp"
+#include "shell_word.hpp"
 
 namespace amalgam {
 namespace {
@@ -172,10 +173,11 @@ std::string fetch(const std::string& address) {
 TEST_F(watched_run, tells_prometheus_the_numbers_of_all_processes) {
     const std::string said = folder_ + "/said";
     // Its output is read while it runs.
-    child_process launched = child_process::run(
-        {"sh", "-c",
-         "exec " AMALGAM_TOOL " run -c " + folder_ + "/c.json --metrics 127.0.0.1:0 -- " +
-             FLOW_TEST_PROGRAM " flowing " + folder_ + "/fifo 2>" + said});
+    child_process launched = child_process::run({"sh", "-c",
+                                                 "exec " + shell_word(AMALGAM_TOOL) + " run -c " +
+                                                     folder_ + "/c.json --metrics 127.0.0.1:0 -- " +
+                                                     shell_word(FLOW_TEST_PROGRAM) + " flowing " +
+                                                     folder_ + "/fifo 2>" + said});
     wait_for_processes(1);
     const std::string front = "numbers at http://", end = "/metrics\n";
     std::string line;

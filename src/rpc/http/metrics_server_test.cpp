@@ -22,6 +22,7 @@
 #include <amalgam/rpc/metrics_server.hpp>
 
 #include "conformance/slow_build.hpp"
+#include "shell_word.hpp"
 #include "temp_folder.hpp"
 #include "thrown.hpp"
 
@@ -324,7 +325,7 @@ TEST(metrics_server, promtool_finds_no_fault) {
 TEST(metrics_server, a_real_prometheus_scrapes_it) {
     served one;
     const temp_folder folder;
-    const auto scraped = run(std::string(AMALGAM_CHECK_PROMETHEUS) + " " + folder.path() + " " +
+    const auto scraped = run(shell_word(AMALGAM_CHECK_PROMETHEUS) + " " + folder.path() + " " +
                              one.server.address());
     if (scraped.code == 77) GTEST_SKIP() << scraped.output;
     EXPECT_EQ(scraped.code, 0) << scraped.output;
