@@ -1,9 +1,14 @@
 // `amalgam key` as a user types it, and the openssl command as the judge.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
 #include "shell_word.hpp"
@@ -112,6 +117,74 @@ TEST_F(tool_key, a_shared_key_is_made_accepted_shown_and_removed) {
                              "new a --shared --p256", "new a --shared --days 3"})
         EXPECT_EQ(key(line).code, 2) << line;
     EXPECT_TRUE(has(key("new node7 --shared").output, "--force"));
+}
+
+/// What `amalgam key show --json` prints of it: an object for each part.
+std::vector<nlohmann::json> parts_in(const std::string& printed) {
+    std::vector<nlohmann::json> all;
+    std::istringstream lines(printed);
+    for (std::string line; std::getline(lines, line);)
+        all.push_back(nlohmann::json::parse(line, nullptr, false));
+    return all;
+}
+
+TEST_F(tool_key, what_files_say_is_json_that_openssl_confirms) {
+    done("new lab --authority");
+    done("new node7 --host node7.lab --host 10.0.0.7 --group compute --with lab");
+    const auto node = parts_in(done("show node7 --json"));
+    ASSERT_EQ(node.size(), 5u);
+    const char* const kinds[] = {"private key", "certificate", "request", "authority",
+                                 "revocation list"};
+    const char* const names[] = {"key", "certificate", "request", "authority", "revoked"};
+    for (std::size_t i = 0; i < node.size(); ++i) {
+        EXPECT_EQ(node[i]["kind"], kinds[i]);
+        EXPECT_EQ(node[i]["file"], at("node7") + "/" + names[i] + ".pem");
+    }
+    const auto& certificate = node[1];
+    const std::string file = at("node7") + "/certificate.pem";
+    EXPECT_EQ(certificate["name"], "node7");
+    EXPECT_EQ(certificate["hosts"], (nlohmann::json{"node7.lab", "10.0.0.7"}));
+    EXPECT_EQ(certificate["groups"], nlohmann::json{"compute"});
+    EXPECT_EQ(certificate["issuer"], "CN=lab");
+    EXPECT_EQ(certificate["valid_now"], true);
+    EXPECT_EQ(certificate["algorithm"], "ED25519");
+    const std::string serial = openssl("x509 -noout -serial -in " + file).output;
+    EXPECT_EQ("serial=" + certificate["serial"].get<std::string>() + "\n", serial);
+    for (const auto& [key, option] :
+         {std::pair{"not_before", "-startdate"}, {"not_after", "-enddate"}}) {
+        const std::string told =
+            openssl("x509 -noout -dateopt iso_8601 " + std::string(option) + " -in " + file).output;
+        std::string ours = certificate[key];
+        ours.replace(ours.find('T'), 1, " ");
+        EXPECT_TRUE(has(told, "=" + ours)) << told << ours;
+    }
+    for (const int same : {0, 2})
+        EXPECT_EQ(node[static_cast<std::size_t>(same)]["fingerprint"], certificate["fingerprint"]);
+    EXPECT_FALSE(node[3].contains("hosts")) << "of an authority";
+    EXPECT_EQ(node[4]["revoked"], nlohmann::json::array());
+
+    done("revoke node7 --with lab");
+    const auto lists = parts_in(done("show --json " + at("lab") + "/revoked.pem"));
+    ASSERT_EQ(lists.size(), 1u);
+    EXPECT_EQ(lists[0]["issuer"], "CN=lab");
+    ASSERT_EQ(lists[0]["revoked"].size(), 1u);
+    EXPECT_EQ(lists[0]["revoked"][0]["serial"], certificate["serial"]);
+
+    done("new alice --shared");
+    done("new bob --shared");
+    done("trust alice bob");
+    const std::string shared = done("show alice --json");
+    const auto keys = parts_in(shared);
+    ASSERT_EQ(keys.size(), 2u);
+    EXPECT_EQ(keys[0]["own"], true);
+    EXPECT_EQ(keys[0]["key_bits"], 256);
+    EXPECT_EQ(keys[1]["name"], "bob");
+    EXPECT_EQ(keys[1]["own"], false);
+    std::ifstream secret(at("alice") + "/shared.keys");
+    std::string line;
+    std::getline(secret, line);
+    EXPECT_FALSE(has(shared, line.substr(6, 16))) << "a secret is shown";
+    EXPECT_EQ(key("show nobody --json").code, 1);
 }
 
 TEST_F(tool_key, nothing_is_replaced_without_force) {

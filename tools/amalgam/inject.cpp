@@ -2,7 +2,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -76,15 +75,6 @@ void build(build_options& options) {
 
 std::string in_a_row(const std::vector<std::string_view>& words) {
     return fmt::format("{}", fmt::join(words, " "));
-}
-
-std::string utc(std::chrono::sys_seconds when) {
-    const std::time_t seconds = std::chrono::system_clock::to_time_t(when);
-    std::tm parts{};
-    ::gmtime_r(&seconds, &parts);
-    char text[32];
-    text[std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)] = '\0';
-    return text;
 }
 
 json_object as_json(const image_manifest& says) {

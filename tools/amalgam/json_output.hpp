@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <ctime>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -16,6 +18,16 @@ inline CLI::Option* add_json(CLI::App& command, bool& chosen, const std::string&
     return command.add_flag(
         "--json", chosen,
         lines.empty() ? "Print JSON" : fmt::format("Print JSON, a line for each {}", lines));
+}
+
+/// "2027-01-31T12:00:00Z".
+inline std::string utc(std::chrono::system_clock::time_point when) {
+    const std::time_t seconds = std::chrono::system_clock::to_time_t(when);
+    std::tm parts{};
+    ::gmtime_r(&seconds, &parts);
+    char text[32];
+    text[std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)] = '\0';
+    return text;
 }
 
 /// One value on one line. Bytes of peers that are no UTF-8 become U+FFFD.

@@ -10,6 +10,7 @@
 #include <amalgam/fabric/key_folder.hpp>
 
 #include "commands.hpp"
+#include "json_output.hpp"
 
 namespace amalgam::tool {
 namespace {
@@ -181,6 +182,55 @@ void add_revoke(CLI::App& key) {
     command->callback([what, with] { fmt::print("{}\n", revoke_key(*what, *with)); });
 }
 
+json_object as_json(const key_part& part) {
+    using enum key_part_kind;
+    const auto any_of = [&](auto... kinds) { return ((part.kind == kinds) || ...); };
+    json_object all{{"file", part.file}, {"kind", name(part.kind)}};
+    if (any_of(certificate, authority, request, pre_shared_key))
+        all["name"] = part.refusal.empty() ? json_object(part.name) : json_object(nullptr);
+    if (!part.refusal.empty()) all["refusal"] = part.refusal;
+    if (any_of(certificate, request)) {
+        all["hosts"] = part.hosts;
+        all["groups"] = part.groups;
+    }
+    if (any_of(certificate, authority, revocation_list)) {
+        all["issuer"] = part.issuer;
+        all["not_before"] = utc(*part.not_before);
+        all["not_after"] =
+            part.not_after ? json_object(utc(*part.not_after)) : json_object(nullptr);
+    }
+    if (any_of(certificate, authority)) {
+        all["valid_now"] = part.valid_now;
+        all["serial"] = part.serial;
+    }
+    if (part.fingerprint) all["algorithm"] = part.algorithm;
+    if (part.kind != revocation_list) all["key_bits"] = part.key_bits;
+    if (part.fingerprint) all["fingerprint"] = to_text(*part.fingerprint);
+    if (part.kind == revocation_list) {
+        all["revoked"] = json_object::array();
+        for (const revoked_certificate& each : part.revoked)
+            all["revoked"].push_back({{"serial", each.serial}, {"when", utc(each.when)}});
+    }
+    if (part.kind == pre_shared_key) all["own"] = part.own;
+    return all;
+}
+
+void add_show(CLI::App& key) {
+    auto path = std::make_shared<std::string>();
+    auto json = std::make_shared<bool>(false);
+    auto* show = key.add_subcommand("show", "Show what the files of a key say");
+    show->footer("example: amalgam key show node7");
+    show->add_option("file", *path,
+                     "A file in PEM or of pre-shared keys, or folder or name of a key")
+        ->required();
+    add_json(*show, *json, "key, certificate, request and revocation list");
+    show->callback([path, json] {
+        if (!*json) return fmt::print("{}", describe_key(*path));
+        for (const key_part& each : read_key_parts(*path))
+            print_json(as_json(each));
+    });
+}
+
 }  // namespace
 
 void add_key(CLI::App& app) {
@@ -190,13 +240,7 @@ void add_key(CLI::App& app) {
     add_sign(*key);
     add_trust(*key);
     add_revoke(*key);
-    auto path = std::make_shared<std::string>();
-    auto* show = key->add_subcommand("show", "Show what the files of a key say");
-    show->footer("example: amalgam key show node7");
-    show->add_option("file", *path,
-                     "A file in PEM or of pre-shared keys, or folder or name of a key")
-        ->required();
-    show->callback([path] { fmt::print("{}", describe_key(*path)); });
+    add_show(*key);
 }
 
 }  // namespace amalgam::tool

@@ -6,6 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/fabric/identity.hpp>
+
 namespace amalgam {
 
 // A small authority for a lab, in folders of PEM files. `amalgam key` is these functions.
@@ -102,8 +105,52 @@ std::string trust_authority(const std::string& folder, const std::string& file_o
 /// or folder is removed. Returns one line that says what was revoked.
 std::string revoke_key(const std::string& certificate_or_serial, const std::string& authority);
 
-/// What a file or the files of a folder are, in lines for people. Says nothing of a private key but
-/// the fingerprint of its public half.
+/// What a part of a file of keys is.
+enum class key_part_kind : std::uint8_t {
+    private_key,
+    certificate,
+    authority,  ///< A certificate that may sign others.
+    request,
+    revocation_list,
+    pre_shared_key
+};
+
+/// The stable name, in words: "private key".
+std::string_view name(key_part_kind kind) noexcept;
+
+/// A certificate that a list revokes.
+struct revoked_certificate {
+    std::string serial{};
+    std::chrono::system_clock::time_point when{};
+};
+
+/// What one part of a file of keys says: members that its kind has no use for are empty, zero.
+struct key_part {
+    std::string file{};
+    key_part_kind kind{};
+    /// Common name of certificates, authorities and requests; of a pre-shared key, the name itself.
+    std::string name{};
+    std::string refusal{};  ///< Why a certificate names nobody: then it has no name and no groups.
+    std::vector<std::string> hosts{};
+    std::vector<std::string> groups{};
+    std::string issuer{};  ///< Of certificates and revocation lists: "CN=lab".
+    /// Of certificates and revocation lists. A list without an end is in force until it is
+    /// replaced.
+    std::optional<std::chrono::system_clock::time_point> not_before{}, not_after{};
+    bool valid_now = false;    ///< Of certificates: by their times alone.
+    std::string serial{};      ///< Of certificates: in hexadecimal, as openssl shows it.
+    std::string algorithm{};   ///< Of keys that are not pre-shared: "ED25519", "EC", "RSA".
+    std::uint32_t key_bits{};  ///< 0: without a key, or with one that is unknown.
+    std::optional<key_fingerprint> fingerprint{};  ///< Of the public key.
+    std::vector<revoked_certificate> revoked{};
+    bool own = false;  ///< Of pre-shared keys: the one by which an endpoint proves itself.
+};
+
+/// What a file or the files of a folder are, in the order of the list above. Has nothing of a
+/// secret: of a private key the fingerprint of its public half.
+std::vector<key_part> read_key_parts(const std::string& file_or_folder);
+
+/// The same, in lines for people.
 std::string describe_key(const std::string& file_or_folder);
 
 }  // namespace amalgam

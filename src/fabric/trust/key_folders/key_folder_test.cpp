@@ -396,6 +396,7 @@ TEST_F(key_folder_test, revocations_at_once_are_all_kept) {
 TEST_F(key_folder_test, a_description_shows_what_openssl_shows_and_nothing_of_the_private_key) {
     const std::string node = here.add("node", {.hosts = {"node.lab"}, .groups = {"compute"}});
     const std::string text = describe_key(node);
+    EXPECT_TRUE(text.starts_with(node + "/key.pem: private key\n  key          ED25519")) << text;
     const std::string print =
         openssl("x509 -in " + node +
                 "/certificate.pem -pubkey -noout | openssl pkey -pubin -outform DER | sha256sum");
@@ -407,6 +408,32 @@ TEST_F(key_folder_test, a_description_shows_what_openssl_shows_and_nothing_of_th
     EXPECT_FALSE(has(text, key.substr(28, 20)));
     EXPECT_EQ(to_text(credentials::from_folder(node)->self().key), print.substr(0, 64));
     EXPECT_TRUE(has(describe_key(node + "/key.pem"), print.substr(0, 64)));
+}
+
+TEST_F(key_folder_test, what_files_say_can_be_read_part_by_part) {
+    const std::string node = here.add("node", {.hosts = {"node.lab"}, .groups = {"compute"}});
+    const std::vector<key_part> all = read_key_parts(node);
+    ASSERT_EQ(all.size(), 5u);
+    const key_part &key = all[0], &certificate = all[1], &authority = all[3], &list = all[4];
+    EXPECT_EQ(key.kind, key_part_kind::private_key);
+    EXPECT_EQ(key.file, node + "/key.pem");
+    EXPECT_EQ(certificate.kind, key_part_kind::certificate);
+    EXPECT_EQ(certificate.hosts, std::vector<std::string>{"node.lab"});
+    EXPECT_EQ(certificate.groups, std::vector<std::string>{"compute"});
+    EXPECT_EQ(certificate.fingerprint, key.fingerprint);
+    EXPECT_TRUE(certificate.valid_now);
+    ASSERT_TRUE(certificate.not_before && certificate.not_after);
+    EXPECT_LT(*certificate.not_before, *certificate.not_after);
+    EXPECT_EQ(all[2].kind, key_part_kind::request);
+    EXPECT_EQ(authority.kind, key_part_kind::authority);
+    EXPECT_EQ(authority.name, "lab");
+    EXPECT_EQ(list.kind, key_part_kind::revocation_list);
+    EXPECT_TRUE(list.revoked.empty());
+    revoke_key(node, here.lab);
+    const std::vector<key_part> now = read_key_parts(here.lab + "/revoked.pem");
+    ASSERT_EQ(now.size(), 1u);
+    ASSERT_EQ(now[0].revoked.size(), 1u);
+    EXPECT_EQ(now[0].revoked[0].serial, certificate.serial);
 }
 
 }  // namespace
