@@ -14,7 +14,7 @@ help:
 	@echo "make soak     hostile peers and random programs with fresh seeds (SECONDS=3600 for an hour, BUILD=build/asan)"
 	@echo "make bench    compare with rivals in one run; writes build/bench/report.md and report.json"
 	@echo "make build    build the library, $(RELEASE)/bin/amalgam, the tests and the examples"
-	@echo "make check    the checks that CI runs beside the tests: format, layers, headers, README, listings, site, scripts"
+	@echo "make check    the checks that CI runs beside the tests: format, layers, headers, README, listings, site, scripts, spaces"
 	@echo "make package  leave Debian packages of the library, the tool and the plug-ins in build/packages"
 	@echo "make docs     write the site, guides and reference, to build/docs"
 	@echo "make format   format all sources"
@@ -79,6 +79,7 @@ check:
 	@scripts/check_listings
 	@scripts/check_docs
 	@scripts/check_scripts
+	@scripts/check_spaces
 
 format:
 	@git ls-files -co --exclude-standard '*.hpp' '*.cpp' '*.h' '*.c' | xargs clang-format -i
