@@ -2,10 +2,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -13,6 +11,7 @@
 
 #include "shell_word.hpp"
 #include "temp_folder.hpp"
+#include "tool/json_lines.hpp"
 #include "tool/run_tool.hpp"
 
 namespace amalgam::tool_testing {
@@ -119,19 +118,10 @@ TEST_F(tool_key, a_shared_key_is_made_accepted_shown_and_removed) {
     EXPECT_TRUE(has(key("new node7 --shared").output, "--force"));
 }
 
-/// What `amalgam key show --json` prints of it: an object for each part.
-std::vector<nlohmann::json> parts_in(const std::string& printed) {
-    std::vector<nlohmann::json> all;
-    std::istringstream lines(printed);
-    for (std::string line; std::getline(lines, line);)
-        all.push_back(nlohmann::json::parse(line, nullptr, false));
-    return all;
-}
-
 TEST_F(tool_key, what_files_say_is_json_that_openssl_confirms) {
     done("new lab --authority");
     done("new node7 --host node7.lab --host 10.0.0.7 --group compute --with lab");
-    const auto node = parts_in(done("show node7 --json"));
+    const auto node = lines_of_json(done("show node7 --json"));
     ASSERT_EQ(node.size(), 5u);
     const char* const kinds[] = {"private key", "certificate", "request", "authority",
                                  "revocation list"};
@@ -164,7 +154,7 @@ TEST_F(tool_key, what_files_say_is_json_that_openssl_confirms) {
     EXPECT_EQ(node[4]["revoked"], nlohmann::json::array());
 
     done("revoke node7 --with lab");
-    const auto lists = parts_in(done("show --json " + at("lab") + "/revoked.pem"));
+    const auto lists = lines_of_json(done("show --json " + at("lab") + "/revoked.pem"));
     ASSERT_EQ(lists.size(), 1u);
     EXPECT_EQ(lists[0]["issuer"], "CN=lab");
     ASSERT_EQ(lists[0]["revoked"].size(), 1u);
@@ -174,7 +164,7 @@ TEST_F(tool_key, what_files_say_is_json_that_openssl_confirms) {
     done("new bob --shared");
     done("trust alice bob");
     const std::string shared = done("show alice --json");
-    const auto keys = parts_in(shared);
+    const auto keys = lines_of_json(shared);
     ASSERT_EQ(keys.size(), 2u);
     EXPECT_EQ(keys[0]["own"], true);
     EXPECT_EQ(keys[0]["key_bits"], 256);

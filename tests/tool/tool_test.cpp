@@ -20,6 +20,7 @@
 #include <amalgam/rpc/engine.hpp>
 
 #include "temp_folder.hpp"
+#include "tool/json_lines.hpp"
 #include "tool/run_tool.hpp"
 
 using amalgam::temp_folder;
@@ -312,15 +313,6 @@ TEST(tool_ping_several, addresses_of_one_engine_tells_which_is_used_and_why) {
     EXPECT_TRUE(has(got.output, all[1] + " is used (on this host")) << got.output;
     EXPECT_TRUE(has(got.output, all[0] + " (also works, over the network")) << got.output;
     EXPECT_TRUE(has(got.output, all[1] + ": call 2:")) << got.output;
-}
-
-/// A JSON value from each line.
-std::vector<nlohmann::json> lines_of_json(const std::string& text) {
-    std::vector<nlohmann::json> all;
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);)
-        all.push_back(nlohmann::json::parse(line, nullptr, false));
-    return all;
 }
 
 TEST(tool_json, ping_prints_a_line_for_each_call_and_one_for_all) {
