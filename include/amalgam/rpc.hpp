@@ -30,4 +30,5 @@
 #include <amalgam/rpc/streamed.hpp>
 #include <amalgam/rpc/trace_context.hpp>
 #include <amalgam/rpc/type_name.hpp>
+#include <amalgam/rpc/ult_report.hpp>
 #include <amalgam/rpc/wait_report.hpp>

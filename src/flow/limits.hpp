@@ -33,6 +33,8 @@ inline constexpr std::size_t max_line_bytes = std::size_t{64} << 10;
 inline constexpr std::size_t max_remote_frame_bytes = std::size_t{64} << 20;
 /// For the processes of a run to answer somebody who looks at it.
 inline constexpr std::chrono::milliseconds status_limit{1000};
+/// The same for its ULTs with their stacks.
+inline constexpr std::chrono::milliseconds ults_limit{3000};
 /// Longest answer of a launcher to those who look.
 inline constexpr std::size_t max_status_bytes = std::size_t{1} << 30;
 /// For the kernel to end processes that were killed.

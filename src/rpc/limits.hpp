@@ -36,6 +36,11 @@ inline constexpr std::uint32_t longest_asking_ms = 10'000;
 inline constexpr std::size_t max_addresses_told = 8;
 inline constexpr std::size_t max_address_bytes_told = 512;
 
+/// What is told of ULTs: calls of a stack, bytes of a name or call, and of all together.
+inline constexpr std::size_t max_frames_told = 64;
+inline constexpr std::size_t max_frame_bytes_told = 400;
+inline constexpr std::size_t max_stack_bytes_told = std::size_t{512} << 10;
+
 // ---- transfers of bulk memory
 inline constexpr std::size_t transfer_piece_bytes = std::size_t{1} << 20;
 /// Pieces with more segments are made shorter.

@@ -16,6 +16,7 @@
 #include "json_output.hpp"
 #include "stats/number_source.hpp"
 #include "top/tables.hpp"
+#include "top/web.hpp"
 #ifdef AMALGAM_WITH_CURSES
 #include "top/screen.hpp"
 #endif
@@ -29,6 +30,7 @@ struct top_options {
     bool once = false;
     bool json = false;
     std::string filter;
+    std::string web;
 };
 
 /// Of the terminal; without one, everything has room.
@@ -80,11 +82,14 @@ void print_once(number_source& from, const top_options& options) {
 
 void top(const top_options& options) {
     if (options.once) return print_once(*open_numbers(options.whose), options);
+    if (!options.web.empty())
+        return show_as_page(*open_numbers(options.whose), title_of(options.whose), options.web,
+                            options.interval);
 #ifdef AMALGAM_WITH_CURSES
     if (::isatty(STDIN_FILENO) == 0 || ::isatty(STDOUT_FILENO) == 0)
         throw error(errc::unsupported,
                     "the input and output of `amalgam top` are no terminal; for a plain list use "
-                    "--once; example: amalgam top --run --once");
+                    "--once, for a page in a browser --web; example: amalgam top --run --once");
     show_on_screen(*open_numbers(options.whose), options.interval);
 #else
     throw error(errc::unsupported,
@@ -99,8 +104,8 @@ void add_top(CLI::App& app) {
     auto options = std::make_shared<top_options>();
     auto* command = app.add_subcommand(
         "top",
-        "Watch engines, a run or a directory's processes in the terminal: who computes, who "
-        "waits, what is called. Keys: Tab or 1 to 9 choose a table, < and > the column to sort "
+        "Watch engines, a run or a directory's processes in the terminal, or as a page: who "
+        "computes, who waits, what is called. Keys: Tab or 1 to 9 choose a table, < and > the column to sort "
         "by, r reverses, / filters, space pauses, q quits");
     command->footer("example: amalgam top --run");
     add_numbers(*command, options->whose);
@@ -114,6 +119,14 @@ void add_top(CLI::App& app) {
                      "With --once: only rows with this in their names or places")
         ->needs(once);
     add_json(*command, options->json)->needs(once);
+    command
+        ->add_option("--web", options->web,
+                     "Serve a live page at this loopback address instead, and print its URL; port "
+                     "0, or no address, chooses a port. For other hosts: "
+                     "\"0.0.0.0:8642?credentials=node7\", a key that `amalgam key new --p256` made")
+        ->expected(0, 1)
+        ->default_str("127.0.0.1:0")
+        ->excludes(once);
     command->callback([options] {
         check(options->whose);
         try {

@@ -6,6 +6,7 @@
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/metrics.hpp>
 #include <amalgam/flow/report.hpp>
+#include <amalgam/rpc/ult_report.hpp>
 
 namespace amalgam {
 
@@ -49,5 +50,14 @@ std::vector<int> list_runs();
 /// Cost:    processes that do not answer within a second are shown as they were. A run that nobody
 ///          looks at pays nothing.
 run_status read_run(int launcher = 0, std::chrono::milliseconds timeout = std::chrono::seconds(5));
+
+/// Asks one process of a run for its ULTs: what each waits for, and its stack. `process`: as
+/// process_status::label.
+///
+/// Failure: as read_run(); also error{not_found} and error{closed}, if there is no such process or
+/// it
+///          has ended, and error{timed_out}, if it does not answer.
+ult_report read_run_ults(const std::string& process, int launcher = 0,
+                         std::chrono::milliseconds timeout = std::chrono::seconds(5));
 
 }  // namespace amalgam

@@ -29,8 +29,9 @@ metric_snapshot read_metrics(engine& here);
 metric_snapshot read_metrics(engine& here, const peer& there,
                              std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max());
 
-/// Lets peers read this engine's numbers (`amalgam stats URI`), and what it waits for (`amalgam why
-/// URI`, read_waits()), which name procedures and peers: those of `to`; empty optional: those that
+/// Lets peers read this engine's numbers (`amalgam stats URI`), what it waits for (`amalgam why
+/// URI`, read_waits()) and its process's ULTs with their stacks (read_ults()), which name
+/// procedures, peers and functions: those of `to`; empty optional: those that
 /// may call at all, as engine_options::allow says. Once per engine. Failure: throws error{invalid}
 /// the second time, error{closed} after stop().
 void offer_metrics(engine& here, std::optional<allow_list> to = {});

@@ -152,6 +152,7 @@ public:
         so_far.report = what.report.json();
         so_far.metrics = encode_metrics(what.metrics);
         so_far.drawing = what.drawing;
+        if (what.ults) so_far.ults = encode_ults(*what.ults);
         so_far.answers_queries = true;
         send(so_far);
     }
@@ -165,6 +166,10 @@ public:
         if (!queried) return wake::to_report;
         answered_ = queries_;
         return wake::to_tell_status;
+    }
+    bool take_ults_asked() override {
+        const std::lock_guard hold(queries_lock_);
+        return std::exchange(ults_asked_, false);
     }
     bool status_was_asked() const override {
         const std::lock_guard hold(queries_lock_);
@@ -185,6 +190,7 @@ private:
             if (message->what != control_message::kind::status_query) continue;
             const std::lock_guard hold(queries_lock_);
             ++queries_;
+            ults_asked_ = ults_asked_ || message->asks_ults;
             queried_.notify_one();
         }
         if (done_) return;
@@ -201,6 +207,7 @@ private:
     std::condition_variable_any queried_;
     std::uint64_t queries_ = 0;  // Asked for; `answered_` of them answered, or about to be.
     std::uint64_t answered_ = 0;
+    bool ults_asked_ = false;
     std::thread watch_;
 };
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include <amalgam/fabric/credentials.hpp>
 #include <amalgam/flow/config.hpp>
 #include <amalgam/flow/report.hpp>
+#include <amalgam/rpc/ult_report.hpp>
 
 #include "flow/launcher/pmix.hpp"
 #include "flow/nodes/local_nodes.hpp"
@@ -60,12 +62,15 @@ public:
         run_report report;
         metric_snapshot metrics;
         std::string drawing;  ///< graph::json()
+        std::optional<ult_report> ults{};
     };
     virtual void tell_status(const current_status&) {}
     enum class wake { to_report, to_tell_status, never };
     /// Waits until the next report is due, or somebody looks; `never` once `stop` is requested, and
     /// where nobody asks.
     virtual wake next_wake(const std::stop_token&) { return wake::never; }
+    /// Whether who looks now asks for the ULTs, too. Once for each time.
+    virtual bool take_ults_asked() { return false; }
     /// Whether somebody has looked.
     virtual bool status_was_asked() const { return false; }
 

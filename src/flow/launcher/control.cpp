@@ -51,6 +51,7 @@ std::string encode(const control_message& message) {
             if (message.answers_queries) out["answers_queries"] = true;
             if (!message.metrics.empty()) out["metrics"] = message.metrics;
             if (!message.drawing.empty()) out["drawing"] = message.drawing;
+            if (!message.ults.empty()) out["ults"] = message.ults;
             break;
         case kind::ready:
             out["address"] = message.address;
@@ -62,6 +63,7 @@ std::string encode(const control_message& message) {
             out["addresses"] = message.addresses;
             break;
         case kind::status_query:
+            if (message.asks_ults) out["asks_ults"] = true;
             break;
         case kind::refused:
         case kind::failed:
@@ -94,6 +96,8 @@ result<control_message> decode_control(std::string_view line) {
         message.report = in.value("report", "");
         message.metrics = in.value("metrics", "");
         message.drawing = in.value("drawing", "");
+        message.asks_ults = in.value("asks_ults", false);
+        message.ults = in.value("ults", "");
         message.answers_queries = in.value("answers_queries", false);
         message.address = in.value("address", "");
         message.graph = in.value("graph", "");

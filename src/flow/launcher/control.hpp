@@ -43,6 +43,8 @@ struct control_message {
     bool answers_queries =
         false;                  ///< ready: whether it answers `status_query`; report: that it does
     std::string drawing;        ///< report, if asked for: graph::json()
+    bool asks_ults = false;     ///< status_query: and with the ULTs
+    std::string ults;           ///< report, if asked for them: as encode_ults() has them
     std::uint64_t join_ms = 0;  ///< key, ready: how long the others may take; 0: unlimited
     std::vector<std::string> keys;                    ///< key: one; keys: of all processes
     std::string sentence;                             ///< refused, failed

@@ -9,8 +9,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/status.hpp>
-
-#include "flow/web/run_page.hpp"
+#include <amalgam/flow/live_page.hpp>
 
 namespace amalgam::detail {
 namespace {
@@ -45,7 +44,7 @@ std::uint64_t collected_report::interval_ms() const noexcept {
     const auto also = [&](std::chrono::milliseconds other) {
         every = every.count() == 0 ? other : std::min(every, other);
     };
-    if (web_) also(run_page::interval);
+    if (web_) also(live_page::interval);
     if (!file_.empty() && show_every_.count() == 0) also(for_a_file);
     return static_cast<std::uint64_t>(every.count());
 }

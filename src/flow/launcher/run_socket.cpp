@@ -31,7 +31,7 @@ bool is_of_this_user(int socket) {
     return who.uid == ::geteuid() || who.uid == 0;
 }
 
-run_socket::run_socket(const std::string& name, std::function<std::string()> answer)
+run_socket::run_socket(const std::string& name, answerer answer)
     : answer_(std::move(answer)),
       listening_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)),
       stop_(::eventfd(0, EFD_CLOEXEC)) {
@@ -104,9 +104,10 @@ void run_socket::serve(int client) {
     constexpr std::chrono::seconds limit{2};
     const ::timeval each_send{limit.count(), 0};
     ::setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &each_send, sizeof each_send);
-    char asked = 0;
-    if (::recv(client, &asked, 1, MSG_DONTWAIT) != 1 || asked != status_question) return;
-    const std::string answer = answer_();
+    char asked[most_question_bytes];
+    const ::ssize_t got = ::recv(client, asked, sizeof asked, MSG_DONTWAIT);
+    if (got <= 0) return;
+    const std::string answer = answer_({asked, static_cast<std::size_t>(got)});
     const auto until = std::chrono::steady_clock::now() + limit;
     for (std::size_t sent = 0; sent < answer.size();) {
         const ::ssize_t some =

@@ -36,6 +36,8 @@ namespace detail {
 namespace {
 
 constexpr std::string_view greeting = "amalgam run status 1\n";
+constexpr std::string_view ults_greeting = "amalgam run ults 1\n";
+constexpr std::string_view ults_front = "ults ";
 constexpr std::string_view name_front = "amalgam-run-";
 
 /// One process as it travels: its report as JSON, which has its own parser.
@@ -58,16 +60,17 @@ const_bytes bytes_of(std::string_view text) {
     return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-}  // namespace
-
-std::string encode_metrics(const metric_snapshot& all) {
+/// For a control message.
+template <typename What>
+std::string encode_as_text(const What& all) {
     body into;
     archive_writer writer(into);
     writer(all);
     return to_hex(into.bytes());
 }
 
-std::optional<metric_snapshot> decode_metrics(std::string_view text) {
+template <typename What>
+std::optional<What> decode_text(std::string_view text) {
     std::vector<std::byte> bytes(text.size() / 2);
     for (std::size_t i = 0; i < bytes.size(); ++i) {
         const int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
@@ -75,9 +78,62 @@ std::optional<metric_snapshot> decode_metrics(std::string_view text) {
         bytes[i] = static_cast<std::byte>(high * 16 + low);
     }
     archive_reader reader(bytes);
-    metric_snapshot all;
+    What all;
     reader(all);
     if (!reader.ok() || reader.remaining() != 0 || text.size() % 2 != 0) return std::nullopt;
+    return all;
+}
+
+constexpr std::string_view other_version =
+    "the launcher of the run does not answer as this version of amalgam expects; use the amalgam "
+    "that started the run";
+
+}  // namespace
+
+std::string encode_metrics(const metric_snapshot& all) {
+    return encode_as_text(all);
+}
+
+std::optional<metric_snapshot> decode_metrics(std::string_view text) {
+    return decode_text<metric_snapshot>(text);
+}
+
+std::string encode_ults(const ult_report& all) {
+    return encode_as_text(all);
+}
+
+std::optional<ult_report> decode_ults(std::string_view text) {
+    return decode_text<ult_report>(text);
+}
+
+std::string ults_question(std::string_view process) {
+    return fmt::format("{}{}", ults_front, process);
+}
+
+std::optional<std::string> process_in_question(std::string_view question) {
+    if (!question.starts_with(ults_front)) return std::nullopt;
+    return std::string(question.substr(ults_front.size()));
+}
+
+std::string encode_told_ults(const result<ult_report>& told) {
+    body into;
+    archive_writer writer(into);
+    const std::string why(told ? std::string_view() : told.sentence());
+    writer(why, told ? told.value() : ult_report());
+    return fmt::format("{}{}", ults_greeting, text_of(into.bytes()));
+}
+
+result<ult_report> decode_told_ults(std::string_view bytes) {
+    if (!bytes.starts_with(ults_greeting)) return {errc::invalid, std::string(other_version)};
+    const std::string aligned(bytes.substr(ults_greeting.size()));
+    archive_reader reader(bytes_of(aligned));
+    std::string why;
+    ult_report all;
+    reader(why, all);
+    if (!reader.ok())
+        return {errc::invalid,
+                fmt::format("the launcher of the run sent a malformed answer ({})", reader.why())};
+    if (!why.empty()) return {errc::closed, why};
     return all;
 }
 
@@ -93,10 +149,7 @@ std::string encode_status(const run_status& status) {
 }
 
 result<run_status> decode_status(std::string_view bytes) {
-    if (!bytes.starts_with(greeting))
-        return {errc::invalid,
-                "the launcher of the run does not answer as this version of amalgam expects; use "
-                "the amalgam that started the run"};
+    if (!bytes.starts_with(greeting)) return {errc::invalid, std::string(other_version)};
     const std::string aligned(bytes.substr(greeting.size()));
     archive_reader reader(bytes_of(aligned));
     run_status status;
@@ -138,6 +191,8 @@ int launcher_of(std::string_view name, unsigned user) {
 namespace {
 
 using steady = std::chrono::steady_clock;
+
+constexpr std::size_t most_label_bytes = detail::run_socket::most_question_bytes - 16;
 
 /// Connected to the launcher; empty if none of this user's answers to that name. While many others
 /// connect, waits until then.
@@ -239,7 +294,10 @@ std::vector<int> list_runs() {
     return found;
 }
 
-run_status read_run(int launcher, std::chrono::milliseconds timeout) {
+namespace {
+
+/// What the launcher answers.
+std::string ask(int launcher, std::string_view question, std::chrono::milliseconds timeout) {
     if (launcher == 0) launcher = only_run();
     const steady::time_point until =
         steady::now() + std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24));
@@ -255,8 +313,7 @@ run_status read_run(int launcher, std::chrono::milliseconds timeout) {
                                 "of an `amalgam run`; example: amalgam stats --run",
                                 launcher));
     }
-    const char ask = detail::status_question;
-    (void)::send(socket.get(), &ask, 1, MSG_NOSIGNAL);
+    (void)::send(socket.get(), question.data(), question.size(), MSG_NOSIGNAL);
     std::string answer;
     std::vector<char> piece(std::size_t{64} << 10);
     for (;;) {
@@ -276,7 +333,22 @@ run_status read_run(int launcher, std::chrono::milliseconds timeout) {
     if (answer.empty())
         throw error(errc::disconnected,
                     fmt::format("the launcher of the run ({}) has ended", launcher));
-    return detail::decode_status(answer).value();
+    return answer;
+}
+
+}  // namespace
+
+run_status read_run(int launcher, std::chrono::milliseconds timeout) {
+    return detail::decode_status(ask(launcher, detail::status_question, timeout)).value();
+}
+
+ult_report read_run_ults(const std::string& process, int launcher,
+                         std::chrono::milliseconds timeout) {
+    if (process.empty() || process.size() > most_label_bytes)
+        throw error(errc::invalid,
+                    "no process is named, expected one as `amalgam top --run` lists "
+                    "them; example: G2.1");
+    return detail::decode_told_ults(ask(launcher, detail::ults_question(process), timeout)).value();
 }
 
 }  // namespace amalgam

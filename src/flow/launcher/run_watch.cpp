@@ -4,9 +4,11 @@
 #include <cerrno>
 #include <utility>
 
+#include <fmt/format.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <amalgam/core/detail/printable.hpp>
 #include <amalgam/core/status.hpp>
 
 #include "flow/launcher/status_codec.hpp"
@@ -39,23 +41,28 @@ void run_watch::has_ended(std::size_t which) {
     news_.notify_all();
 }
 
-std::vector<std::size_t> run_watch::take_asked() {
+std::vector<run_watch::question> run_watch::take_asked() {
     std::uint64_t times = 0;
     (void)!::read(wanted_.get(), &times, sizeof times);
     const std::lock_guard hold(lock_);
-    std::vector<std::size_t> ask;
-    for (std::size_t i = 0; i < processes_.size(); ++i) {
-        process& each = processes_[i];
-        if (each.asked || !each.owes(queries_)) continue;
-        each.asked = true;
-        each.asked_in = queries_;
-        ask.push_back(i);
-    }
+    std::vector<question> ask;
+    for (std::size_t i = 0; i < processes_.size(); ++i)
+        if (!processes_[i].asked)
+            if (const auto next = next_question(processes_[i], i, queries_)) ask.push_back(*next);
     return ask;
 }
 
-bool run_watch::take(std::size_t which, const control_message& report) {
-    if (!report.answers_queries) return false;  // It comes by itself, at an interval.
+std::optional<run_watch::question> run_watch::next_question(process& of, std::size_t which,
+                                                            std::uint64_t query) {
+    if (!of.owes(query) && !of.wants_ults) return std::nullopt;
+    of.asked = true;
+    of.asked_in = query;
+    return question{which, std::exchange(of.wants_ults, false)};
+}
+
+std::optional<run_watch::question> run_watch::take(std::size_t which,
+                                                   const control_message& report) {
+    if (!report.answers_queries) return std::nullopt;  // It comes by itself, at an interval.
     auto said = parse_run_report(report.report);
     auto metrics = decode_metrics(report.metrics);
     const std::lock_guard hold(lock_);
@@ -63,13 +70,57 @@ bool run_watch::take(std::size_t which, const control_message& report) {
     if (said) from.known.report = std::move(said).value();
     if (metrics) from.known.metrics = *std::move(metrics);
     if (!report.drawing.empty()) graph_ = report.drawing;
+    if (auto ults = decode_ults(report.ults)) {
+        from.ults = std::move(*ults);
+        ++from.ults_answers;
+    }
     from.asked = false;
     from.answered = from.asked_in;
     news_.notify_all();
-    if (!from.owes(queries_)) return false;
-    from.asked = true;
-    from.asked_in = queries_;
-    return true;
+    return next_question(from, which, queries_);
+}
+
+result<run_watch::process*> run_watch::find_running(std::string_view label) {
+    for (process& each : processes_) {
+        if (each.known.label != label) continue;
+        if (!each.known.running)
+            return {errc::closed, fmt::format("{} has ended, so it has no ULTs", label)};
+        if (!each.answers_queries)
+            return {errc::closed,
+                    fmt::format("{} has not begun its part of the graph; ask later", label)};
+        return &each;
+    }
+    return {errc::not_found, fmt::format("the run has no process \"{}\"", printable_name(label))};
+}
+
+void run_watch::wake_supervisor() const noexcept {
+    const std::uint64_t one = 1;
+    (void)!::write(wanted_.get(), &one, sizeof one);
+}
+
+result<void> run_watch::ask_ults(std::string_view label) {
+    const std::lock_guard hold(lock_);
+    const auto found = find_running(label);
+    if (!found) return found.why();
+    found.value()->wants_ults = true;
+    wake_supervisor();
+    return {};
+}
+
+result<ult_report> run_watch::query_ults(std::string_view label, std::chrono::milliseconds limit) {
+    std::unique_lock hold(lock_);
+    const auto found = find_running(label);
+    if (!found) return found.why();
+    process& of = *found.value();
+    // What was asked before this is as good only if it comes later.
+    const std::uint64_t before = of.ults_answers;
+    of.wants_ults = true;
+    wake_supervisor();
+    news_.wait_for(hold, limit, [&] { return of.ults_answers != before || !of.known.running; });
+    if (of.ults_answers != before) return of.ults;
+    if (!of.known.running) return {errc::closed, fmt::format("{} has ended", label)};
+    return {errc::timed_out,
+            fmt::format("{} does not answer: it is stopped, or computes without a wait", label)};
 }
 
 bool run_watch::all_have_answered(std::uint64_t query) const noexcept {
@@ -80,8 +131,7 @@ bool run_watch::all_have_answered(std::uint64_t query) const noexcept {
 run_status run_watch::query(std::chrono::milliseconds limit) {
     std::unique_lock hold(lock_);
     const std::uint64_t own = ++queries_;
-    const std::uint64_t one = 1;
-    (void)!::write(wanted_.get(), &one, sizeof one);
+    wake_supervisor();
     news_.wait_for(hold, limit, [&] { return all_have_answered(own); });
     run_status now;
     now.command = command_;

@@ -70,7 +70,7 @@ int supervisor::run() {
     while (anything_runs()) {
         wait_for_something();
         take_signals();
-        take_stop_button();
+        take_page_requests();
         more_messages_ = false;
         for (launched_process& one : processes_) {
             more_messages_ = take_messages(one) || more_messages_;
@@ -135,33 +135,42 @@ void supervisor::start_all() {
 /// After all processes were started: a child of fork() should be the copy of one thread.
 void supervisor::offer_status() {
     const int launcher = ::getppid();
-    socket_.emplace(status_socket_name(::geteuid(), launcher), [this, launcher] {
-        run_status now = watch_.query(limits::status_limit);
-        now.launcher = launcher;
-        return encode_status(now);
-    });
+    socket_.emplace(
+        status_socket_name(::geteuid(), launcher), [this, launcher](std::string_view question) {
+            if (const auto process = process_in_question(question))
+                return encode_told_ults(watch_.query_ults(*process, limits::ults_limit));
+            if (question != status_question) return std::string();
+            run_status now = watch_.query(limits::status_limit);
+            now.launcher = launcher;
+            return encode_status(now);
+        });
     if (options_.metrics.empty()) return;
     try {
         numbers_.emplace([this] { return watch_.query(limits::status_limit).metrics(); },
                          options_.metrics);
-        say(fmt::format("numbers at http://{}/metrics", numbers_->address()));
+        say(fmt::format("numbers at {}", numbers_->url()));
     } catch (const std::exception& why) {  // Somebody has taken the port meanwhile.
         stop_the_others(1, fmt::format("--metrics: {}; stopped all groups", why.what()));
     }
 }
 
 void supervisor::ask_for_status() {
+    if (!introduced_) return;  // Until then they wait for other messages.
+    for (const run_watch::question& each : watch_.take_asked())
+        ask_for_status_of(each);
+}
+
+void supervisor::ask_for_status_of(const run_watch::question& what) {
     control_message query;
     query.what = control_message::kind::status_query;
-    if (!introduced_) return;  // Until then they wait for other messages.
-    for (const std::size_t each : watch_.take_asked())
-        processes_[each].talk.send(query);
+    query.asks_ults = what.ults;
+    processes_[what.which].talk.send(query);
 }
 
 void supervisor::wait_for_something() {
     std::vector<pollfd> watched{{signals_.get(), POLLIN, 0}, {launcher_.get(), POLLIN, 0}};
     if (introduced_) watched.push_back({watch_.wanted(), POLLIN, 0});
-    if (page_) watched.push_back({page_->stop_fd(), POLLIN, 0});
+    if (page_) watched.push_back({page_->requests_fd(), POLLIN, 0});
     for (output_queue* queue : {&out_, &err_})
         if (!queue->empty()) watched.push_back({queue->fd(), POLLOUT, 0});
     for (launched_process& one : processes_) {
@@ -250,11 +259,9 @@ void supervisor::take(launched_process& from, const control_message& message) {
             break;
         case control_message::kind::report:
             report_.take(number_of(from), message.report);
-            if (watch_.take(number_of(from), message)) {
-                control_message again;
-                again.what = control_message::kind::status_query;
-                from.talk.send(again);
-            }
+            if (const auto again = watch_.take(number_of(from), message)) ask_for_status_of(*again);
+            if (page_)
+                if (auto ults = decode_ults(message.ults)) page_->tell_ults(from.label, *ults);
             break;
         case control_message::kind::welcome:
         case control_message::kind::keys:
@@ -488,8 +495,10 @@ void supervisor::say(const std::string& sentence) {
 
 void supervisor::open_page() {
     if (options_.web.empty()) return;
-    page_ = std::make_unique<run_page>(options_.web,
-                                       fmt::format("{}", fmt::join(options_.command, " ")));
+    page_ = std::make_unique<live_page>(
+        options_.web, page_options{.title = fmt::format("{}", fmt::join(options_.command, " ")),
+                                   .can_stop = true,
+                                   .tells_ults = true});
     say(fmt::format("the live page of the run is {}", page_->url()));
     last_said_.clear();
     for (output_queue* each : {&out_, &err_})
@@ -497,28 +506,34 @@ void supervisor::open_page() {
 }
 
 void supervisor::show_page() {
-    page_at_ = clock::now() + run_page::interval;
-    std::vector<shown_process> shown;
+    page_at_ = clock::now() + live_page::interval;
+    page_state now;
     for (const launched_process& one : processes_) {
         std::string state = !one.running  ? "ended with " + describe_end(one.wait_status)
                             : introduced_ ? "running"
                                           : "starting";
-        shown.push_back({one.label, one.where, std::move(state), one.running});
+        now.processes.push_back({.label = one.label,
+                                 .where = one.where,
+                                 .state = std::move(state),
+                                 .running = one.running});
     }
     const bool over = !anything_runs();
     const bool failed = exit_code_.value_or(0) != 0;
-    page_->show(report_.all(), shown,
-                !over    ? (stopping_ ? "stopping" : "running")
-                : failed ? "failed"
-                         : "ended",
-                stopping_ || over ? last_said_ : std::string());
+    now.state = !over ? (stopping_ ? "stopping" : "running") : failed ? "failed" : "ended";
+    if (stopping_ || over) now.sentence = last_said_;
+    now.run = report_.all();
+    page_->show(now);
 }
 
-void supervisor::take_stop_button() {
-    std::uint64_t times = 0;
-    if (!page_ || ::read(page_->stop_fd(), &times, sizeof times) != sizeof times) return;
-    stop_the_others(128 + SIGTERM,
-                    "the stop button of the live page was pressed: stopped all groups");
+void supervisor::take_page_requests() {
+    if (!page_) return;
+    for (const page_request& each : page_->take_requests()) {
+        if (each.what == page_request::kind::stop)
+            stop_the_others(128 + SIGTERM,
+                            "the stop button of the live page was pressed: stopped all groups");
+        else if (const auto asked = watch_.ask_ults(each.process); !asked)
+            page_->tell_ults(each.process, asked.why());
+    }
 }
 
 }  // namespace amalgam::detail

@@ -9,6 +9,7 @@
 
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/flow/launcher.hpp>
+#include <amalgam/flow/live_page.hpp>
 #include <amalgam/rpc/metrics_server.hpp>
 
 #include "flow/launcher/output.hpp"
@@ -16,7 +17,6 @@
 #include "flow/launcher/report.hpp"
 #include "flow/launcher/run_socket.hpp"
 #include "flow/launcher/run_watch.hpp"
-#include "flow/web/run_page.hpp"
 
 namespace amalgam::detail {
 
@@ -66,7 +66,8 @@ private:
     void show_report();
     void open_page();
     void show_page();
-    void take_stop_button();
+    void take_page_requests();
+    void ask_for_status_of(const run_watch::question& what);
     void say(const std::string& sentence);
 
     const launch_options& options_;
@@ -80,8 +81,8 @@ private:
     run_watch watch_;
     std::optional<run_socket> socket_;
     std::optional<metrics_server> numbers_;
-    std::unique_ptr<run_page> page_;  // Null: none was asked for.
-    clock::time_point page_at_{};     // When it is shown next.
+    std::unique_ptr<live_page> page_;  // Null: none was asked for.
+    clock::time_point page_at_{};      // When it is shown next.
     std::string last_said_;
 
     int ended_ = 0;

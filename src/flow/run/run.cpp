@@ -173,7 +173,8 @@ public:
                           others.tell_report(running.report());
                           break;
                       case wake::to_tell_status:
-                          others.tell_status(status_of(running, over, graph));
+                          others.tell_status(
+                              status_of(running, over, graph, others.take_ults_asked()));
                           break;
                       case wake::never:
                           return;
@@ -183,8 +184,12 @@ public:
 
     static detail::address_exchange::current_status status_of(const detail::group_run& running,
                                                               engine& over,
-                                                              const detail::graph_core& graph) {
-        return {running.report(), read_metrics(over), graph.json()};
+                                                              const detail::graph_core& graph,
+                                                              bool with_ults = false) {
+        detail::address_exchange::current_status now{running.report(), read_metrics(over),
+                                                     graph.json()};
+        if (with_ults) now.ults = read_ults();
+        return now;
     }
 
 private:

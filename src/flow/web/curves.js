@@ -4,7 +4,7 @@
 const curves = (() => {
   const space = "http://www.w3.org/2000/svg";
   const most = 600;
-  const points = [];  // [seconds, items/s, bytes/s, seconds in queues]
+  const points = [];  // [seconds, items/s, bytes/s, seconds in queues, cores, bytes of memory]
 
   function add(point) {
     points.push(point);

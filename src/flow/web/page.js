@@ -1,10 +1,11 @@
-// The live page of a run: takes states from the launcher, and shows them.
+// The live page: takes states from `amalgam run` or `amalgam top`, and shows them.
 "use strict";
 
 (() => {
   const token = new URLSearchParams(location.search).get("token");
   const at = id => document.getElementById(id);
   const most_lines = 1000;
+  const retry = 2000;  // Milliseconds until a run that is over is looked for again.
   let state = null, paused = false, over = false, source = null;
 
   const bytes = number => number >= 1 << 30 ? (number / (1 << 30)).toFixed(1) + " GiB"
@@ -12,12 +13,15 @@
   const seconds = number => number >= 1 ? number.toFixed(1) + " s" : (number * 1000).toFixed(number < 0.01 ? 1 : 0) + " ms";
 
   function showState() {
-    const text = { running: "running", stopping: "stopping", ended: "ended", failed: "failed" }[state.state] || state.state;
-    at("state-text").textContent = `${text}, ${state.seconds.toFixed(0)} s` + (state.sentence ? `: ${state.sentence}` : "");
+    at("state-text").textContent = `${state.state}, ${state.seconds.toFixed(0)} s` + (state.sentence ? `: ${state.sentence}` : "");
     document.body.className = state.state;
     at("command").textContent = state.command;
     document.title = `${state.state}: ${state.command}`;
+    at("stop").hidden = at("stop-key").hidden = !state.can_stop;
     at("stop").disabled = state.state !== "running";
+    at("graph-section").hidden = !state.has_graph;
+    for (const each of document.querySelectorAll(".of-graph")) each.hidden = !state.has_graph;
+    for (const each of document.querySelectorAll(".of-all")) each.hidden = state.has_graph;
   }
 
   function showNeck() {
@@ -43,37 +47,24 @@
     }
   }
 
-  function showProcesses() {
-    const rows = at("processes");
-    rows.textContent = "";
-    for (const each of state.processes) {
-      const row = rows.insertRow();
-      for (const text of [each.label, each.where, each.state]) row.insertCell().textContent = text;
-      if (!each.running && each.state !== "ended with exit code 0") row.cells[2].className = "bad";
-      for (const text of [each.processor === undefined ? "" : `${each.processor.toFixed(2)} of ${each.cores}`,
-                          each.memory ? bytes(each.memory) : ""]) {
-        const cell = row.insertCell();
-        cell.textContent = text;
-        cell.className = "number";
-      }
-    }
-  }
-
   function show() {
     if (!state) return;
     showState();
     showNeck();
-    showDetails(graph.draw(at("graph"), state).chosen);
+    if (state.has_graph) showDetails(graph.draw(at("graph"), state).chosen);
     at("more-nodes").hidden = !state.more_nodes;
     at("more-nodes").textContent = `${state.more_nodes} more nodes are not shown.`;
     at("items-now").textContent = curves.draw(at("items"), 1, number => graph.short(number) + "/s");
     at("bytes-now").textContent = curves.draw(at("bytes"), 2, number => bytes(number) + "/s");
     at("queued-now").textContent = curves.draw(at("queued"), 3, seconds);
-    showProcesses();
+    at("cores-now").textContent = curves.draw(at("cores"), 4, number => number.toFixed(2));
+    at("memory-now").textContent = curves.draw(at("memory"), 5, bytes);
+    tables.show(state, bytes);
   }
 
   function log(lines) {
     const pane = at("log");
+    at("log-section").hidden = false;
     const follows = pane.scrollTop + pane.clientHeight >= pane.scrollHeight - 8;
     for (const line of lines) pane.append(line + "\n");
     while (pane.childNodes.length > most_lines) pane.firstChild.remove();
@@ -81,28 +72,35 @@
   }
 
   function connect() {
-    if (over || source) return;
+    if (source || document.hidden) return;
     source = new EventSource("/events?token=" + encodeURIComponent(token));
-    source.addEventListener("open", () => { at("log").textContent = ""; });  // All lines come again.
+    source.addEventListener("open", () => { at("log").textContent = ""; over = false; });  // All lines come again.
     source.addEventListener("history", event => curves.start(JSON.parse(event.data).slice(0, -1)));
     source.addEventListener("log", event => log(JSON.parse(event.data)));
+    source.addEventListener("ults", event => ults.take(JSON.parse(event.data)));
     source.addEventListener("state", event => {
       state = JSON.parse(event.data);
       curves.add(state.point);
       over = state.state === "ended" || state.state === "failed";
-      if (over) disconnect();
+      if (over) leave();
       if (!paused || over) show();
     });
     source.addEventListener("error", () => {
-      if (over) return;
       const refused = source.readyState === EventSource.CLOSED;
       if (refused) disconnect();
+      if (over) return refused ? undefined : leave();
       document.body.className = "lost";
       at("state-text").textContent = refused
-        ? "this run is over; a page of a later one is at the address that amalgam run has printed"
-        : "no contact with the launcher; trying again";
+        ? "this run is over; a page of a later one is at the address that amalgam has printed"
+        : "no contact with amalgam; trying again";
       at("stop").disabled = true;
     });
+  }
+
+  // A later one at this address has this token only if a file keeps it.
+  function leave() {
+    disconnect();
+    if (state.returns) setTimeout(connect, retry);
   }
 
   function disconnect() {
@@ -118,31 +116,39 @@
   }
 
   function ask() {
-    if (!at("stop").disabled && !at("ask").open) at("ask").showModal();
+    if (!at("stop").disabled && !at("stop").hidden && !at("ask").open) at("ask").showModal();
+  }
+
+  // Returns why not.
+  async function post(path) {
+    try {
+      const answer = await fetch(path, { method: "POST", headers: { "X-Amalgam-Token": token } });
+      return answer.ok ? "" : (await answer.text()).trim();
+    } catch (wrong) {
+      return "no contact with amalgam";
+    }
   }
 
   async function stop() {
     at("stop").disabled = true;
-    try {
-      const answer = await fetch("/stop", { method: "POST", headers: { "X-Amalgam-Token": token } });
-      if (!answer.ok) log(["the run was not stopped: " + (await answer.text()).trim()]);
-    } catch (wrong) {
-      log(["the launcher does not answer: the run may be over"]);
-    }
+    const wrong = await post("/stop");
+    if (wrong) log(["the run was not stopped: " + wrong]);
   }
 
   at("pause").addEventListener("click", pause);
   at("stop").addEventListener("click", ask);
   at("ask").addEventListener("close", () => { if (at("ask").returnValue === "yes") stop(); at("ask").returnValue = ""; });
   document.addEventListener("keydown", pressed => {
-    if (pressed.ctrlKey || pressed.metaKey || pressed.altKey || at("ask").open) return;
+    if (pressed.ctrlKey || pressed.metaKey || pressed.altKey || document.querySelector("dialog[open]")) return;
     if (pressed.key === "p") pause();
     if (pressed.key === "s") ask();
     if (pressed.key === "Escape") { graph.letGo(); show(); }
   });
   // Browsers keep few connections to one host: a page that nobody sees needs none.
-  document.addEventListener("visibilitychange", () => document.hidden ? disconnect() : connect());
+  document.addEventListener("visibilitychange", () => document.hidden ? disconnect() : over && !state.returns ? undefined : connect());
   addEventListener("resize", show);
   graph.onChoice(show);
+  tables.onAsk(ults.ask);
+  ults.onPost(post);
   connect();
 })();

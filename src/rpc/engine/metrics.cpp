@@ -381,6 +381,7 @@ void offer_metrics(engine& here, std::optional<allow_list> to) {
     here.define(detail::library_name{detail::metrics_name},
                 [&core = here.core()] { return detail::read_metrics(core); }, {.allow = to});
     detail::define_waits(here, to);
+    detail::define_ults(here, to);
 }
 
 }  // namespace amalgam

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -91,10 +92,9 @@ private:
                 {{"why", why.what()}});
             return;
         }
-        const std::string chosen(address);
-        if (chosen.ends_with(":0"))
-            std::fprintf(stderr, "amalgam: numbers at http://%s/metrics\n",
-                         server_->address().c_str());
+        const std::string_view chosen(address);
+        if (chosen.substr(0, chosen.find('?')).ends_with(":0"))
+            std::fprintf(stderr, "amalgam: numbers at %s\n", server_->url().c_str());
     }
 
     metric_snapshot read() {

@@ -36,16 +36,12 @@ constexpr std::string_view waits_name = "amalgam.waits";
 constexpr std::string_view handlers_name = "amalgam.waits.handlers";
 constexpr std::string_view answer_wait = "rpc reply";
 
-/// Names an object of this process to others without telling its address.
-std::uint64_t number_of(std::uint64_t what) noexcept {
+std::uint64_t scrambled(std::uint64_t what) noexcept {
     static const std::uint64_t key = random_u64();
     return what == 0 ? 0 : std::max<std::uint64_t>(1, mix(what ^ key));
 }
-std::uint64_t number_of(const void* what) noexcept {
-    return number_of(std::uint64_t{reinterpret_cast<std::uintptr_t>(what)});
-}
 std::uint64_t number_of_thread(int id) noexcept {
-    return id == 0 ? 0 : number_of(std::uint64_t{1} << 63 | static_cast<std::uint64_t>(id));
+    return id == 0 ? 0 : scrambled(std::uint64_t{1} << 63 | static_cast<std::uint64_t>(id));
 }
 
 bool asks(std::string_view procedure) noexcept {
@@ -293,11 +289,6 @@ void ask_peers(engine& here, std::vector<seen_call>& calls, std::chrono::millise
     }
 }
 
-std::string host_name() {
-    std::array<char, 256> name{};
-    return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 wait_report report_of(engine& here, std::chrono::milliseconds asking) {
     engine_core& core = here.core();
     wait_report report;
@@ -323,6 +314,15 @@ wait_report report_of(engine& here, std::chrono::milliseconds asking) {
 }
 
 }  // namespace
+
+std::uint64_t number_of(const void* what) noexcept {
+    return scrambled(std::uint64_t{reinterpret_cast<std::uintptr_t>(what)});
+}
+
+std::string host_name() {
+    std::array<char, 256> name{};
+    return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
 
 void define_waits(engine& here, const std::optional<allow_list>& to) {
     engine_core& core = here.core();

@@ -1,10 +1,8 @@
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <new>
-#include <optional>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -15,82 +13,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <amalgam/core/detail/printable.hpp>
 #include <amalgam/core/detail/text.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/rpc/extension/http_listener.hpp>
 
+#include "rpc/http/http_place.hpp"
+
 namespace amalgam::detail {
 
 namespace {
-
-struct socket_address {
-    ::sockaddr_storage bytes{};
-    ::socklen_t size = 0;
-
-    const ::sockaddr* get() const noexcept { return reinterpret_cast<const ::sockaddr*>(&bytes); }
-    ::sockaddr* get() noexcept { return reinterpret_cast<::sockaddr*>(&bytes); }
-};
-
-[[noreturn]] void refuse(std::string_view address) {
-    throw error(errc::invalid,
-                fmt::format("\"{}\" is no address to listen at, expected an IP address and a port; "
-                            "example: 127.0.0.1:9464",
-                            printable_name(address)));
-}
-
-socket_address parse(std::string_view address) {
-    const std::size_t colon = address.rfind(':');
-    if (colon == address.npos) refuse(address);
-    const std::string_view digits = address.substr(colon + 1);
-    std::uint16_t port = 0;
-    const auto [stop, wrong] = std::from_chars(digits.data(), digits.data() + digits.size(), port);
-    if (wrong != std::errc{} || stop != digits.data() + digits.size()) refuse(address);
-    std::string host(address.substr(0, colon));
-    if (host == "localhost") host = "127.0.0.1";
-    socket_address out;
-    bool loopback = false;
-    if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-        ::sockaddr_in6 six{};
-        six.sin6_family = AF_INET6;
-        six.sin6_port = htons(port);
-        if (::inet_pton(AF_INET6, host.substr(1, host.size() - 2).c_str(), &six.sin6_addr) != 1)
-            refuse(address);
-        loopback = IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
-        out.size = sizeof six;
-        std::memcpy(&out.bytes, &six, sizeof six);
-    } else {
-        ::sockaddr_in four{};
-        four.sin_family = AF_INET;
-        four.sin_port = htons(port);
-        if (::inet_pton(AF_INET, host.c_str(), &four.sin_addr) != 1) refuse(address);
-        loopback = ntohl(four.sin_addr.s_addr) >> 24 == 127;
-        out.size = sizeof four;
-        std::memcpy(&out.bytes, &four, sizeof four);
-    }
-    if (!loopback) {
-        throw error(errc::denied,
-                    fmt::format("other hosts could read the numbers at \"{}\", expected a loopback "
-                                "address, behind a proxy that knows who may ask if need be; "
-                                "example: 127.0.0.1:9464",
-                                printable_name(address)));
-    }
-    return out;
-}
-
-std::string text_of(const socket_address& where) {
-    char host[INET6_ADDRSTRLEN] = {};
-    if (where.bytes.ss_family == AF_INET6) {
-        ::sockaddr_in6 six;
-        std::memcpy(&six, &where.bytes, sizeof six);
-        ::inet_ntop(AF_INET6, &six.sin6_addr, host, sizeof host);
-        return fmt::format("[{}]:{}", host, ntohs(six.sin6_port));
-    }
-    ::sockaddr_in four;
-    std::memcpy(&four, &where.bytes, sizeof four);
-    ::inet_ntop(AF_INET, &four.sin_addr, host, sizeof host);
-    return fmt::format("{}:{}", host, ntohs(four.sin_port));
-}
 
 std::string_view up_to(std::string_view& text, std::string_view end) {
     const std::size_t at = std::min(text.find(end), text.size());
@@ -128,6 +59,8 @@ std::string_view reason(int code) {
             return "OK";
         case 400:
             return "Bad Request";
+        case 401:
+            return "Unauthorized";
         case 403:
             return "Forbidden";
         case 404:
@@ -149,7 +82,10 @@ std::string bytes_of(const http_answer& what, bool body = true) {
         "no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
         what.code, reason(what.code), what.type,
         what.more ? "" : fmt::format("Content-Length: {}\r\n", what.body.size()),
-        what.code == 405 ? "Allow: GET, HEAD\r\n" : "", what.fields);
+        what.code == 405   ? "Allow: GET, HEAD\r\n"
+        : what.code == 401 ? "WWW-Authenticate: Bearer\r\n"
+                           : "",
+        what.fields);
     if (body) out += what.body;
     return out;
 }
@@ -187,6 +123,7 @@ http_listener::~http_listener() {
         if (thread_.joinable()) static_cast<void>(new std::thread(std::move(thread_)));
         // It may have been changing these as the process forked, so nothing of them may be freed.
         static_cast<void>(new std::vector<connection>(std::move(all_)));
+        static_cast<void>(tls_.release());
         return;
     }
     stop(std::chrono::milliseconds(0));
@@ -212,7 +149,14 @@ void http_listener::wake() noexcept {
 }
 
 void http_listener::listen(std::string_view address) {
-    socket_address where = parse(address);
+    http_place place = parse_http_place(address, how_.has_own_token);
+    socket_address& where = place.where;
+    token_ = std::move(place.token);
+    if (!place.credentials.empty()) {
+        tls_ = std::make_unique<tls_server>(
+            credentials::from_folder(place.credentials),
+            how_.for_browsers ? tls_server::clients::browsers : tls_server::clients::any);
+    }
     listening_ =
         unique_fd(::socket(where.bytes.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     wake_ = unique_fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
@@ -231,6 +175,7 @@ void http_listener::listen(std::string_view address) {
     }
     ::getsockname(listening_.get(), where.get(), &where.size);
     address_ = text_of(where);
+    origin_ = tls_ ? "https://" + host_for_clients(where, tls_->hosts()) : "http://" + address_;
 }
 
 void http_listener::run() noexcept {
@@ -286,8 +231,10 @@ bool http_listener::accept_all() {
             ::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!fresh) return errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
         try {
-            all_.push_back({.socket = std::move(fresh), .until = steady::now() + longest});
-        } catch (const std::bad_alloc&) {
+            connection one{.socket = std::move(fresh), .until = steady::now() + longest};
+            if (tls_) one.tls = tls_->accept();
+            all_.push_back(std::move(one));
+        } catch (const std::exception&) {  // No memory.
             return false;
         }
     }
@@ -300,7 +247,7 @@ bool http_listener::make_room() noexcept {
     std::erase_if(all_, [](const connection& each) { return each.ended; });
     if (all_.size() < most_connections) return true;
     const auto silent = std::find_if(all_.begin(), all_.end(),
-                                     [](const connection& each) { return !each.answered(); });
+                                     [](const connection& each) { return !each.is_answered; });
     if (silent == all_.end()) return false;
     all_.erase(silent);
     return true;
@@ -316,7 +263,25 @@ bool http_listener::is_to_end() noexcept {
 
 void http_listener::serve(connection& one) {
     if (one.out.empty()) read(one);
-    if (!one.ended && !one.out.empty()) write(one);
+    if (!one.out.empty() && !one.ended) write(one);
+}
+
+/// Takes what was received into `in`. False: it is no TLS.
+bool http_listener::take(connection& one, std::string_view received) {
+    if (one.tls) return static_cast<bool>(one.tls->take(received, one.in, one.out));
+    one.in.append(received);
+    return true;
+}
+
+/// What is to be sent, for `plain`; the last of it, unless more of a stream may follow.
+void http_listener::put(connection& one, std::string plain) {
+    one.out.erase(0, std::exchange(one.sent, 0));
+    if (!one.tls) {
+        one.out = std::move(plain);
+        return;
+    }
+    one.tls->put(plain, one.out);
+    if (!one.more) one.tls->end(one.out);
 }
 
 void http_listener::read(connection& one) {
@@ -327,8 +292,21 @@ void http_listener::read(connection& one) {
         one.ended = true;
         return;
     }
-    if (one.more) return;  // It has asked already.
-    one.in.append(part, static_cast<std::size_t>(got));
+    const bool is_first = !std::exchange(one.is_begun, true);
+    if (one.tls && is_first && part[0] >= 'A' && part[0] <= 'Z') {  // No record begins so.
+        one.tls.reset();
+        one.is_answered = true;
+        return put(one, bytes_of(sentence(400, "this address is encrypted, expected https")));
+    }
+    if (!take(one, {part, static_cast<std::size_t>(got)})) {
+        one.is_refused = true;  // An alert says why.
+        one.ended = one.out.empty();
+        return;
+    }
+    if (one.more) {  // It has asked already.
+        one.in.clear();
+        return;
+    }
     const std::size_t end = one.in.find("\r\n\r\n");
     if (end == one.in.npos && one.in.size() <= most_request_bytes) return;
     http_answer out;
@@ -343,8 +321,9 @@ void http_listener::read(connection& one) {
         if (out.more && streams() >= most_streams)
             out = sentence(503, "too many pages are open, expected at most 16; close some");
     }
-    one.out = bytes_of(out, !head);
     one.more = std::move(out.more);
+    one.is_answered = true;
+    put(one, bytes_of(out, !head));
     one.in = std::string();
 }
 
@@ -361,6 +340,7 @@ http_answer http_listener::answer_to(std::string_view request, bool& head) {
     asked.post = how_.posts && method == "POST";
     if (!head && !asked.post && method != "GET")
         return sentence(405, "nothing can be changed here, expected GET");
+    std::string_view bearer;
     while (!request.empty()) {
         std::string_view field = up_to(request, "\r\n");
         const std::string_view name = up_to(field, ":");
@@ -370,14 +350,22 @@ http_answer http_listener::answer_to(std::string_view request, bool& head) {
             asked.origin = trimmed(field);
         } else if (same_word(name, "x-amalgam-token")) {
             asked.token = trimmed(field);
+        } else if (same_word(name, "authorization")) {
+            std::string_view words = trimmed(field);
+            if (same_word(up_to(words, " "), "bearer")) bearer = trimmed(words);
         } else if (same_word(name, "host")) {
             asked.host = trimmed(field);
-            if (!is_of_this_host(asked.host))
+            // A certificate says whom clients may call so.
+            if (!tls_ && !is_of_this_host(asked.host))
                 return sentence(403,
                                 "this is for clients on this host, by its loopback address; "
                                 "example: http://127.0.0.1/metrics");
         }
     }
+    if (!how_.has_own_token && !token_.empty() && !same_token(bearer, token_))
+        return sentence(401,
+                        "this is for clients that have the token, expected the field "
+                        "Authorization: Bearer TOKEN");
     try {
         return answer_(asked);
     } catch (const std::exception& why) {
@@ -395,6 +383,11 @@ void http_listener::write(connection& one) {
     one.sent += static_cast<std::size_t>(put);
     if (one.sent < one.out.size()) return;
     if (one.more) return continue_stream(one);
+    if (!one.is_answered && !one.is_refused) {  // It was TLS's own.
+        one.out.clear();
+        one.sent = 0;
+        return;
+    }
     // Bytes that nobody has read would turn the end into a reset, which may overtake the answer.
     ::shutdown(one.socket.get(), SHUT_WR);
     char rest[4096];
@@ -404,8 +397,7 @@ void http_listener::write(connection& one) {
 
 /// Asks for what comes next, now that all before is sent. The time to read it begins anew.
 void http_listener::continue_stream(connection& one) {
-    one.out = one.more();
-    one.sent = 0;
+    put(one, one.more());
     one.until = one.out.empty() ? steady::time_point::max() : steady::now() + longest;
 }
 

@@ -79,4 +79,8 @@ const std::string& metrics_server::address() const noexcept {
     return state_->listener.address();
 }
 
+std::string metrics_server::url() const {
+    return state_->listener.origin() + "/metrics";
+}
+
 }  // namespace amalgam

@@ -1,6 +1,7 @@
 #include "stats/number_source.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -23,6 +24,11 @@ constexpr std::size_t longest_sentence = 8192;
 
 std::string sentence_of(const std::string& whose, const error& why) {
     return fmt::format("{}: {}", whose, shown(why.what(), longest_sentence));
+}
+
+error unknown_process(const std::string& process) {
+    return error(errc::not_found,
+                 fmt::format("there is no process \"{}\" here any more", shown(process)));
 }
 
 class engines_source final : public number_source {
@@ -53,6 +59,13 @@ public:
         return all;
     }
 
+    ult_report read_ults(const std::string& process) override {
+        const auto at = std::find(names_.begin(), names_.end(), process);
+        if (at == names_.end()) throw unknown_process(process);
+        const std::string& address = uris_[static_cast<std::size_t>(at - names_.begin())];
+        return amalgam::read_ults(*client_, client_->lookup(address), timeout_);
+    }
+
 private:
     const std::vector<std::string> names_;
     const std::chrono::milliseconds timeout_;
@@ -64,11 +77,11 @@ class run_source final : public number_source {
 public:
     explicit run_source(const number_options& options) : timeout_(options.timeout_ms) {
         try {
-            launcher_ = std::stoi(options.run);
+            asked_ = std::stoi(options.run);
         } catch (const std::exception&) {
-            launcher_ = -1;
+            asked_ = -1;
         }
-        if (launcher_ < 0)
+        if (asked_ < 0)
             throw CLI::ValidationError(
                 "--run", fmt::format("\"{}\" is no process id, expected that of an `amalgam run`; "
                                      "example: amalgam stats --run 4711",
@@ -77,7 +90,13 @@ public:
 
     numbers_told read() override {
         numbers_told all;
-        all.run = read_run(launcher_, timeout_);
+        try {
+            all.run = read_run(launcher_ != 0 ? launcher_ : asked_, timeout_);
+        } catch (const error& why) {
+            // It is over: the next one may be the only run again.
+            if (why.code() != errc::timed_out) launcher_ = 0;
+            throw;
+        }
         launcher_ = all.run->launcher;  // From now on this one, if others start.
         for (const process_status& each : all.run->processes) {
             const std::vector<metric_part> parts{{{}, each.metrics}, {{}, to_metrics(each.report)}};
@@ -88,9 +107,14 @@ public:
         return all;
     }
 
+    ult_report read_ults(const std::string& process) override {
+        return read_run_ults(process, launcher_ != 0 ? launcher_ : asked_, timeout_);
+    }
+
 private:
     const std::chrono::milliseconds timeout_;
-    int launcher_ = 0;
+    int asked_ = 0;     // 0: the only run.
+    int launcher_ = 0;  // Of the run that was read last; 0: none.
 };
 
 class directory_source final : public number_source {
@@ -106,6 +130,7 @@ public:
 
     numbers_told read() override {
         numbers_told all;
+        peers_.clear();
         add(all, "directory", [&] { return here_->where().lookup(address_); });
         attribute_list query;
         query.ask("context.addresses", 1024);
@@ -121,11 +146,19 @@ public:
         return all;
     }
 
+    ult_report read_ults(const std::string& process) override {
+        const auto at = peers_.find(process);
+        if (at == peers_.end()) throw unknown_process(process);
+        return amalgam::read_ults(here_->where(), at->second, timeout_);
+    }
+
 private:
     template <typename Find>
     void add(numbers_told& all, const std::string& name, Find find) {
         try {
-            all.processes.push_back({name, read_metrics(here_->where(), find(), timeout_)});
+            const peer there = find();
+            all.processes.push_back({name, read_metrics(here_->where(), there, timeout_)});
+            peers_.insert_or_assign(name, there);
         } catch (const error& why) {
             all.silent.push_back(sentence_of(name, why));
         }
@@ -134,6 +167,7 @@ private:
     const std::chrono::milliseconds timeout_;
     std::string address_;
     std::unique_ptr<context> here_;
+    std::map<std::string, peer> peers_;  // Those that answered last, by name.
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include <amalgam/core/metrics.hpp>
 #include <amalgam/flow/run_status.hpp>
+#include <amalgam/rpc/ult_report.hpp>
 
 namespace amalgam::tool {
 
@@ -50,6 +51,8 @@ public:
     virtual ~number_source() = default;
     /// Failure: throws error, if nobody can be asked at all.
     virtual numbers_told read() = 0;
+    /// The ULTs of a process that read() has told of, by its name. Failure: throws error.
+    virtual ult_report read_ults(const std::string& process) = 0;
 };
 
 /// Failure: throws error or a command line error.

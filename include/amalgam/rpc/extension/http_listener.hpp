@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -13,8 +14,14 @@
 #include <sys/types.h>
 
 #include <amalgam/core/unique_fd.hpp>
+#include <amalgam/fabric/extension/tls_server.hpp>
 
 namespace amalgam::detail {
+
+/// 32 hexadecimal digits that nobody can guess.
+std::string new_token();
+/// Takes as long for a wrong text as for a right one.
+bool same_token(std::string_view a, std::string_view b) noexcept;
 
 struct http_request {
     std::string path;      ///< Without what follows a "?".
@@ -37,7 +44,10 @@ struct http_answer {
     std::function<std::string()> more{};
 };
 
-/// Answers GET and HEAD over HTTP/1.1 at a loopback address, one request for each connection.
+/// Answers GET and HEAD over HTTP/1.1, one request for each connection, at a loopback address such
+/// as "127.0.0.1:9464", or encrypted: "0.0.0.0:9464?credentials=node7&token=FILE" has the
+/// certificate and key of an `amalgam key`, and the token that clients must show. The file of a
+/// token is made where there is none. An address that other hosts reach needs both.
 ///
 /// One thread waits for all connections and never for one, so that slow ones hold a little memory,
 /// and no thread. Requests are read whole before `answer` runs, on that thread, as does `more`.
@@ -54,6 +64,9 @@ public:
         bool posts = false;  ///< POST is answered, too; what comes after its header is not read.
         bool start_later =
             false;  ///< By start(): until then there is no thread, so fork() is safe.
+        /// `answer` refuses those who have no token: nothing is asked for it here.
+        bool has_own_token = false;
+        bool for_browsers = false;  ///< Refuses keys that they do not take.
     };
 
     /// Throws as metrics_server does.
@@ -65,6 +78,10 @@ public:
     ~http_listener();
 
     const std::string& address() const noexcept { return address_; }
+    /// As clients call it: "http://127.0.0.1:9464", "https://node7.lab:9464".
+    const std::string& origin() const noexcept { return origin_; }
+    /// Of the file that the address names; empty: it names none.
+    const std::string& token() const noexcept { return token_; }
 
     void start();
     /// There is more to send. Any thread; does not wait.
@@ -81,8 +98,10 @@ private:
         std::size_t sent = 0;
         std::function<std::string()> more{};
         bool ended = false;
-
-        bool answered() const noexcept { return more || !out.empty(); }
+        bool is_begun = false;
+        bool is_answered = false;
+        bool is_refused = false;  // By TLS.
+        std::unique_ptr<tls_server_end> tls{};
     };
 
     void listen(std::string_view address);
@@ -93,6 +112,8 @@ private:
     void serve(connection& one);
     void read(connection& one);
     void write(connection& one);
+    static bool take(connection& one, std::string_view received);
+    static void put(connection& one, std::string plain);
     void continue_stream(connection& one);
     bool is_to_end() noexcept;
     http_answer answer_to(std::string_view request, bool& head);
@@ -102,7 +123,8 @@ private:
 
     const handler answer_;
     const options how_;
-    std::string address_;
+    std::string address_, origin_, token_;
+    std::unique_ptr<tls_server> tls_;
     unique_fd listening_, wake_;
     std::vector<connection> all_;
     std::atomic<bool> stops_{false};

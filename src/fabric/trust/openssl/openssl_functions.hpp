@@ -14,7 +14,7 @@
     X(ASN1_STRING_length) X(ASN1_STRING_to_UTF8) X(ASN1_TIME_set) X(ASN1_TIME_to_tm) \
     X(BIO_clear_flags) X(BIO_ctrl) X(BIO_free_all) X(BIO_get_data) X(BIO_get_new_index) \
     X(BIO_meth_new) X(BIO_meth_set_ctrl) X(BIO_meth_set_read) X(BIO_meth_set_write) X(BIO_new) \
-    X(BIO_new_mem_buf) X(BIO_s_mem) X(BIO_set_data) X(BIO_set_flags) X(BIO_set_init) X(BN_bin2bn) \
+    X(BIO_new_mem_buf) X(BIO_read) X(BIO_s_mem) X(BIO_set_data) X(BIO_set_flags) X(BIO_set_init) X(BIO_write) X(BN_bin2bn) \
     X(BN_bn2hex) X(BN_free) X(BN_hex2bn) X(BN_to_ASN1_INTEGER) X(CRYPTO_clear_free) X(CRYPTO_free) \
     X(CRYPTO_get_ex_new_index) X(CRYPTO_get_mem_functions) X(CRYPTO_secure_clear_free) \
     X(CRYPTO_secure_malloc_init) X(CRYPTO_secure_malloc_initialized) X(CRYPTO_secure_zalloc) \
@@ -44,6 +44,7 @@
     X(SSL_client_hello_get0_ext) X(SSL_ctrl) X(SSL_do_handshake) X(SSL_export_keying_material) \
     X(SSL_free) X(SSL_free_buffers) X(SSL_get0_alpn_selected) X(SSL_get0_param) \
     X(SSL_get0_peer_certificate) X(SSL_get1_session) X(SSL_get_SSL_CTX) X(SSL_get_current_cipher) \
+    X(SSL_get_error) \
     X(SSL_get_ex_data) X(SSL_get_ex_data_X509_STORE_CTX_idx) X(SSL_get_session) \
     X(SSL_get_shutdown) X(SSL_get_verify_result) X(SSL_has_pending) X(SSL_in_init) \
     X(SSL_is_server) X(SSL_key_update) X(SSL_new) X(SSL_peek_ex) X(SSL_read_ex) \

@@ -1,5 +1,3 @@
-#include "flow/web/run_page.hpp"
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -15,8 +13,11 @@
 #include <unistd.h>
 
 #include <amalgam/core/unique_fd.hpp>
+#include <amalgam/flow/live_page.hpp>
+#include <amalgam/rpc/extension/http_listener.hpp>
 
 #include "flow/web/page_files.hpp"
+#include "temp_folder.hpp"
 #include "thrown.hpp"
 
 namespace amalgam::detail {
@@ -27,18 +28,19 @@ bool has(std::string_view text, std::string_view part) {
 }
 
 struct page_of_a_run : testing::Test {
-    run_page page{"127.0.0.1:0", "./count <text>"};
+    live_page page{"127.0.0.1:0",
+                   {.title = "./count <text>", .can_stop = true, .tells_ults = true}};
     const std::string url = page.url();
     const std::string host = url.substr(7, url.find('/', 7) - 7);
     const std::string token = url.substr(url.find('=') + 1);
 
     page_of_a_run() { page.start(); }
 
-    unique_fd say(const std::string& text) const {
+    unique_fd say(const std::string& text) const { return say_at(host, text); }
+    static unique_fd say_at(const std::string& at, const std::string& text) {
         ::sockaddr_in where{};
         where.sin_family = AF_INET;
-        where.sin_port =
-            htons(static_cast<std::uint16_t>(std::stoi(host.substr(host.rfind(':') + 1))));
+        where.sin_port = htons(static_cast<std::uint16_t>(std::stoi(at.substr(at.rfind(':') + 1))));
         where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         unique_fd made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         EXPECT_EQ(::connect(made.get(), reinterpret_cast<const ::sockaddr*>(&where), sizeof where),
@@ -47,8 +49,9 @@ struct page_of_a_run : testing::Test {
                   static_cast<ssize_t>(text.size()));
         return made;
     }
-    std::string ask(const std::string& request) const {
-        const unique_fd there = say(request);
+    std::string ask(const std::string& request) const { return ask_at(host, request); }
+    static std::string ask_at(const std::string& at, const std::string& request) {
+        const unique_fd there = say_at(at, request);
         std::string text;
         char part[4096];
         for (ssize_t got = 0; (got = ::recv(there.get(), part, sizeof part, 0)) > 0;)
@@ -108,9 +111,16 @@ struct page_of_a_run : testing::Test {
         all.processes.push_back({"G", 2, 1.5, 4096, 2});
         return all;
     }
-    bool stop_was_pressed() const {
-        ::pollfd looked{page.stop_fd(), POLLIN, 0};
+    bool something_was_asked() const {
+        ::pollfd looked{page.requests_fd(), POLLIN, 0};
         return ::poll(&looked, 1, 0) == 1;
+    }
+    void show(run_report so_far, const std::string& state = "running",
+              const std::string& sentence = {}, std::vector<page_process> processes = {}) {
+        page.show({state, sentence, std::move(so_far), std::move(processes), {}});
+    }
+    std::string right() const {
+        return "X-Amalgam-Token: " + token + "\r\nOrigin: http://" + host + "\r\n";
     }
 };
 
@@ -121,12 +131,12 @@ TEST_F(page_of_a_run, is_for_who_has_its_token) {
     for (const char* path : {"/", "/?token=", "/?token=0", "/events", "/events?token=1"}) {
         const std::string refused = get(path);
         EXPECT_TRUE(refused.starts_with("HTTP/1.1 403 ")) << path << refused;
-        EXPECT_TRUE(has(refused, "open the address that amalgam run has printed")) << refused;
+        EXPECT_TRUE(has(refused, "open the address that amalgam has printed")) << refused;
         EXPECT_FALSE(has(refused, "<!doctype")) << path;
     }
     EXPECT_TRUE(get("/page.js").starts_with("HTTP/1.1 200 "));
     EXPECT_TRUE(get("/other").starts_with("HTTP/1.1 404 "));
-    EXPECT_NE(run_page("127.0.0.1:0", "other").url().substr(url.find('=')),
+    EXPECT_NE(live_page("127.0.0.1:0", {.title = "other"}).url().substr(url.find('=')),
               url.substr(url.find('=')));
 }
 
@@ -137,7 +147,8 @@ TEST_F(page_of_a_run, is_not_for_a_page_whose_name_leads_here) {
 }
 
 TEST_F(page_of_a_run, needs_no_byte_from_elsewhere) {
-    for (const char* path : {"/page.html", "/page.css", "/page.js", "/graph.js", "/curves.js"}) {
+    for (const char* path : {"/page.html", "/page.css", "/page.js", "/graph.js", "/curves.js", "/tables.js",
+                             "/ults.js"}) {
         const page_file* const file = find_page_file(path);
         ASSERT_NE(file, nullptr) << path;
         std::string text(file->text);
@@ -151,7 +162,7 @@ TEST_F(page_of_a_run, needs_no_byte_from_elsewhere) {
 
 TEST_F(page_of_a_run, sends_what_was_and_then_each_state) {
     page.log("[G] one <line>\x1b[1m");
-    page.show(report(2), {{"G", "pid 7", "running", true}}, "running", "");
+    show(report(2), "running", "", {{"G", "pid 7", "running", true}});
     const unique_fd browser = open_events();
     const std::string first = read_until(browser, "event: state");
     EXPECT_TRUE(has(first, "Content-Type: text/event-stream")) << first;
@@ -164,7 +175,7 @@ data: ["[G] one <line>\\x1b[1m"])"))
     later.nodes[0].taken += 500;
     later.nodes[0].seconds += 1;
     later.processes[0] = {"G", 3, 2, 8192, 2};
-    page.show(later, {{"G", "pid 7", "ended with exit code 0", false}}, "ended", "that was all");
+    show(later, "ended", "that was all", {{"G", "pid 7", "ended with exit code 0", false}});
     const nlohmann::json state = state_with(browser, "that was all");
     EXPECT_EQ(state["command"], "./count <text>");
     EXPECT_EQ(state["nodes"][0]["taken"], 1500);
@@ -175,32 +186,127 @@ data: ["[G] one <line>\\x1b[1m"])"))
 }
 
 TEST_F(page_of_a_run, is_stopped_only_by_its_own_button) {
-    const std::string right = "X-Amalgam-Token: " + token + "\r\nOrigin: http://" + host + "\r\n";
     const std::string elsewhere =
         "X-Amalgam-Token: " + token + "\r\nOrigin: http://page.example\r\n";
     const std::string unknown = "X-Amalgam-Token: 0\r\nOrigin: http://" + host + "\r\n";
     for (const std::string& refused :
          {ask(request("POST /stop")), ask(request("POST /stop", elsewhere)),
-          ask(request("POST /stop", unknown)), ask(request("GET /stop", right)),
+          ask(request("POST /stop", unknown)), ask(request("GET /stop", right())),
           ask(request("POST /stop?token=" + token)),
           ask(request("POST /stop", "X-Amalgam-Token: " + token + "\r\n")),
-          ask(request("POST /events", right)), ask(request("PUT /stop", right))}) {
+          ask(request("POST /events", right())), ask(request("PUT /stop", right()))}) {
         EXPECT_TRUE(refused.starts_with("HTTP/1.1 40")) << refused;
     }
-    EXPECT_FALSE(stop_was_pressed());
-    const std::string taken = ask(request("POST /stop", right + "Content-Length: 0\r\n"));
+    EXPECT_FALSE(something_was_asked());
+    const std::string taken = ask(request("POST /stop", right() + "Content-Length: 0\r\n"));
     EXPECT_TRUE(taken.starts_with("HTTP/1.1 200 ")) << taken;
-    EXPECT_TRUE(stop_was_pressed());
+    EXPECT_TRUE(something_was_asked());
+    const auto asked = page.take_requests();
+    ASSERT_EQ(asked.size(), 1u);
+    EXPECT_EQ(asked[0].what, page_request::kind::stop);
+    EXPECT_FALSE(something_was_asked());
+}
+
+TEST_F(page_of_a_run, has_only_the_buttons_that_it_was_given) {
+    live_page other("127.0.0.1:0", {.title = "top"});
+    other.start();
+    const std::string at = other.url().substr(7, other.url().find('/', 7) - 7);
+    const std::string its = other.url().substr(other.url().find('=') + 1);
+    for (const char* path : {"/stop", "/ults?process=G1"}) {
+        const std::string answer =
+            ask_at(at, std::string("POST ") + path + " HTTP/1.1\r\nHost: " + at +
+                           "\r\nX-Amalgam-Token: " + its + "\r\nOrigin: http://" + at + "\r\n\r\n");
+        EXPECT_TRUE(answer.starts_with("HTTP/1.1 404 ")) << answer;
+    }
+}
+
+TEST_F(page_of_a_run, asks_for_the_ults_of_a_process_and_shows_what_comes) {
+    EXPECT_TRUE(ask(request("POST /ults?process=G1")).starts_with("HTTP/1.1 403 "));
+    for (const char* none : {"", "?", "?process=", "?process=%", "?process=%2", "?process=%zz"})
+        EXPECT_TRUE(
+            ask(request(std::string("POST /ults") + none, right())).starts_with("HTTP/1.1 400 "))
+            << none;
+    EXPECT_FALSE(something_was_asked());
+    const unique_fd browser = open_events();
+    show(report(1));
+    read_until(browser, "event: state");
+    const std::string taken =
+        ask(request("POST /ults?process=tcp%3A%2f%2fh%3A1", right() + "Content-Length: 0\r\n"));
+    EXPECT_TRUE(taken.starts_with("HTTP/1.1 200 ")) << taken;
+    const auto asked = page.take_requests();
+    ASSERT_EQ(asked.size(), 1u);
+    EXPECT_EQ(asked[0].what, page_request::kind::ults);
+    EXPECT_EQ(asked[0].process, "tcp://h:1");
+
+    ult_report told;
+    told.process = 4711;
+    told.ults.push_back({.id = 0x1234567890,
+                         .name = "teller<b>",
+                         .state = ult_state::parked,
+                         .waits_for = "mutex",
+                         .waited = std::chrono::seconds(3),
+                         .unit = 7,
+                         .stream = "worker",
+                         .trace = {"f() (a+0x1)", "g()"}});
+    page.tell_ults("tcp://h:1", told);
+    const nlohmann::json shown = state_with(browser, "teller<b>");
+    EXPECT_EQ(shown["process"], "tcp://h:1");
+    EXPECT_EQ(shown["pid"], 4711);
+    EXPECT_EQ(shown["ults"][0]["id"], "34567890");
+    EXPECT_EQ(shown["ults"][0]["waited"], 3);
+    EXPECT_EQ(shown["ults"][0]["unit"], "00000007");
+    EXPECT_EQ(shown["ults"][0]["trace"][1], "g()");
+    page.tell_ults("G1", failure{{errc::closed}, "G1 has ended"});
+    EXPECT_EQ(state_with(browser, "has ended")["why"], "G1 has ended");
+    // Who comes later has not asked.
+    const unique_fd later = open_events();
+    EXPECT_FALSE(has(read_until(later, "event: state"), "teller"));
+}
+
+TEST_F(page_of_a_run, takes_so_many_questions_and_refuses_more) {
+    for (std::size_t i = 0; i < live_page::most_requests; ++i)
+        EXPECT_TRUE(ask(request("POST /ults?process=G1", right())).starts_with("HTTP/1.1 200 "));
+    const std::string refused = ask(request("POST /ults?process=G1", right()));
+    EXPECT_TRUE(refused.starts_with("HTTP/1.1 503 ")) << refused;
+    EXPECT_EQ(page.take_requests().size(), live_page::most_requests);
+    EXPECT_TRUE(ask(request("POST /ults?process=G1", right())).starts_with("HTTP/1.1 200 "));
+}
+
+TEST_F(page_of_a_run, shows_tables_and_processes_without_a_graph) {
+    page_table table{"procedures", {"procedure", "calls/s"}, 1, {}};
+    for (std::size_t i = 0; i < live_page::most_rows + 5; ++i)
+        table.rows.push_back({{"sum\x1b", 0}, {"3k", 3000}});
+    page.show({.processes = {{"tcp://h:1", "", "running", true, 1.5, 4096}}, .tables = {table}});
+    const unique_fd browser = open_events();
+    const nlohmann::json state = state_with(browser, "procedures");
+    EXPECT_EQ(state["has_graph"], false);
+    EXPECT_EQ(state["tables"][0]["rows"].size(), live_page::most_rows);
+    EXPECT_EQ(state["tables"][0]["rows"][0][0], "sum\\x1b");
+    EXPECT_EQ(state["tables"][0]["more"], 5);
+    EXPECT_EQ(state["processes"][0]["processor"], 1.5);
+    EXPECT_EQ(state["point"][4], 1.5);
+}
+
+TEST_F(page_of_a_run, a_later_one_at_its_address_has_its_token_if_a_file_keeps_it) {
+    const temp_folder folder;
+    const std::string address = "127.0.0.1:0?token=" + folder.with("page");
+    std::string first;
+    {
+        const live_page one(address, {.title = "one"});
+        first = one.url().substr(one.url().find('='));
+    }
+    const live_page two(address, {.title = "two"});
+    EXPECT_EQ(two.url().substr(two.url().find('=')), first);
 }
 
 TEST_F(page_of_a_run, a_browser_that_does_not_read_misses_states_and_costs_no_memory) {
     const unique_fd slow = open_events();
-    run_report much = report(run_page::most_nodes);
+    run_report much = report(live_page::most_nodes);
     for (node_report& each : much.nodes)
         each.name.append(2'000, 'n');  // 0.8 MB a state: the kernel holds a few.
     constexpr std::size_t states = 40;
     for (std::size_t i = 0; i <= states; ++i) {
-        page.show(much, {}, "running", i == states ? "the newest" : "");
+        show(much, "running", i == states ? "the newest" : "");
         page.log(std::string(10'000, 'x'));
         if (i % 10 != 0) continue;
         const unique_fd other = open_events();
@@ -216,7 +322,7 @@ TEST_F(page_of_a_run, a_browser_that_does_not_read_misses_states_and_costs_no_me
 }
 
 TEST_F(page_of_a_run, refuses_one_browser_too_many_and_takes_the_next) {
-    page.show(report(2), {}, "running", "");
+    show(report(2));
     std::vector<unique_fd> open;
     for (std::size_t i = 0; i < http_listener::most_streams; ++i) {
         open.push_back(open_events());
@@ -235,17 +341,17 @@ TEST_F(page_of_a_run, refuses_one_browser_too_many_and_takes_the_next) {
 }
 
 TEST_F(page_of_a_run, shows_so_many_nodes_and_counts_the_rest) {
-    page.show(report(run_page::most_nodes + 3), {}, "running", "");
+    show(report(live_page::most_nodes + 3));
     const unique_fd browser = open_events();
     const std::string text = read_until(browser, "\"more_nodes\":3");
-    EXPECT_FALSE(has(text, "\"node" + std::to_string(run_page::most_nodes) + "\""));
+    EXPECT_FALSE(has(text, "\"node" + std::to_string(live_page::most_nodes) + "\""));
 }
 
 TEST_F(page_of_a_run, brings_the_last_state_to_who_reads_before_it_ends) {
-    page.show(report(2), {}, "running", "");
+    show(report(2));
     const unique_fd browser = open_events();
     read_until(browser, "event: state");
-    page.show(report(2), {}, "failed", "the last words");
+    show(report(2), "failed", "the last words");
     page.finish();
     std::string text;
     char part[4096];
@@ -254,9 +360,10 @@ TEST_F(page_of_a_run, brings_the_last_state_to_who_reads_before_it_ends) {
     EXPECT_TRUE(has(text, "the last words")) << text;
 }
 
-TEST(run_page, listens_on_loopback_only) {
-    const error why = error_of([] { run_page no("0.0.0.0:0", "count"); });
+TEST(live_page, without_a_key_listens_on_loopback_only) {
+    const error why = error_of([] { live_page no("0.0.0.0:0", {.title = "count"}); });
     EXPECT_EQ(why.code(), errc::denied);
+    EXPECT_TRUE(has(why.what(), "\"0.0.0.0:0?credentials=node7\"")) << why.what();
 }
 
 }  // namespace
