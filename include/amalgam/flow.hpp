@@ -6,6 +6,7 @@
 #include <amalgam/flow/config.hpp>
 #include <amalgam/flow/graph.hpp>
 #include <amalgam/flow/launcher.hpp>
+#include <amalgam/flow/live_page.hpp>
 #include <amalgam/flow/node.hpp>
 #include <amalgam/flow/outlet.hpp>
 #include <amalgam/flow/place.hpp>

@@ -127,12 +127,14 @@ void add_run(CLI::App& app) {
                     "Write each node's statistics as JSON to this file at the end");
     sub->add_option("--metrics", options->metrics,
                     "Tell the numbers of all processes by HTTP for Prometheus, at this loopback "
-                    "address; port 0 chooses one: 127.0.0.1:9464")
+                    "address; port 0 chooses one: 127.0.0.1:9464. For other hosts: "
+                    "\"0.0.0.0:9464?credentials=node7&token=FILE\"")
         ->envname("AMALGAM_METRICS");
     sub->add_option(
            "--web", options->web,
            "Serve a live page of the run at this loopback address, and print its URL; port "
-           "0, or no address, chooses a port")
+           "0, or no address, chooses a port. For other hosts: "
+           "\"0.0.0.0:8642?credentials=node7\", a key that `amalgam key new --p256` made")
         ->expected(0, 1)
         ->default_str("127.0.0.1:0");
     sub->add_option(

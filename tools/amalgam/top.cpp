@@ -105,7 +105,8 @@ void add_top(CLI::App& app) {
     auto* command = app.add_subcommand(
         "top",
         "Watch engines, a run or a directory's processes in the terminal, or as a page: who "
-        "computes, who waits, what is called. Keys: Tab or 1 to 9 choose a table, < and > the column to sort "
+        "computes, who waits, what is called. Keys: Tab or 1 to 9 choose a table, < and > the "
+        "column to sort "
         "by, r reverses, / filters, space pauses, q quits");
     command->footer("example: amalgam top --run");
     add_numbers(*command, options->whose);

@@ -20,12 +20,13 @@ struct launch_options {
     std::chrono::milliseconds stats{0};
     /// File for run_report::json() of the whole run; empty: none.
     std::string report_file{};
-    /// Where the numbers of all processes are told by HTTP, for Prometheus: a loopback address such
-    /// as "127.0.0.1:9464"; port 0 chooses one. Each has the label {"process", "G2.1"}. Empty:
-    /// none.
+    /// Where the numbers of all processes are told by HTTP, for Prometheus: an address as
+    /// metrics_server takes it, such as "127.0.0.1:9464"; port 0 chooses one. Each has the label
+    /// {"process", "G2.1"}. Empty: none.
     std::string metrics{};
-    /// Where to serve the live page of the run, "127.0.0.1:0"; loopback only. Port 0 chooses one;
-    /// the address, with the token that the page needs, is printed. Empty: no page.
+    /// Where to serve the live page of the run, an address as live_page takes it: "127.0.0.1:0".
+    /// Port 0 chooses one; the address, with the token that the page needs, is printed. Empty: no
+    /// page.
     std::string web{};
     /// Time for the other processes to end after SIGTERM before they are killed.
     std::chrono::milliseconds grace{3000};

@@ -143,15 +143,20 @@ TEST_F(control_pair, an_answer_to_a_query_arrives_with_what_has_room) {
     control_message query;
     query.what = kind::status_query;
     EXPECT_EQ(through_the_wire(query).what, kind::status_query);
+    EXPECT_FALSE(through_the_wire(query).asks_ults);
+    query.asks_ults = true;
+    EXPECT_TRUE(through_the_wire(query).asks_ults);
     control_message answer;
     answer.what = kind::report;
     answer.report = "short";
     answer.metrics = "00ff";
     answer.drawing = "{}";
+    answer.ults = "00";
     answer.answers_queries = true;
     control_message got = through_the_wire(answer);
     EXPECT_EQ(got.metrics, "00ff");
     EXPECT_EQ(got.drawing, "{}");
+    EXPECT_EQ(got.ults, "00");
     EXPECT_TRUE(got.answers_queries);
 
     control_line writer(left_.get()), reader(right_.get());

@@ -27,6 +27,7 @@
 #include "flow/launcher/run_watch.hpp"
 #include "flow/launcher/status_codec.hpp"
 #include "shell_word.hpp"
+#include "thrown.hpp"
 
 namespace amalgam {
 namespace {
@@ -68,6 +69,26 @@ TEST_F(watched_run, shows_its_processes_graph_and_numbers) {
     EXPECT_EQ(run.report().nodes.size(), 3u);
     EXPECT_GE(run.metrics().value("amalgam_rpc_served_total", {{"process", "G3"}}), 1);
     EXPECT_NE(list_runs(), std::vector<int>{});
+    launched.signal(SIGTERM);
+    launched.output();
+    launched.join();
+}
+
+TEST_F(watched_run, tells_the_ults_of_each_process_and_their_stacks) {
+    child_process launched = start_and_flow();
+    const run_status run = read_run(launched.pid());
+    for (const char* label : {"G1", "G2", "G3"}) {
+        const ult_report told = read_run_ults(label, launched.pid());
+        EXPECT_EQ("pid " + std::to_string(told.process), process_of(run, label).where);
+        EXPECT_FALSE(told.ults.empty()) << label;
+#if defined(__x86_64__)
+        EXPECT_TRUE(std::any_of(told.ults.begin(), told.ults.end(), [](const told_ult& each) {
+            return !each.trace.empty();
+        })) << label;
+#endif
+    }
+    const error none = error_of([&] { read_run_ults("G4", launched.pid()); });
+    EXPECT_TRUE(has(none.what(), "the run has no process \"G4\"")) << none.what();
     launched.signal(SIGTERM);
     launched.output();
     launched.join();
@@ -118,7 +139,10 @@ std::vector<std::size_t> asked_by(detail::run_watch& watch) {
     ::pollfd wanted{watch.wanted(), POLLIN, 0};
     while (::poll(&wanted, 1, -1) != 1) {
     }
-    return watch.take_asked();
+    std::vector<std::size_t> asked;
+    for (const detail::run_watch::question& each : watch.take_asked())
+        asked.push_back(each.which);
+    return asked;
 }
 
 std::string output_of(std::vector<std::string> argv, int& code) {
@@ -223,7 +247,7 @@ TEST(run_watch, a_look_waits_for_those_that_take_part_and_no_others) {
     run_status seen;
     std::thread query([&] { seen = watch.query(std::chrono::hours(1)); });
     EXPECT_EQ(asked_by(watch), std::vector<std::size_t>{0});
-    EXPECT_FALSE(watch.take(0, report));
+    EXPECT_FALSE(watch.take(0, report).has_value());
     query.join();
     EXPECT_TRUE(seen.processes.at(0).answered);
     EXPECT_FALSE(seen.processes.at(1).answered);
@@ -234,8 +258,8 @@ TEST(run_watch, a_look_waits_for_those_that_take_part_and_no_others) {
     EXPECT_EQ(asked_by(watch).size(), 1u);
     std::thread third([&] { (void)watch.query(std::chrono::hours(1)); });
     EXPECT_TRUE(asked_by(watch).empty());
-    EXPECT_TRUE(watch.take(0, report));
-    EXPECT_FALSE(watch.take(0, report));
+    EXPECT_TRUE(watch.take(0, report).has_value());
+    EXPECT_FALSE(watch.take(0, report).has_value());
     again.join();
     third.join();
 
@@ -245,6 +269,60 @@ TEST(run_watch, a_look_waits_for_those_that_take_part_and_no_others) {
     watch.has_ended(0);
     last.join();
     EXPECT_FALSE(seen.processes.at(0).running);
+}
+
+TEST(run_watch, asks_for_the_ults_of_one_process_when_somebody_wants_them) {
+    detail::run_watch watch("program");
+    for (const char* label : {"G1", "G2", "G3"})
+        watch.add(label, "pid 1");
+    watch.is_ready(0, "shm://a", true);
+    watch.is_ready(1, "shm://b", true);
+    EXPECT_EQ(watch.ask_ults("G4").code(), errc::not_found);
+    EXPECT_EQ(watch.ask_ults("G3").code(), errc::closed);  // It has not begun.
+    EXPECT_TRUE(watch.ask_ults("G2"));
+    const auto first = watch.take_asked();
+    ASSERT_EQ(first.size(), 1u);
+    EXPECT_EQ(first[0].which, 1u);
+    EXPECT_TRUE(first[0].ults);
+
+    // It is asked once more, by who wants them while it answers.
+    result<ult_report> told{errc::timed_out, {}};
+    std::thread wants([&] { told = watch.query_ults("G2", std::chrono::hours(1)); });
+    std::uint64_t times = 0;
+    ::pollfd woken{watch.wanted(), POLLIN, 0};
+    ::poll(&woken, 1, -1);
+    EXPECT_EQ(::read(watch.wanted(), &times, sizeof times), 8);
+    detail::control_message report;
+    report.what = detail::control_message::kind::report;
+    report.answers_queries = true;
+    const auto again = watch.take(1, report);  // Of a version that tells none.
+    ASSERT_TRUE(again.has_value());
+    EXPECT_TRUE(again->ults);
+    report.ults = detail::encode_ults({.process = 7, .host = "here", .ults = {}});
+    EXPECT_FALSE(watch.take(1, report).has_value());
+    wants.join();
+    ASSERT_TRUE(told);
+    EXPECT_EQ(told->process, 7);
+
+    EXPECT_EQ(watch.query_ults("G2", std::chrono::milliseconds(1)).code(), errc::timed_out);
+    watch.has_ended(1);
+    EXPECT_EQ(watch.query_ults("G2", std::chrono::hours(1)).code(), errc::closed);
+}
+
+TEST(run_status, ults_travel_whole_or_are_refused) {
+    ult_report all{.process = 7, .host = "here", .ults = {}, .left_out = 3};
+    all.ults.push_back({.id = 1, .name = "teller", .waits_for = "mutex", .trace = {"f()"}});
+    EXPECT_EQ(detail::decode_ults(detail::encode_ults(all))->ults.at(0).trace.at(0), "f()");
+    EXPECT_FALSE(detail::decode_ults("").has_value());
+    const std::string bytes = detail::encode_told_ults(all);
+    EXPECT_EQ(detail::decode_told_ults(bytes)->ults.at(0).name, "teller");
+    for (std::size_t i = 0; i < bytes.size(); ++i)
+        EXPECT_FALSE(detail::decode_told_ults(bytes.substr(0, i))) << i;
+    const auto refused =
+        detail::decode_told_ults(detail::encode_told_ults(failure{{errc::closed}, "G2 has ended"}));
+    EXPECT_EQ(refused.sentence(), "G2 has ended");
+    EXPECT_EQ(detail::process_in_question(detail::ults_question("G2.1")), "G2.1");
+    EXPECT_EQ(detail::process_in_question(detail::status_question), std::nullopt);
 }
 
 TEST(run_status, bytes_of_others_are_refused_with_a_sentence) {
@@ -281,7 +359,7 @@ TEST(run_socket, answers_each_that_asks_and_ends_with_those_that_only_connect) {
         EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const ::sockaddr*>(&where), size), 0);
         return socket;
     };
-    const detail::run_socket here(name, [] { return std::string("hello"); });
+    const detail::run_socket here(name, [](std::string_view) { return std::string("hello"); });
     connect();
     const unique_fd asks = connect();
     EXPECT_TRUE(detail::is_of_this_user(asks.get()));
@@ -289,7 +367,8 @@ TEST(run_socket, answers_each_that_asks_and_ends_with_those_that_only_connect) {
     char text[6] = {};
     EXPECT_EQ(::recv(asks.get(), text, 5, MSG_WAITALL), 5);
     EXPECT_STREQ(text, "hello");
-    const detail::run_socket second(name, [] { return std::string("taken"); });  // Answers nobody.
+    const detail::run_socket second(
+        name, [](std::string_view) { return std::string("taken"); });  // Answers nobody.
 }
 
 class run_socket_crowd : public testing::Test {
@@ -313,7 +392,7 @@ protected:
 };
 
 TEST_F(run_socket_crowd, those_that_ask_nothing_keep_nobody_away) {
-    const detail::run_socket here(name, [] { return status(); });
+    const detail::run_socket here(name, [](std::string_view) { return status(); });
     std::vector<unique_fd> silent;
     for (std::size_t i = 0; i < 3 * detail::run_socket::most_silent; ++i)
         silent.push_back(connect());
@@ -327,7 +406,7 @@ TEST_F(run_socket_crowd, those_that_ask_nothing_keep_nobody_away) {
 
 TEST_F(run_socket_crowd, a_run_that_answers_others_first_is_waited_for) {
     std::atomic<bool> goes_on = false;
-    const detail::run_socket here(name, [&] {
+    const detail::run_socket here(name, [&](std::string_view) {
         while (!goes_on)
             std::this_thread::yield();
         return status();

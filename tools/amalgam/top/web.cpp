@@ -60,8 +60,7 @@ std::vector<page_process> processes_of(const top_table& from, const numbers_told
 }
 
 /// Waits for requests, until then.
-void wait_until(std::chrono::steady_clock::time_point when, live_page& page,
-                number_source& from) {
+void wait_until(std::chrono::steady_clock::time_point when, live_page& page, number_source& from) {
     for (;;) {
         for (const page_request& each : page.take_requests()) {
             try {
@@ -70,8 +69,8 @@ void wait_until(std::chrono::steady_clock::time_point when, live_page& page,
                 page.tell_ults(each.process, failure{why.code(), shown(why.what(), 8192)});
             }
         }
-        const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-            when - std::chrono::steady_clock::now());
+        const auto left =
+            std::chrono::ceil<std::chrono::milliseconds>(when - std::chrono::steady_clock::now());
         if (left.count() <= 0) return;
         ::pollfd look{page.requests_fd(), POLLIN, 0};
         ::poll(&look, 1, static_cast<int>(left.count()));
@@ -118,9 +117,8 @@ void show_as_page(number_source& from, const std::string& title, const std::stri
     page_state now;
     std::string lost;
     for (;;) {
-        const clock::time_point next =
-            clock::now() + std::chrono::duration_cast<clock::duration>(
-                               std::chrono::duration<double>(interval));
+        const clock::time_point next = clock::now() + std::chrono::duration_cast<clock::duration>(
+                                                          std::chrono::duration<double>(interval));
         if (lost.empty()) {
             model.take(told, clock::now());
             now = state_of(model, told);
