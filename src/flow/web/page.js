@@ -19,7 +19,7 @@
     document.title = `${state.state}: ${state.command}`;
     at("stop").hidden = at("stop-key").hidden = !state.can_stop;
     at("stop").disabled = state.state !== "running";
-    at("graph-section").hidden = !state.has_graph;
+    at("graph-section").hidden = at("node-keys").hidden = !state.has_graph;
     for (const each of document.querySelectorAll(".of-graph")) each.hidden = !state.has_graph;
     for (const each of document.querySelectorAll(".of-all")) each.hidden = state.has_graph;
   }

@@ -41,6 +41,7 @@ const tables = (() => {
       row.cells[5].firstChild.disabled = !each.running;
     });
     for (const gone of known.values()) gone.remove();
+    rows.parentNode.className = state.processes.some(each => each.where) ? "" : "nowhere";
   }
 
   function showTabs() {

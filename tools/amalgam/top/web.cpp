@@ -99,8 +99,10 @@ page_state state_of(const top_model& model, const numbers_told& told) {
     }
     for (const std::string& each : told.silent) {
         if (told.run) continue;  // Shown by its process.
-        now.processes.push_back(
-            {.label = each.substr(0, each.find(": ")), .state = each, .running = false});
+        const std::size_t colon = std::min(each.find(": "), each.size());
+        now.processes.push_back({.label = each.substr(0, colon),
+                                 .state = each.substr(std::min(colon + 2, each.size())),
+                                 .running = false});
     }
     return now;
 }
