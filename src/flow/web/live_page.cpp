@@ -222,10 +222,6 @@ struct live_page::state {
         std::uint64_t number;
         std::string text;
     };
-    struct sample {
-        clock::time_point when;
-        run_report report;
-    };
     /// What one browser has got.
     struct progress {
         std::uint64_t lines = 0;
@@ -245,8 +241,8 @@ struct live_page::state {
     const clock::time_point start = clock::now();
     unique_fd asked;
 
-    std::mutex lock;  // All below but the last.
-    std::deque<sample> samples;
+    std::deque<run_report> samples;  // The last ones shown.
+    std::mutex lock;                 // All below but the last two.
     std::deque<std::string> points;
     std::deque<numbered> lines, ults;
     std::vector<page_request> requests;
@@ -291,13 +287,10 @@ void live_page::start() {
 
 void live_page::show(const page_state& now) {
     state& own = *state_;
-    const state::clock::time_point when = state::clock::now();
-    const double seconds = std::chrono::duration<double>(when - own.start).count();
+    const double seconds = std::chrono::duration<double>(state::clock::now() - own.start).count();
     const run_report& so_far = now.run ? *now.run : run_report();
-    // A run that began again has nothing in common with the one before.
-    const bool follows =
-        !own.samples.empty() && own.samples.front().report.nodes.size() <= so_far.nodes.size();
-    const run_report passed = so_far.since(follows ? own.samples.front().report : run_report());
+    const run_report passed =
+        so_far.since(own.samples.empty() ? run_report() : own.samples.front());
     value all{{"command", own.of.title},
               {"can_stop", own.of.can_stop},
               {"tells_ults", own.of.tells_ults},
@@ -318,8 +311,7 @@ void live_page::show(const page_state& now) {
     std::string text = text_of_value(all);
     {
         const std::lock_guard hold(own.lock);
-        if (!follows) own.samples.clear();
-        own.samples.push_back({when, so_far});
+        own.samples.push_back(so_far);
         if (own.samples.size() > most_samples) own.samples.pop_front();
         own.points.push_back(text_of_value(point));
         if (own.points.size() > most_points) own.points.pop_front();
