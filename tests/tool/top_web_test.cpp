@@ -6,11 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <nlohmann/json.hpp>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -21,6 +19,7 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/metrics.hpp>
 
+#include "http_client.hpp"
 #include "tool/run_tool.hpp"
 #include "top/web.hpp"
 
@@ -51,34 +50,21 @@ public:
         if (at == line.npos || slash == line.npos) throw std::runtime_error("said: " + line);
         host_ = line.substr(at + 7, slash - at - 7);
         token_ = line.substr(line.find("token=") + 6);
-        events_ = say("GET /events?token=" + token_);
+        events_ = connect_to(host_);
+        say(events_, request("GET /events?token=" + token_));
     }
     ~page_of_top() {
         ::kill(tool_, SIGKILL);
         ::waitpid(tool_, nullptr, 0);
     }
 
-    unique_fd say(const std::string& what, const std::string& fields = {}) const {
-        ::sockaddr_in where{};
-        where.sin_family = AF_INET;
-        where.sin_port =
-            htons(static_cast<std::uint16_t>(std::stoi(host_.substr(host_.rfind(':') + 1))));
-        where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        unique_fd made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        EXPECT_EQ(::connect(made.get(), reinterpret_cast<const ::sockaddr*>(&where), sizeof where),
-                  0);
-        const std::string text = what + " HTTP/1.1\r\nHost: " + host_ + "\r\n" + fields + "\r\n";
-        EXPECT_EQ(::send(made.get(), text.data(), text.size(), MSG_NOSIGNAL),
-                  static_cast<ssize_t>(text.size()));
-        return made;
+    std::string request(const std::string& what, const std::string& fields = {}) const {
+        return what + " HTTP/1.1\r\nHost: " + host_ + "\r\n" + fields + "\r\n";
     }
     std::string press(const std::string& path) const {
-        const unique_fd there =
-            say("POST " + path, "X-Amalgam-Token: " + token_ + "\r\nOrigin: http://" + host_ +
-                                    "\r\nContent-Length: 0\r\n");
-        char part[4096];
-        const ssize_t got = ::recv(there.get(), part, sizeof part, MSG_WAITALL);
-        return {part, static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+        return ask(host_,
+                   request("POST " + path, "X-Amalgam-Token: " + token_ + "\r\nOrigin: http://" +
+                                               host_ + "\r\nContent-Length: 0\r\n"));
     }
     /// The next event of that name that `fits`.
     template <typename Fits>

@@ -4,9 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <nlohmann/json.hpp>
 #include <poll.h>
 #include <sys/socket.h>
@@ -17,6 +15,7 @@
 #include <amalgam/rpc/extension/http_listener.hpp>
 
 #include "flow/web/page_files.hpp"
+#include "http_client.hpp"
 #include "temp_folder.hpp"
 #include "thrown.hpp"
 
@@ -36,33 +35,16 @@ struct page_of_a_run : testing::Test {
 
     page_of_a_run() { page.start(); }
 
-    unique_fd say(const std::string& text) const { return say_at(host, text); }
-    static unique_fd say_at(const std::string& at, const std::string& text) {
-        ::sockaddr_in where{};
-        where.sin_family = AF_INET;
-        where.sin_port = htons(static_cast<std::uint16_t>(std::stoi(at.substr(at.rfind(':') + 1))));
-        where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        unique_fd made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        EXPECT_EQ(::connect(made.get(), reinterpret_cast<const ::sockaddr*>(&where), sizeof where),
-                  0);
-        EXPECT_EQ(::send(made.get(), text.data(), text.size(), MSG_NOSIGNAL),
-                  static_cast<ssize_t>(text.size()));
-        return made;
-    }
-    std::string ask(const std::string& request) const { return ask_at(host, request); }
-    static std::string ask_at(const std::string& at, const std::string& request) {
-        const unique_fd there = say_at(at, request);
-        std::string text;
-        char part[4096];
-        for (ssize_t got = 0; (got = ::recv(there.get(), part, sizeof part, 0)) > 0;)
-            text.append(part, static_cast<std::size_t>(got));
-        return text;
-    }
+    std::string ask(const std::string& request) const { return amalgam::ask(host, request); }
     std::string request(const std::string& what, const std::string& fields = {}) const {
         return what + " HTTP/1.1\r\nHost: " + host + "\r\n" + fields + "\r\n";
     }
     std::string get(const std::string& path) const { return ask(request("GET " + path)); }
-    unique_fd open_events() const { return say(request("GET /events?token=" + token)); }
+    unique_fd open_events() const {
+        unique_fd made = connect_to(host);
+        say(made, request("GET /events?token=" + token));
+        return made;
+    }
 
     /// Reads until the text read so far has `part`.
     static std::string read_until(const unique_fd& from, std::string_view part) {
@@ -147,8 +129,8 @@ TEST_F(page_of_a_run, is_not_for_a_page_whose_name_leads_here) {
 }
 
 TEST_F(page_of_a_run, needs_no_byte_from_elsewhere) {
-    for (const char* path : {"/page.html", "/page.css", "/page.js", "/graph.js", "/curves.js", "/tables.js",
-                             "/ults.js"}) {
+    for (const char* path : {"/page.html", "/page.css", "/page.js", "/graph.js", "/curves.js",
+                             "/tables.js", "/ults.js"}) {
         const page_file* const file = find_page_file(path);
         ASSERT_NE(file, nullptr) << path;
         std::string text(file->text);
@@ -213,9 +195,9 @@ TEST_F(page_of_a_run, has_only_the_buttons_that_it_was_given) {
     const std::string at = other.url().substr(7, other.url().find('/', 7) - 7);
     const std::string its = other.url().substr(other.url().find('=') + 1);
     for (const char* path : {"/stop", "/ults?process=G1"}) {
-        const std::string answer =
-            ask_at(at, std::string("POST ") + path + " HTTP/1.1\r\nHost: " + at +
-                           "\r\nX-Amalgam-Token: " + its + "\r\nOrigin: http://" + at + "\r\n\r\n");
+        const std::string answer = amalgam::ask(
+            at, std::string("POST ") + path + " HTTP/1.1\r\nHost: " + at +
+                    "\r\nX-Amalgam-Token: " + its + "\r\nOrigin: http://" + at + "\r\n\r\n");
         EXPECT_TRUE(answer.starts_with("HTTP/1.1 404 ")) << answer;
     }
 }

@@ -6,19 +6,16 @@
 #include <string>
 #include <vector>
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <amalgam/core/unique_fd.hpp>
 #include <amalgam/fabric/key_folder.hpp>
 #include <amalgam/rpc/extension/http_listener.hpp>
 #include <amalgam/rpc/metrics_server.hpp>
 
+#include "http_client.hpp"
 #include "rpc/http/http_place.hpp"
 #include "temp_folder.hpp"
 #include "thrown.hpp"
@@ -76,22 +73,6 @@ protected:
         all.add({"open", "Whether it is open."}, {}, 1);
         return all.take();
     }
-    static std::string plain(const std::string& at, const std::string& text) {
-        ::sockaddr_in where{};
-        where.sin_family = AF_INET;
-        where.sin_port = htons(static_cast<std::uint16_t>(std::stoi(at.substr(at.rfind(':') + 1))));
-        where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        const unique_fd made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-        EXPECT_EQ(::connect(made.get(), reinterpret_cast<const ::sockaddr*>(&where), sizeof where),
-                  0);
-        (void)::send(made.get(), text.data(), text.size(), MSG_NOSIGNAL);
-        std::string answer;
-        char part[4096];
-        for (ssize_t got = 0; (got = ::recv(made.get(), part, sizeof part, 0)) > 0;)
-            answer.append(part, static_cast<std::size_t>(got));
-        return answer;
-    }
-
     const temp_folder folder;
 };
 
@@ -165,13 +146,13 @@ TEST_F(encrypted_http, tells_who_speaks_no_tls_and_goes_on) {
     const http_listener listener(address(""),
                                  [](const http_request&) { return http_answer{.body = "secret"}; },
                                  {.has_own_token = true});
-    const std::string told = plain(listener.address(), "GET / HTTP/1.1\r\n\r\n");
+    const std::string told = ask(listener.address(), "GET / HTTP/1.1\r\n\r\n");
     EXPECT_TRUE(has(told, "this address is encrypted, expected https")) << told;
     EXPECT_FALSE(has(told, "secret")) << told;
     for (const std::string& garbage :
          {std::string(300, '\0'), std::string("\x16\x03\x01\xff\xff") + std::string(9000, 'a'),
           std::string("\x16\x03\x01\x00\x05hello"), std::string("\x15\x03\x03\x00\x02\x02\x28", 7)})
-        EXPECT_FALSE(has(plain(listener.address(), garbage), "secret"));
+        EXPECT_FALSE(has(ask(listener.address(), garbage), "secret"));
     if (there_is_curl()) EXPECT_EQ(curl(listener.origin() + "/"), "secret\n200");
 }
 
@@ -251,11 +232,11 @@ TEST_F(encrypted_http, a_token_keeps_other_users_out_at_a_loopback_address_too) 
     const metrics_server server(&encrypted_http::one_number,
                                 "127.0.0.1:0?token=" + folder.with("token"));
     const std::string front = "GET /metrics HTTP/1.1\r\nHost: " + server.address() + "\r\n";
-    const std::string without = plain(server.address(), front + "\r\n");
+    const std::string without = ask(server.address(), front + "\r\n");
     EXPECT_TRUE(without.starts_with("HTTP/1.1 401 ")) << without;
     EXPECT_TRUE(has(without, "WWW-Authenticate: Bearer\r\n")) << without;
     const std::string with =
-        plain(server.address(), front + "authorization: bearer " + token() + "\r\n\r\n");
+        ask(server.address(), front + "authorization: bearer " + token() + "\r\n\r\n");
     EXPECT_TRUE(with.starts_with("HTTP/1.1 200 ")) << with;
 }
 

@@ -7,9 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +20,7 @@
 #include <amalgam/rpc/metrics_server.hpp>
 
 #include "conformance/slow_build.hpp"
+#include "http_client.hpp"
 #include "shell_word.hpp"
 #include "temp_folder.hpp"
 #include "thrown.hpp"
@@ -50,40 +49,6 @@ outcome run(const std::string& command) {
     const int ended = ::pclose(pipe);
     ran.code = WIFEXITED(ended) ? WEXITSTATUS(ended) : -1;
     return ran;
-}
-
-unique_fd connect_to(const std::string& address) {
-    ::sockaddr_in where{};
-    where.sin_family = AF_INET;
-    const auto port = static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
-    where.sin_port = htons(port);
-    where.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    unique_fd made(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(::connect(made.get(), reinterpret_cast<const ::sockaddr*>(&where), sizeof where), 0);
-    return made;
-}
-
-void say(const unique_fd& to, const std::string& text) {
-    std::size_t sent = 0;
-    while (sent < text.size()) {
-        const ssize_t put = ::send(to.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
-        if (put <= 0) return;  // It has answered, and reads no more.
-        sent += static_cast<std::size_t>(put);
-    }
-}
-
-std::string all_of(const unique_fd& from) {
-    std::string text;
-    char part[4096];
-    for (ssize_t got = 0; (got = ::recv(from.get(), part, sizeof part, 0)) > 0;)
-        text.append(part, static_cast<std::size_t>(got));
-    return text;
-}
-
-std::string ask(const std::string& address, const std::string& request) {
-    const unique_fd there = connect_to(address);
-    say(there, request);
-    return all_of(there);
 }
 
 std::string get(const std::string& address, const std::string& path,
