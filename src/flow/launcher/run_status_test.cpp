@@ -223,9 +223,8 @@ TEST_F(watched_run, tells_prometheus_the_numbers_of_all_processes) {
 }
 
 TEST_F(launcher, an_address_for_numbers_that_others_reach_or_that_is_none_is_refused) {
-    for (const auto& [address, sentence] :
-         {std::pair("0.0.0.0:0", "other hosts can reach"),
-          std::pair("here", "is no address to listen at")}) {
+    for (const auto& [address, sentence] : {std::pair("0.0.0.0:0", "other hosts can reach"),
+                                            std::pair("here", "is no address to listen at")}) {
         const auto [code, output] = run({"count"}, {"--metrics", address});
         EXPECT_EQ(code, 2) << output;
         EXPECT_TRUE(has(output, "amalgam: --metrics: ") && has(output, sentence)) << output;

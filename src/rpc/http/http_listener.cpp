@@ -150,7 +150,7 @@ void http_listener::wake() noexcept {
 
 void http_listener::listen(std::string_view address) {
     http_place place = parse_http_place(address, how_.has_own_token);
-    socket_address& where = place.where;
+    listen_address& where = place.where;
     token_ = std::move(place.token);
     if (!place.credentials.empty()) {
         tls_ = std::make_unique<tls_server>(

@@ -63,7 +63,7 @@ void parse_address(std::string_view address, http_place& out) {
 }
 
 /// Without brackets and port.
-std::string host_of(const socket_address& where) {
+std::string host_of(const listen_address& where) {
     char host[INET6_ADDRSTRLEN] = {};
     if (where.bytes.ss_family == AF_INET6) {
         ::sockaddr_in6 six;
@@ -77,7 +77,7 @@ std::string host_of(const socket_address& where) {
     return host;
 }
 
-unsigned port_of(const socket_address& where) {
+unsigned port_of(const listen_address& where) {
     ::sockaddr_in four;  // The port is at the same place in both.
     static_assert(offsetof(::sockaddr_in, sin_port) == offsetof(::sockaddr_in6, sin6_port));
     std::memcpy(&four, &where.bytes, sizeof four);
@@ -177,13 +177,13 @@ bool same_token(std::string_view a, std::string_view b) noexcept {
     return differ == 0;
 }
 
-std::string text_of(const socket_address& where) {
+std::string text_of(const listen_address& where) {
     const std::string host = host_of(where);
     return where.bytes.ss_family == AF_INET6 ? fmt::format("[{}]:{}", host, port_of(where))
                                              : fmt::format("{}:{}", host, port_of(where));
 }
 
-std::string host_for_clients(const socket_address& where, const std::vector<std::string>& hosts) {
+std::string host_for_clients(const listen_address& where, const std::vector<std::string>& hosts) {
     const std::string own = host_of(where);
     const bool known = hosts.empty() || std::find(hosts.begin(), hosts.end(), own) != hosts.end();
     const std::string name = known ? own : hosts.front();

@@ -9,7 +9,7 @@
 namespace amalgam::detail {
 
 /// An IP address and a port, as the kernel takes it.
-struct socket_address {
+struct listen_address {
     ::sockaddr_storage bytes{};
     ::socklen_t size = 0;
 
@@ -18,12 +18,12 @@ struct socket_address {
 };
 
 /// "127.0.0.1:9464".
-std::string text_of(const socket_address& where);
+std::string text_of(const listen_address& where);
 
 /// Where HTTP is served, and to whom: "127.0.0.1:9464", or
 /// "0.0.0.0:9464?credentials=node7&token=FILE".
 struct http_place {
-    socket_address where;
+    listen_address where;
     bool is_loopback = false;
     std::string credentials;  ///< Name or folder of a key; empty: not encrypted.
     std::string token;        ///< What the file says; empty: none was named.
@@ -37,6 +37,6 @@ http_place parse_http_place(std::string_view text, bool has_own_token);
 
 /// By which a client names that place: the host of `where` if it is among `hosts` or they are none,
 /// else the first of them.
-std::string host_for_clients(const socket_address& where, const std::vector<std::string>& hosts);
+std::string host_for_clients(const listen_address& where, const std::vector<std::string>& hosts);
 
 }  // namespace amalgam::detail
