@@ -321,9 +321,10 @@ void http_listener::read(connection& one) {
         if (out.more && streams() >= most_streams)
             out = sentence(503, "too many pages are open, expected at most 16; close some");
     }
+    std::string bytes = bytes_of(out, !head);
     one.more = std::move(out.more);
     one.is_answered = true;
-    put(one, bytes_of(out, !head));
+    put(one, std::move(bytes));
     one.in = std::string();
 }
 
