@@ -89,7 +89,7 @@ function(amalgam_compile_a_few_at_once target)
   endforeach()
 endfunction()
 
-# amalgam_library(core SOURCES a.cpp DEPENDS other_layer LINKS fmt::fmt PRIVATE_LINKS x
+# amalgam_library(core SOURCES a.cpp DEPENDS other_layer LINKS ${AMALGAM_FMT} PRIVATE_LINKS x
 #                 [PRECOMPILED_AS other_layer])
 # A layer: target amalgam_<name>, alias amalgam::<name>.
 function(amalgam_library name)
@@ -144,7 +144,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/plugin.cmake)
 # the others. Its tests find it in the build folder.
 function(amalgam_plugin name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINKS;TESTS" ${ARGN})
-  amalgam_transport_plugin(${name} SOURCES ${arg_SOURCES} LINKS ${arg_LINKS} fmt::fmt amalgam_flags)
+  amalgam_transport_plugin(${name} SOURCES ${arg_SOURCES} LINKS ${arg_LINKS} ${AMALGAM_FMT} amalgam_flags)
   set(target amalgam_transport_${name})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${CMAKE_INSTALL_LIBDIR}/amalgam)
@@ -171,7 +171,7 @@ function(amalgam_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
-  target_link_libraries(${name} PRIVATE ${arg_LINKS} GTest::gtest_main fmt::fmt amalgam_flags)
+  target_link_libraries(${name} PRIVATE ${arg_LINKS} GTest::gtest_main ${AMALGAM_FMT} amalgam_flags)
   amalgam_precompile_test(${name})
   set(properties TIMEOUT ${arg_TIMEOUT})
   if(arg_LABELS)

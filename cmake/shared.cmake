@@ -22,7 +22,7 @@ target_include_directories(amalgam_shared INTERFACE $<BUILD_INTERFACE:${PROJECT_
 target_compile_features(amalgam_shared INTERFACE cxx_std_20)
 # The objects are all there; of the layers it needs what these stand on.
 target_link_libraries(amalgam_shared PRIVATE ${layers}
-                                     INTERFACE fmt::fmt Threads::Threads)
+                                     INTERFACE ${AMALGAM_FMT} Threads::Threads)
 target_link_options(amalgam_shared PRIVATE -Wl,--version-script=${PROJECT_BINARY_DIR}/exported_symbols.map
                                            -Wl,-Bsymbolic-functions -Wl,-z,relro -Wl,-z,now -Wl,-z,defs)
 install(TARGETS amalgam_shared EXPORT amalgam LIBRARY COMPONENT library NAMELINK_COMPONENT development)
