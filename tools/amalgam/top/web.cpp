@@ -80,7 +80,6 @@ void wait_until(std::chrono::steady_clock::time_point when, live_page& page, num
 }  // namespace
 
 std::string title_of(const number_options& whose) {
-    if (whose.of_run()) return whose.run == "0" ? "--run" : "--run " + shown(whose.run);
     if (whose.of_directory()) return "--directory " + shown(whose.directory);
     std::vector<std::string> names;
     for (const std::string& each : whose.uris)
@@ -112,7 +111,8 @@ void show_as_page(number_source& from, const std::string& title, const std::stri
     using clock = std::chrono::steady_clock;
     top_model model;
     numbers_told told = from.read();  // Whoever asks for what is not there is told so at once.
-    live_page page(address, {.title = title, .tells_ults = true});
+    live_page page(address,
+                   {.title = told.run ? shown(told.run->command) : title, .tells_ults = true});
     page.start();
     fmt::print("the live page is {}\n", page.url());
     std::fflush(stdout);

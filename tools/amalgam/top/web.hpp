@@ -9,7 +9,8 @@
 
 namespace amalgam::tool {
 
-/// "tcp://127.0.0.1:7000 shm://store", "--run 4711", "--directory": a page's title.
+/// "tcp://127.0.0.1:7000 shm://store", "--directory host://": a page's title. Of a run its command
+/// is.
 std::string title_of(const number_options& whose);
 
 /// What the page shows of numbers. `silent`: sentences about those that did not answer.
