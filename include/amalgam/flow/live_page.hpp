@@ -27,6 +27,7 @@ struct page_process {
 
 /// Numbers of one kind, a row for each thing that has them.
 struct page_table {
+    /// One number or text of a row.
     struct cell {
         std::string text;   ///< As shown.
         double number = 0;  ///< By which rows are sorted; texts by themselves.
@@ -48,6 +49,7 @@ struct page_state {
 
 /// What somebody at a page asked for.
 struct page_request {
+    /// Which button was pressed.
     enum class kind : std::uint8_t {
         stop,  ///< Of the run.
         ults   ///< Of `process`: answer with tell_ults().
@@ -101,7 +103,7 @@ public:
 
     /// Serves browsers from now on. After the last fork().
     void start();
-    /// The state from now on.
+    /// What is shown from now on.
     void show(const page_state& now);
     /// A line of output.
     void log(std::string_view line);
