@@ -39,7 +39,7 @@ class encrypted_http : public testing::Test {
 protected:
     encrypted_http() {
         make_key(folder.with("lab"), {.name = "lab", .authority = true});
-        add("node", key_algorithm::p256, {"node.lab", "127.0.0.1"});
+        add("node", key_algorithm::p256, {"127.0.0.1", "node.lab"});
     }
     std::string add(const std::string& name, key_algorithm of, std::vector<std::string> hosts) {
         make_key(folder.with(name), {.name = name, .hosts = std::move(hosts), .algorithm = of});

@@ -20,6 +20,7 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/core/unique_fd.hpp>
+#include <amalgam/core/uri.hpp>
 #include <amalgam/rpc/extension/http_listener.hpp>
 
 namespace amalgam::detail {
@@ -185,8 +186,11 @@ std::string text_of(const listen_address& where) {
 
 std::string host_for_clients(const listen_address& where, const std::vector<std::string>& hosts) {
     const std::string own = host_of(where);
-    const bool known = hosts.empty() || std::find(hosts.begin(), hosts.end(), own) != hosts.end();
-    const std::string name = known ? own : hosts.front();
+    std::string name = own;
+    if (!hosts.empty() && std::find(hosts.begin(), hosts.end(), own) == hosts.end()) {
+        const auto known = std::find_if_not(hosts.begin(), hosts.end(), &is_loopback_host);
+        name = known == hosts.end() ? hosts.front() : *known;
+    }
     return fmt::format("{}:{}", name.find(':') == name.npos ? name : "[" + name + "]",
                        port_of(where));
 }

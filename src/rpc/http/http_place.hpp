@@ -36,7 +36,7 @@ struct http_place {
 http_place parse_http_place(std::string_view text, bool has_own_token);
 
 /// By which a client names that place: the host of `where` if it is among `hosts` or they are none,
-/// else the first of them.
+/// else the first of them that other hosts may know.
 std::string host_for_clients(const listen_address& where, const std::vector<std::string>& hosts);
 
 }  // namespace amalgam::detail
