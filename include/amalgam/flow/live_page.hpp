@@ -17,9 +17,9 @@ namespace amalgam {
 
 /// One process, as a page shows it.
 struct page_process {
-    std::string label;  ///< "G2.1"
-    std::string where;  ///< "pid 4711", or "on node7"
-    std::string state;  ///< "starting", "running", or how it ended
+    std::string label{};  ///< "G2.1"
+    std::string where{};  ///< "pid 4711", or "on node7"
+    std::string state{};  ///< "starting", "running", or how it ended
     bool running = false;
     double processor = 0;      ///< Cores in use; where page_state::run knows it, that counts.
     std::uint64_t memory = 0;  ///< Bytes; likewise.

@@ -18,13 +18,13 @@ class engine;
 /// A ULT of a process, as told to others.
 struct told_ult {
     std::uint64_t id = 0;  ///< As waiting_unit::id.
-    std::string name;      ///< May be empty.
+    std::string name{};    ///< May be empty.
     ult_state state = ult_state::ready;
-    std::string waits_for;               ///< As ult_info::waits_for; empty: it does not wait.
+    std::string waits_for{};             ///< As ult_info::waits_for; empty: it does not wait.
     std::chrono::nanoseconds waited{0};  ///< As ult_info::waited.
     std::uint64_t unit = 0;  ///< The ULT that holds what it waits for, or is joined; 0: unknown.
-    std::string stream;      ///< As ult_info::stream.
-    std::vector<std::string> trace;  ///< Innermost call first, as list_ults(true) has it.
+    std::string stream{};    ///< As ult_info::stream.
+    std::vector<std::string> trace{};  ///< Innermost call first, as list_ults(true) has it.
 
     template <typename Archive>
     void serialize(Archive& a) {
@@ -34,10 +34,10 @@ struct told_ult {
 
 /// All ULTs of a process at one time: what each waits for, and its stack.
 struct ult_report {
-    std::int32_t process = 0;    ///< Its id on its host.
-    std::string host;            ///< The host's name.
-    std::vector<told_ult> ults;  ///< At most 1,024; those that wait longest first.
-    std::uint64_t left_out = 0;  ///< More than that, or than 512 KiB of text.
+    std::int32_t process = 0;      ///< Its id on its host.
+    std::string host{};            ///< The host's name.
+    std::vector<told_ult> ults{};  ///< At most 1,024; those that wait longest first.
+    std::uint64_t left_out = 0;    ///< More than that, or than 512 KiB of text.
 
     template <typename Archive>
     void serialize(Archive& a) {
