@@ -152,7 +152,8 @@ TEST_F(encrypted_http, tells_who_speaks_no_tls_and_goes_on) {
     EXPECT_FALSE(has(told, "secret")) << told;
     for (const std::string& garbage :
          {std::string(300, '\0'), std::string("\x16\x03\x01\xff\xff") + std::string(9000, 'a'),
-          std::string("\x16\x03\x01\x00\x05hello"), std::string("\x15\x03\x03\x00\x02\x02\x28", 7)})
+          std::string("\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", 10),
+          std::string("\x15\x03\x03\x00\x02\x02\x28", 7)})
         EXPECT_FALSE(has(ask(listener.address(), garbage), "secret"));
     if (there_is_curl()) EXPECT_EQ(curl(listener.origin() + "/"), "secret\n200");
 }
