@@ -14,8 +14,17 @@ namespace amalgam::detail {
 
 namespace {
 
-constexpr std::string_view kind_names[] = {"?",       "call",     "one-way call",
-                                           "handler", "transfer", "batch"};
+struct named_kind {
+    std::string_view one, many;
+};
+constexpr named_kind kinds[] = {{"?", "?"},
+                                {"call", "calls"},
+                                {"one-way call", "one-way calls"},
+                                {"handler", "handlers"},
+                                {"transfer", "transfers"},
+                                {"batch", "batches"},
+                                {"stream", "streams"},
+                                {"values", "batches of values"}};
 constexpr std::uint64_t first_lane = 10'000'000;  // Above the kernel's thread ids.
 constexpr std::size_t most_lanes = 1000;
 
@@ -211,13 +220,14 @@ private:
             write_span(each, tid);
         }
         for (std::size_t i = 0; i < free.count(); ++i)
-            name_track(first_lane * kind + i, fmt::format("{}s {}", kind_names[kind], i + 1),
+            name_track(first_lane * kind + i, fmt::format("{} {}", kinds[kind].many, i + 1),
                        first_lane * kind + i);
     }
 
     void describe(const timed_span& span) {
         to_.argument("peer", file_.text(span.what.peer));
         to_.argument("bytes", span.what.bytes);
+        if (span.what.values != 0) to_.argument("values", std::uint64_t{span.what.values});
         to_.argument("status", name(static_cast<errc>(span.what.code)));
         if (number_of(id_of(span.what.id)) != 0) {
             to_.argument("span", to_hex(span.what.id));
@@ -239,8 +249,8 @@ private:
     void write_span(const timed_span& span, std::uint64_t tid) {
         const auto kind = static_cast<span_kind>(span.what.head.kind);
         const std::string_view given = file_.text(span.what.name);
-        const std::string_view name = given.empty() ? kind_names[span.what.head.kind] : given;
-        slice(name, kind_names[span.what.head.kind], tid, span.begin, span.end);
+        const std::string_view name = given.empty() ? kinds[span.what.head.kind].one : given;
+        slice(name, kinds[span.what.head.kind].one, tid, span.begin, span.end);
         describe(span);
         to_.end();
         const std::int64_t middle = std::clamp(span.middle, span.begin, span.end);
@@ -254,7 +264,7 @@ private:
         if (is_handler) {
             arrows_[id].to = {process_.pid, tid, span.begin};
             handlers_[id] = {tid, span.begin, span.end};
-        } else if (kind == span_kind::transfer) {
+        } else if (kind == span_kind::transfer || kind == span_kind::stream) {
             draw_from_handler(span, tid, id);
         } else if (kind == span_kind::call || kind == span_kind::one_way) {
             arrows_[id].from = {process_.pid, tid, span.middle == 0 ? span.begin : middle};
@@ -276,9 +286,9 @@ private:
         const std::string_view given = file_.text(span.what.name);
         const std::uint64_t id = static_cast<std::uint64_t>(process_.pid) << 32 | ++waits_;
         for (const char phase : {'b', 'e'}) {
-            to_.begin(phase, given.empty() ? kind_names[span.what.head.kind] : given, process_.pid,
+            to_.begin(phase, given.empty() ? kinds[span.what.head.kind].one : given, process_.pid,
                       0);
-            to_.category(kind_names[span.what.head.kind]);
+            to_.category(kinds[span.what.head.kind].one);
             to_.id(id);
             to_.time(phase == 'b' ? span.begin : span.end);
             if (phase == 'b') describe(span);

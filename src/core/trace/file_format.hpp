@@ -73,7 +73,7 @@ struct trace_span_bytes {
     std::byte trace[16], id[8], parent[8];
     std::uint32_t name, peer;
     std::uint64_t bytes;
-    std::uint32_t code, reserved;
+    std::uint32_t code, values;
 };
 static_assert(sizeof(trace_span_bytes) == 88);
 struct trace_unit_bytes {

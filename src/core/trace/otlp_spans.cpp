@@ -69,6 +69,10 @@ std::string_view kind_of(span_kind kind) noexcept {
             return "transfer";
         case span_kind::batch:
             return "batch";
+        case span_kind::stream:
+            return "stream";
+        case span_kind::values:
+            return "values";
     }
     return "?";
 }
@@ -174,8 +178,10 @@ void append_span(std::string& json, const recorded_file& of, const read_span& sp
                         to_hex(is_handler ? handler_id(id) : id));
     // A handler is below its call, and what it calls is below the handler.
     if (is_handler && above != id) json += fmt::format(",\"parentSpanId\":\"{}\"", to_hex(id));
+    // A batch of a stream is below that, and so is no handler's.
     if (!is_handler && above != 0)
-        json += fmt::format(",\"parentSpanId\":\"{}\"", to_hex(handler_id(above)));
+        json += fmt::format(",\"parentSpanId\":\"{}\"",
+                            to_hex(kind == span_kind::values ? above : handler_id(above)));
     json += ",\"name\":";
     const std::string_view name = of.text(what.name);
     append_json_string(json, name.empty() ? kind_of(kind) : name);
@@ -192,6 +198,7 @@ void append_span(std::string& json, const recorded_file& of, const read_span& sp
     }
     append_text(json, "amalgam.peer", of.text(what.peer));
     append_number(json, "amalgam.bytes", what.bytes);
+    if (what.values != 0) append_number(json, "amalgam.values", what.values);
     json += "],\"events\":[";
     const std::uint64_t middle = std::clamp(what.middle, what.begin, end);
     if (what.middle != 0 && (is_handler || is_call)) {

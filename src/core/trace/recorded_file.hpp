@@ -110,7 +110,7 @@ bool read_record(const trace_record_head& head, const char* at, Record& to) noex
 
 inline bool is_span(const trace_record_head& head) noexcept {
     return head.kind >= static_cast<std::uint8_t>(span_kind::call) &&
-           head.kind <= static_cast<std::uint8_t>(span_kind::batch);
+           head.kind <= static_cast<std::uint8_t>(span_kind::values);
 }
 
 using id_bytes = std::array<std::byte, 8>;

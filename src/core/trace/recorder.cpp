@@ -354,6 +354,7 @@ void record_span(const span_record& what) noexcept {
     out.peer = what.peer;
     out.bytes = what.bytes;
     out.code = static_cast<std::uint32_t>(what.code);
+    out.values = what.values;
     write(static_cast<std::uint8_t>(what.kind), 0, reinterpret_cast<const char*>(&out) + 8,
           sizeof out - 8);
 }

@@ -172,6 +172,11 @@ void caller::begin(pending_call& call) noexcept {
     }
     if (!take_slot(call)) return fail_unsent(call, {errc::no_memory});
     counts_.calls.add();
+    counted(*call.what).sent_bytes += call.record.arguments.size();
+    if (call.record.window != 0 && call.extras != nullptr && !call.extras->streams) {
+        call.extras->streams = true;
+        counted(*call.what).received_values.begin();
+    }
     if (call.began == 0) call.began = coarse_cycles();
     call.callee = there;
     ++there->pending_calls;
@@ -277,6 +282,8 @@ void caller::finish(pending_call& call) noexcept {
                     context_.now() - call.extras->began);
     }
     if (call.extras->span) record(call);
+    if (std::exchange(call.extras->streams, false)) counted(*call.what).received_values.end();
+    call.extras->values.reset();
     call.extras->arguments.reset();
     return true;
 }
@@ -383,6 +390,7 @@ void caller::tell_canceled(peer_state& there, std::uint64_t id) noexcept {
 
 void caller::send_credit(pending_call& call, std::uint32_t items) noexcept {
     if (call.id == 0) return;
+    if (call.extras != nullptr && call.extras->values) call.extras->values->end_batch();
     std::byte bytes[credit_bytes];
     write_credit(bytes, items);
     peer_state& there = *call.callee;
@@ -391,9 +399,11 @@ void caller::send_credit(pending_call& call, std::uint32_t items) noexcept {
 }
 
 template <bool timed>
-inline void caller::start_plain(pending_call& call, peer_state& there) noexcept {
+inline void caller::start_plain(pending_call& call, peer_state& there,
+                                std::size_t bytes) noexcept {
     take_slot(call);
     counts_.calls.add();
+    counted(*call.what).sent_bytes += bytes;
     call.callee = &there;
     ++there.pending_calls;
     if constexpr (timed) arm_deadline(call);
@@ -410,7 +420,7 @@ template <bool timed>
                           arguments.size() > out_.eager_bytes(call.to))) [[unlikely]] {
         return false;
     }
-    start_plain<timed>(call, there);
+    start_plain<timed>(call, there, arguments.size());
     std::byte* const header = arguments.front(request_bytes);
     write_plain(header, message_kind::request, call.provider, call.xdr, call.urgent, left,
                 call.what->id);
@@ -437,7 +447,7 @@ template <bool timed>
             : nullptr;
     if (room == nullptr) [[unlikely]]
         return begin_by_port<timed>(call, *there, left);
-    start_plain<timed>(call, *there);
+    start_plain<timed>(call, *there, values.size());
     write_plain(room, message_kind::request, call.provider, call.xdr, call.urgent, left,
                 call.what->id);
     copy_arguments(room + request_bytes, values);
@@ -484,7 +494,8 @@ bool caller::post_plain(const call_target& target, body& arguments) noexcept {
     if (there == nullptr || !starts_plain_ || !there->verified(target.what->index)) [[unlikely]] {
         return false;
     }
-    const std::size_t bytes = request_bytes + arguments.size();
+    const std::size_t arguments_bytes = arguments.size();
+    const std::size_t bytes = request_bytes + arguments_bytes;
     std::byte* const room = bytes <= short_lane::max_bytes ? out_.room_for(*there) : nullptr;
     std::byte* const header = room != nullptr ? room : arguments.front(request_bytes);
     write_plain(header, message_kind::one_way, target.provider, target.as == encoding::xdr,
@@ -496,6 +507,7 @@ bool caller::post_plain(const call_target& target, body& arguments) noexcept {
         return false;
     }
     counts_.one_ways.add();
+    counted(*target.what).sent_bytes += arguments_bytes;
     return true;
 }
 
@@ -517,6 +529,9 @@ bool caller::post(peer_state& there, one_way_message& message) noexcept {
                            .microseconds = left,
                            .procedure = what.id});
     counts_.one_ways.add();
+    const auto lent = message.extras.empty() ? std::nullopt : rendezvous_in(message.extras);
+    counted(what).sent_bytes +=
+        message.arguments.size() + message.held.bytes.size() + (lent ? lent->key.bytes : 0);
     const bool lends = message.loans != nullptr && !message.loans->empty();
     if (lends && !loans_.keep(there.name, *message.loans)) return false;
     const const_bytes pieces[] = {header, message.extras, names, message.arguments,

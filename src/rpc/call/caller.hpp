@@ -220,7 +220,7 @@ private:
     template <bool timed>
     bool begin_at_once(pending_call& call, std::uint32_t left) noexcept;
     template <bool timed>
-    void start_plain(pending_call& call, peer_state& there) noexcept;
+    void start_plain(pending_call& call, peer_state& there, std::size_t bytes) noexcept;
     template <bool timed>
     bool begin_by_port(pending_call& call, peer_state& there, std::uint32_t left) noexcept;
     // The ends of begin_by_port(), which say true.

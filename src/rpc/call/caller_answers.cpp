@@ -50,6 +50,7 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
     const const_bytes result = arrived.bytes().subspan(reply_bytes);
     if (!call->xdr && result.size() <= settings_.max_values_bytes &&
         call->record.decode_flat(result)) {
+        counted(*call->what).received_bytes += result.size();
         return end_well(*call);
     }
     read_result(*call, result, nullptr);
@@ -107,6 +108,7 @@ void caller::drop_reply(peer_state& from, const parsed_message& reply) noexcept 
 [[gnu::noinline, gnu::flatten]] void caller::read_result(pending_call& call, const_bytes result,
                                                          loan_ids* lent_to_us) noexcept {
     if (result.size() > settings_.max_values_bytes) return end(call, {errc::too_large}, too_long);
+    counted(*call.what).received_bytes += result.size();
     const origin between{&context_.core(), call.callee->name, nullptr, lent_to_us};
     archive_reader reader(result, call.xdr ? encoding::xdr : encoding::native, &between);
     try {
@@ -238,6 +240,8 @@ const char* caller::wrong_item(const pending_call& call, const parsed_message& i
 
 void caller::read_item(pending_call& call, const_bytes item, loan_ids& lent_to_us) noexcept {
     if (item.size() > settings_.max_values_bytes) return give_up(call, {errc::too_large}, too_long);
+    counted(*call.what).received_values.add(item.size());
+    if (call.extras != nullptr && call.extras->values) call.extras->values->add(item.size());
     const origin between{&context_.core(), call.callee->name, nullptr, &lent_to_us};
     archive_reader reader(item, call.xdr ? encoding::xdr : encoding::native, &between);
     try {

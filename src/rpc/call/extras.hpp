@@ -14,6 +14,7 @@
 #include "rpc/call/call_settings.hpp"
 #include "rpc/memory/rendezvous.hpp"
 #include "rpc/tracing/call_span.hpp"
+#include "rpc/tracing/stream_span.hpp"
 
 namespace amalgam::detail {
 
@@ -28,6 +29,10 @@ struct call_extras {
     bool watched = false;  ///< called() is still to run.
 
     std::optional<call_span> span;  ///< Of a call that is recorded.
+
+    // For streams of values that are received.
+    bool streams = false;                 ///< Counted as one that is open.
+    std::unique_ptr<stream_span> values;  ///< Read by a handler that is recorded.
 
     // For retries.
     unsigned attempts_left = 0;

@@ -38,6 +38,8 @@ void pending_call::dress(const call_context* serving) {
         std::byte items[8] = {};
         store_le(items, record.window);
         add_extra(extras->wire, extra::window, items);
+        if (serving != nullptr && !counted(*what).read_by.empty())
+            extras->values = stream_span::begin(serving->trace(), counted(*what).read_by, to);
     }
     if (arguments.size() > by.outbox().eager_bytes(to)) {
         to = by.way_now(to);

@@ -35,7 +35,7 @@ const remote_procedure& remote_procedures::intern(std::string_view name, std::st
                     fmt::format("\"{}\" and \"{}\" hash to the same id: rename one of them",
                                 printable_name(name), printable_name(at->second->name)));
     }
-    remote_procedure& fresh = all_.emplace_back();
+    counted_procedure& fresh = all_.emplace_back();
     fresh.id = id;
     fresh.index = static_cast<std::uint32_t>(all_.size() - 1);
     fresh.name = name;
@@ -44,6 +44,19 @@ const remote_procedure& remote_procedures::intern(std::string_view name, std::st
     fresh.signature = std::move(signature);
     by_id_.emplace(id, &fresh);
     return fresh;
+}
+
+const counted_procedure& remote_procedures::intern_for(std::string_view reader,
+                                                       std::string_view name,
+                                                       std::string signature) {
+    const remote_procedure& plain = intern(name, std::move(signature));
+    const std::lock_guard one(lock_);
+    const auto at = by_reader_.find(reader);
+    if (at != by_reader_.end()) return *at->second;
+    auto fresh = std::make_unique<counted_procedure>();
+    static_cast<remote_procedure&>(*fresh) = plain;
+    fresh->read_by = reader;
+    return *by_reader_.emplace(reader, std::move(fresh)).first->second;
 }
 
 const remote_procedure* remote_procedures::find(std::uint64_t id) {

@@ -72,6 +72,9 @@ engine_context& context_of(engine_core& core) noexcept {
 caller& caller_of(engine_core& core) noexcept {
     return core.caller();
 }
+remote_procedures& procedures_of(engine_core& core) noexcept {
+    return core.procedures();
+}
 transfer_table& transfers_of(engine_core& core) noexcept {
     return core.transfers();
 }

@@ -17,6 +17,8 @@
 #include <amalgam/rpc/metrics.hpp>
 
 #include "rpc/engine/core.hpp"
+#include "rpc/engine/procedure_metrics.hpp"
+#include "rpc/engine/put_metric.hpp"
 #include "rpc/engine/wait_report.hpp"
 #include "rpc/limits.hpp"
 
@@ -28,18 +30,6 @@ namespace {
 
 constexpr std::string_view metrics_name = "amalgam.metrics";
 
-/// A number whose name the program has given to a metric of another kind is counted as failed; the
-/// others are there all the same.
-template <typename Value>
-void put(metric_writer& into, const metric_description& what, std::vector<metric_label> labels,
-         const Value& value) {
-    try {
-        into.add(what, std::move(labels), value);
-    } catch (const error&) {
-        into.add_failure();
-    }
-}
-
 /// A counter of an engine, as a metric.
 struct named_counter {
     std::string_view counter;
@@ -49,8 +39,6 @@ struct named_counter {
     std::string_view help;
 };
 
-constexpr metric_kind grows = metric_kind::counter;
-constexpr metric_kind varies = metric_kind::gauge;
 constexpr std::array<named_counter, 34> named_counters{{
     {"rpc.calls", "rpc_calls_total", grows, "", "Calls started that expect an answer."},
     {"rpc.one_ways", "rpc_one_way_calls_total", grows, "", "One-way calls sent."},
@@ -114,7 +102,7 @@ void write_counter(const counter_value& one, metric_writer& into) {
                                     [&](const auto& each) { return each.counter == one.name; });
     if (known != named_counters.end()) {
         if (known->metric.empty()) return;
-        put(into,
+        put_metric(into,
             {fmt::format("amalgam_{}", known->metric), std::string(known->help), known->kind,
              std::string(known->unit)},
             {}, value);
@@ -135,36 +123,10 @@ void write_counter(const counter_value& one, metric_writer& into) {
              fmt::format("Counter {} of the engine; see the guide to logging.", one.name), grows},
             {}, value);
     } else {
-        put(into,
+        put_metric(into,
             {name.empty() || (name[0] >= '0' && name[0] <= '9') ? "_" + name : name,
              "A counter of the program's own.", varies},
             {}, value);
-    }
-}
-
-/// What only the engine's stream may look at.
-void write_served(const served_procedure& each, metric_writer& into) {
-    if (each.library) return;
-    const std::vector<metric_label> labels{{"procedure", each.name},
-                                           {"provider", std::to_string(each.options.provider)}};
-    put(into, {"amalgam_rpc_handled_total", "Calls passed to the handler of a procedure.", grows},
-        labels, static_cast<double>(each.calls()));
-    put(into,
-        {"amalgam_rpc_handler_failures_total",
-         "Calls of which the handler of a procedure failed; without failures told by a "
-         "responder.",
-         grows},
-        labels, static_cast<double>(each.failures.load(std::memory_order_relaxed)));
-    put(into, {"amalgam_rpc_handlers_running", "Calls of a procedure being served now.", varies},
-        labels, static_cast<double>(each.running));
-    if (each.took != nullptr) {
-        into.add(
-            {"amalgam_rpc_handler_seconds",
-             fmt::format(
-                 "Time in the handler of a procedure; of frequent calls, one in {} is measured.",
-                 limits::measured_call_in),
-             metric_kind::latency, "seconds"},
-            labels, each.took->snapshot());
     }
 }
 
@@ -173,7 +135,7 @@ void write_traffic(const std::string& prefix, const std::string& who, const peer
                    const std::vector<metric_label>& labels, metric_writer& into) {
     const auto write = [&](const char* name, const char* help, std::uint64_t value,
                            const char* unit = "") {
-        put(into, {prefix + name, help + who + ".", grows, unit}, labels,
+        put_metric(into, {prefix + name, help + who + ".", grows, unit}, labels,
             static_cast<double>(value));
     };
     write("_sent_messages_total", "Messages sent to ", moved.sent_messages);
@@ -193,12 +155,12 @@ void write_peer(const std::string& address, const peer_state& each, const traffi
         write_traffic("amalgam_rpc_peer", "a peer", counts->traffic_with(each.name.id()), labels,
                       into);
     }
-    put(into,
+    put_metric(into,
         {"amalgam_rpc_peer_queued_messages", "Messages to a peer that wait for room.", varies},
         labels, static_cast<double>(each.queued));
-    put(into, {"amalgam_rpc_peer_unread_bytes", "Answers queued for a peer.", varies, "bytes"},
+    put_metric(into, {"amalgam_rpc_peer_unread_bytes", "Answers queued for a peer.", varies, "bytes"},
         labels, static_cast<double>(each.unread_bytes));
-    put(into,
+    put_metric(into,
         {"amalgam_rpc_peer_running_one_way_handlers", "One-way calls of a peer being served now.",
          varies},
         labels, static_cast<double>(each.one_ways));
@@ -206,17 +168,19 @@ void write_peer(const std::string& address, const peer_state& each, const traffi
 
 void write_calls(engine_core& core, metric_writer& into) {
     const caller& calls = core.caller();
-    put(into, {"amalgam_rpc_calls_pending", "Calls made that have not ended.", varies}, {},
+    put_metric(into, {"amalgam_rpc_calls_pending", "Calls made that have not ended.", varies}, {},
         static_cast<double>(calls.pending()));
     const auto& failed = calls.counts().failed_by;
     for (std::size_t code = 1; code < failed.size(); ++code) {
         if (failed[code].value() == 0) continue;
-        put(into,
+        put_metric(into,
             {"amalgam_rpc_call_failures_total", "Calls that ended without a value, by code.",
              grows},
             {{"code", std::string(name(static_cast<errc>(code)))}},
             static_cast<double>(failed[code].value()));
     }
+    core.procedures().for_each(
+        [&](const counted_procedure& each) { write_called_procedure(each, into); });
     calls.for_each_measured([&](std::uint32_t index, const latency_histogram& took) {
         const std::string name = core.procedures().name_of(index);
         into.add(
@@ -231,11 +195,11 @@ void write_calls(engine_core& core, metric_writer& into) {
 
 void write_stream(execution_stream& which, metric_writer& into) {
     const std::vector<metric_label> labels{{"stream", std::string(which.name())}};
-    put(into,
+    put_metric(into,
         {"amalgam_stream_cpu_seconds_total", "Processor time of a stream's thread.", grows,
          "seconds"},
         labels, std::chrono::duration<double>(which.cpu_time()).count());
-    put(into, {"amalgam_stream_asleep", "Whether a stream sleeps until there is work.", varies},
+    put_metric(into, {"amalgam_stream_asleep", "Whether a stream sleeps until there is work.", varies},
         labels, which.state() == stream_state::asleep ? 1.0 : 0.0);
 }
 
@@ -245,7 +209,7 @@ void write_limits(engine_core& core, metric_writer& into) {
     const auto write = [&](const char* name, const char* help, std::size_t limit,
                            const char* unit = "") {
         constexpr std::size_t endless = std::size_t{1} << 53;
-        if (limit < endless) put(into, {name, help, varies, unit}, {}, static_cast<double>(limit));
+        if (limit < endless) put_metric(into, {name, help, varies, unit}, {}, static_cast<double>(limit));
     };
     write("amalgam_rpc_running_handlers_limit",
           "Calls that may be served at once; see amalgam_rpc_running_handlers.", now.max_running);
@@ -266,10 +230,35 @@ void write_limits(engine_core& core, metric_writer& into) {
           now.max_reader_bytes, "bytes");
 }
 
+/// What this engine asked a port for.
+void write_work_at(engine_core& core, std::size_t port, metric_writer& into) {
+    const std::vector<metric_label> labels{{"port", core.port_addresses()[port]},
+                                           {"transport", std::string(core.can(port).transport)}};
+    const one_sided_counts& moved = core.transfers().counts_at(port);
+    const registered_memory memory = core.exposures().registered_at(port);
+    const auto write = [&](const char* name, const char* help, metric_kind kind,
+                           std::uint64_t value, const char* unit = "") {
+        put_metric(into, {name, help, kind, unit}, labels, static_cast<double>(value));
+    };
+    write("amalgam_port_puts_total", "Puts posted to a port; large ones in pieces.", grows,
+          moved.puts);
+    write("amalgam_port_gets_total", "Gets posted to a port; large ones in pieces.", grows,
+          moved.gets);
+    write("amalgam_port_retries_total",
+          "Messages, puts and gets that a port had no room for, and that were posted again.", grows,
+          core.outbox().retries(port) + moved.retries);
+    write("amalgam_port_registrations_total", "Pieces of memory registered with a port, so far.",
+          grows, memory.so_far);
+    write("amalgam_port_registered_regions", "Pieces of memory registered with a port now.",
+          varies, memory.regions);
+    write("amalgam_port_registered_bytes", "Bytes of memory registered with a port now.", varies,
+          memory.bytes, "bytes");
+}
+
 void write_on_stream(engine_core& core, metric_writer& into) {
     write_calls(core, into);
     write_limits(core, into);
-    put(into,
+    put_metric(into,
         {"amalgam_rpc_open_value_streams",
          "Streams of values that calls of this engine send to handlers.", varies},
         {}, static_cast<double>(core.value_streams().open()));
@@ -281,10 +270,12 @@ void write_on_stream(engine_core& core, metric_writer& into) {
                           into);
         }
     }
+    for (std::size_t i = 0; i < core.ports(); ++i)
+        write_work_at(core, i, into);
     for (std::size_t i = 0; i < core.streams().count(); ++i)
         write_stream(core.streams().at(i), into);
     core.server().procedures().for_each(
-        [&](const served_procedure& each) { write_served(each, into); });
+        [&](const served_procedure& each) { write_served_procedure(each, into); });
     std::size_t peers = 0;
     core.peers().for_each([&](peer_state& each) {
         // Addresses cost time on the stream: bounded as the labels are.
@@ -292,13 +283,13 @@ void write_on_stream(engine_core& core, metric_writer& into) {
         write_peer(core.peer_addresses().address_of(each.name), each,
                    core.traffic_at(each.name.port()), into);
     });
-    put(into, {"amalgam_rpc_peers", "Peers known, connected or being looked up.", varies}, {},
+    put_metric(into, {"amalgam_rpc_peers", "Peers known, connected or being looked up.", varies}, {},
         static_cast<double>(peers));
     core.streams().for_each_pool([&](std::string_view name, const pool& each) {
         const std::vector<metric_label> labels{{"pool", std::string(name)}};
-        put(into, {"amalgam_pool_ready_units", "Units of work that wait in a pool.", varies},
+        put_metric(into, {"amalgam_pool_ready_units", "Units of work that wait in a pool.", varies},
             labels, static_cast<double>(each.size()));
-        put(into, {"amalgam_pool_ults", "ULTs of a pool, ready, running and parked.", varies},
+        put_metric(into, {"amalgam_pool_ults", "ULTs of a pool, ready, running and parked.", varies},
             labels, static_cast<double>(each.ults()));
     });
 }
@@ -314,26 +305,26 @@ void write_port(const port& which, const std::string& address, metric_writer& in
     const std::vector<metric_label> labels{{"port", address},
                                            {"transport", std::string(which.can().transport)}};
     const port_usage used = which.usage();
-    put(into,
+    put_metric(into,
         {"amalgam_port_queued_bytes",
          "Messages of a port not taken yet, and large ones still arriving.", varies, "bytes"},
         labels, static_cast<double>(used.queued_bytes));
     into.add(
         {"amalgam_port_pooled_bytes", "Free memory that a port keeps for reuse.", varies, "bytes"},
         labels, static_cast<double>(used.pooled_bytes));
-    put(into,
+    put_metric(into,
         {"amalgam_port_evicted_total", "Connections of a port ended because a bound was exceeded.",
          grows},
         labels, static_cast<double>(used.evicted));
     const amalgam::transfer_counts moved = which.transfers();
-    put(into,
+    put_metric(into,
         {"amalgam_port_direct_transfers_total",
          "Puts and gets carried out by library, device or kernel.", grows},
         labels, static_cast<double>(moved.direct));
     into.add(
         {"amalgam_port_direct_transfer_bytes_total", "Bytes that these moved.", grows, "bytes"},
         labels, static_cast<double>(moved.direct_bytes));
-    put(into,
+    put_metric(into,
         {"amalgam_port_served_transfers_total",
          "Puts and gets of peers that the port's progress answered.", grows},
         labels, static_cast<double>(moved.served));

@@ -150,7 +150,10 @@ void exposure_table::open(exposure& mine, const peer* only) {
             keys[i] = bound_at_port(*only, i, keys[i]);
     }
     const std::uint64_t secret = random_u64();
+    registered_.resize(ports_.size());
     by_secret_.emplace(secret, &mine);
+    for (std::size_t i = 0; i < ports_.size(); ++i)
+        registered_[i] += only == nullptr || only->port() == i ? 1 : 0;
     mine.own_key_.secret = secret;
     mine.own_key_.incarnation = incarnation_;
     mine.keys_ = std::move(keys);
@@ -163,6 +166,17 @@ void exposure_table::close(exposure& mine) noexcept {
     by_secret_.erase(mine.own_key_.secret);
     mine.regions_.clear();
     mine.open_.store(false, std::memory_order_release);
+}
+
+registered_memory exposure_table::registered_at(std::size_t port) const noexcept {
+    registered_memory all;
+    all.so_far = port < registered_.size() ? registered_[port] : 0;
+    for (const auto& [secret, each] : by_secret_) {
+        if (each->keys_[port] == remote_key{}) continue;
+        ++all.regions;
+        all.bytes += each->own_key_.bytes;
+    }
+    return all;
 }
 
 void exposure_table::close_all() noexcept {

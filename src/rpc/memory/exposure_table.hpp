@@ -12,6 +12,13 @@
 
 namespace amalgam::detail {
 
+/// Memory of an engine that is registered with one of its ports.
+struct registered_memory {
+    std::uint64_t regions = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t so_far = 0;  ///< Regions, with those that are closed.
+};
+
 /// Registration table: the memory an engine exposes to its peers, found by its key.
 ///
 /// Threads: the engine's stream, except incarnation() and context().
@@ -37,6 +44,8 @@ public:
     std::vector<remote_key> keys_at_home(const remote_key& home) const noexcept;
     /// Part of each of our keys, and of no key of another engine or port; never 0.
     std::uint64_t incarnation() const noexcept { return incarnation_; }
+    /// Cost: visits all exposures.
+    registered_memory registered_at(std::size_t port) const noexcept;
     engine_context& context() noexcept { return context_; }
 
 private:
@@ -47,6 +56,7 @@ private:
     const std::vector<std::unique_ptr<port>>& ports_;
     std::uint64_t incarnation_;
     std::unordered_map<std::uint64_t, exposure*> by_secret_;
+    std::vector<std::uint64_t> registered_;  // So far, by port.
 };
 
 exposure_table& exposures_of(engine_core& core) noexcept;

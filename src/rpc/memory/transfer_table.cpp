@@ -59,6 +59,7 @@ void transfer_table::open(std::span<const std::unique_ptr<port>> ports) {
     for (const std::unique_ptr<port>& each : ports)
         ports_.push_back(each.get());
     lists_.resize(ports_.size() + 1);
+    at_ports_.resize(ports_.size());
 }
 
 /// Why it cannot start; null if it can.
@@ -231,6 +232,8 @@ transfer_table::step transfer_table::post_piece(transfer_record& mine) noexcept 
         how = mine.is_put_
                   ? where.post_put(id, {piece->from.data(), piece->count}, mine.key_, at, *piece)
                   : where.post_get(id, {piece->into.data(), piece->count}, mine.key_, at, *piece);
+        one_sided_counts& counts = at_ports_[mine.there_.port()];
+        ++(how == posted::full ? counts.retries : mine.is_put_ ? counts.puts : counts.gets);
     }
     if (how == posted::full) {
         mine.segment_ = segment;

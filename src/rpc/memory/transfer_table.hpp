@@ -41,6 +41,13 @@ struct transfer_counts {
     owned_counter bytes;
 };
 
+/// What transfers posted to a port.
+struct one_sided_counts {
+    std::uint64_t puts = 0;
+    std::uint64_t gets = 0;
+    std::uint64_t retries = 0;  ///< Found no room, and are tried again.
+};
+
 /// The transfers started by an engine. Each ends exactly once: by its last piece, a failure, its
 /// deadline, cancellation, loss of the peer, or the end of the engine.
 ///
@@ -86,6 +93,7 @@ public:
         return mine.next_of_peer_;
     }
     const transfer_counts& counts() const noexcept { return counts_; }
+    const one_sided_counts& counts_at(std::size_t port) const noexcept { return at_ports_[port]; }
     std::chrono::milliseconds silence_limit() const noexcept { return silence_limit_; }
 
 private:
@@ -126,6 +134,7 @@ private:
     const exposure_table& own_;
     const std::chrono::milliseconds silence_limit_;
     std::vector<port*> ports_;
+    std::vector<one_sided_counts> at_ports_;
     std::vector<waiting_list> lists_;  // One per port, then one for ourselves.
     std::vector<std::unique_ptr<transfer_piece>> all_pieces_;
     transfer_piece* free_pieces_ = nullptr;

@@ -89,7 +89,10 @@ void outbox::heard_from(peer_state& there) noexcept {
     out.tag = tag;
     out.pieces[0] = whole;
     out.piece_count = 1;
-    if (how == posted::full) return append(there, out);
+    if (how == posted::full) {
+        ++link_to(static_cast<std::uint16_t>(there.name.port())).retries;
+        return append(there, out);
+    }
     out.where = outgoing::at::port;
 }
 
@@ -104,6 +107,7 @@ outbox::result outbox::send(peer_state& there, outgoing& out) noexcept {
                 out.where = outgoing::at::port;
                 return result::pending;
             case posted::full:
+                ++link_to(static_cast<std::uint16_t>(there.name.port())).retries;
                 break;
         }
     }
@@ -295,7 +299,10 @@ void outbox::flush(link& through) noexcept {
         peer_state& there = **at;
         while (outgoing* const out = there.queue_first) {
             const posted how = post(there.name, *out);
-            if (how == posted::full) break;
+            if (how == posted::full) {
+                ++through.retries;
+                break;
+            }
             unlink(there, *out);
             if (how == posted::pending) {
                 out->where = outgoing::at::port;

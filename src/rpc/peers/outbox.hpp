@@ -135,6 +135,8 @@ public:
     std::size_t queued() const noexcept { return queued_.load(std::memory_order_relaxed); }
     /// Bytes counted for queued answers, except those to ourselves.
     const owned_counter& unread_bytes() const noexcept { return unread_bytes_; }
+    /// Posts to this port that found no room, and are tried again.
+    std::uint64_t retries(std::size_t port) const noexcept { return links_[port].retries; }
     /// Nothing is queued, at a port, or in flight to ourselves.
     bool idle() const noexcept;
     self_link& self() noexcept { return self_; }
@@ -147,6 +149,7 @@ private:
         port* where = nullptr;
         peer_state* first_queued = nullptr;
         short_lanes* lanes = nullptr;  // Null: the port has none.
+        std::uint64_t retries = 0;
     };
 
     posted post(const peer& to, outgoing& out) noexcept;

@@ -25,6 +25,8 @@ void answer_record::frame(status what, std::string_view text) noexcept {
     try {
         if (!what.ok()) [[unlikely]]
             keep_sentence(text);
+        has_value = what.ok();
+        value_bytes = what.ok() ? values.values.size() : 0;
         pack(what, message_kind::reply);
     } catch (...) {
         give_up_values();
@@ -40,6 +42,8 @@ void answer_record::frame(status what, std::string_view text) noexcept {
 
 /// Out of memory: the answer becomes that.
 [[gnu::noinline]] void answer_record::give_up_values() noexcept {
+    has_value = false;
+    value_bytes = 0;
     values.values.clear();
     values.lends.clear();
     extras_.clear();
@@ -50,6 +54,7 @@ void answer_record::frame(status what, std::string_view text) noexcept {
 }
 
 void answer_record::frame_item(std::shared_ptr<loan_end>& returned) {
+    value_bytes = values.values.size();
     pack({}, message_kind::item, &returned);
 }
 

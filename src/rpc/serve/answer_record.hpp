@@ -41,6 +41,9 @@ struct answer_record : outgoing, work_unit {
     answer_values& values;
     left_function has_left;
     bool is_last = true;  ///< The call ends with it.
+    bool has_value = false;
+    std::size_t value_bytes = 0;      ///< Wherever they travel; none of a failure.
+    stream_counts* counts = nullptr;  ///< Of a value of a stream.
 
 private:
     void keep_sentence(std::string_view text);

@@ -121,6 +121,12 @@ public:
     bool is_inline() const noexcept { return runs_in_ == nullptr; }
     /// Of a streamed answer, as the request asks for it; else 0.
     std::uint32_t window() const noexcept { return extras_ ? extras_->window : 0; }
+    /// As they were sent, also by rendezvous.
+    std::size_t argument_bytes() const noexcept {
+        return extras_ && extras_->rendezvous
+                   ? static_cast<std::size_t>(extras_->rendezvous->key.bytes)
+                   : arguments.size();
+    }
     loan_ids* lent_to_us() const noexcept { return extras_ ? &extras_->lent_to_us : nullptr; }
 
     /// Neither the request nor its procedure has anything out of the ordinary, and no interceptor

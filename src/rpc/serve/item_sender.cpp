@@ -10,6 +10,10 @@ namespace amalgam::detail {
 
 item_sender::item_sender(served_call& call, std::uint32_t window) noexcept
     : call_(call),
+      counts_(&call.what().sent_values),
+      span_(call.what().library
+                ? nullptr
+                : stream_span::begin(call.trace(), call.procedure(), call.from())),
       values_(&call.owner().context().buffers()),
       credit_(std::min(window, most_credit)) {}
 
@@ -18,7 +22,11 @@ engine_core& item_sender::core() noexcept {
 }
 
 void item_sender::await_credit() {
-    if (!call_.canceled()) credit_.acquire();
+    if (!call_.canceled() && !credit_.try_acquire()) {
+        counts_->wait();
+        if (span_) span_->end_batch();
+        credit_.acquire();
+    }
     check_wanted();
 }
 
@@ -31,6 +39,7 @@ void item_sender::check_wanted() const {
 void item_sender::send() {
     waited_answer item(call_, values_);
     item.is_last = false;
+    item.counts = counts_;
     std::shared_ptr<loan_end> returned;
     try {
         item.frame_item(returned);
@@ -38,7 +47,9 @@ void item_sender::send() {
         give_back_credit();
         throw;
     }
+    const std::size_t bytes = item.value_bytes;
     item.send();
+    if (span_) span_->add(bytes);
     // From here on only the engine keeps borrowed buffers: the next line waits for their release.
     values_.lends.clear();
     if (returned) await_return(std::move(returned));

@@ -9,6 +9,7 @@
 
 #include "rpc/memory/loan_end.hpp"
 #include "rpc/serve/invocation.hpp"
+#include "rpc/tracing/stream_span.hpp"
 
 namespace amalgam::detail {
 
@@ -22,6 +23,8 @@ public:
     static constexpr std::uint32_t most_credit = 1u << 21;
 
     item_sender(served_call& call, std::uint32_t window) noexcept;
+    /// The values are those of another procedure's stream, which counts them.
+    void count_in(stream_counts& other) noexcept { counts_ = &other; }
 
     const call_context& about() const noexcept override { return call_; }
     void await_credit() override;
@@ -42,6 +45,8 @@ private:
     void await_return(std::shared_ptr<loan_end> returned);
 
     served_call& call_;
+    stream_counts* counts_;
+    std::unique_ptr<stream_span> span_;  // While the handler's call is recorded.
     answer_values values_;
     semaphore credit_;
     std::mutex busy_;

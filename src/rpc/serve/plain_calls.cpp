@@ -95,6 +95,7 @@ void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
     counts_.served.add();
     counts_.running.add();
     ++what.running;
+    what.count_request(arrived.bytes().size() - request_bytes);
     answer_values values(&context_.buffers());
     const encoding as = plain_head::encoding_of(head);
     try {
@@ -114,6 +115,7 @@ void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
         invocation queued(call.as_arrived(*this, what, id, head), nullptr);
         return queued.answer(values, {}, {});
     }
+    what.count_answer(call.one_way() ? 0 : values.values.size());
     counts_.running.subtract();
     procedures_.release(what);
     context_.look_whether_quiet();
@@ -148,9 +150,10 @@ void keep(answer_values& into, const flat_result& result) {
         return answer_inline(call.as_arrived(*this, what, id, head), nothing, nullptr);
     }
     context_.stay_in_parent();
-    // As in run_plain_inline().
-    if (!call.one_way() && !(from.name == call.from() && send_flat(from, id, result)))
-        [[unlikely]] {
+    if (call.one_way()) {
+        ++what.moved.answers;
+    } else if (!(from.name == call.from() && send_flat(from, id, result))) [[unlikely]] {
+        // As in run_plain_inline().
         answer_values values(&context_.buffers());
         keep(values, result);
         invocation queued(call.as_arrived(*this, what, id, head), nullptr);
@@ -221,6 +224,7 @@ bool server::conclude_flat(invocation& call, const flat_result& result) noexcept
         peer_state* const there = peers_.find(call.from());
         if (there == nullptr || !send_flat(*there, call.id(), result)) [[unlikely]]
             return false;
+        call.what().moved.sent += result.bytes;
     }
     untrack(call);
     return true;
@@ -234,6 +238,7 @@ bool server::conclude_plain(invocation& call, answer_values& values) noexcept {
             [[unlikely]] {
             return false;
         }
+        call.what().moved.sent += values.values.size();
     }
     untrack(call);
     return true;

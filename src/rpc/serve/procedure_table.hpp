@@ -13,11 +13,23 @@
 #include <amalgam/rpc/engine.hpp>
 
 #include "rpc/context/sampling.hpp"
+#include "rpc/context/stream_counts.hpp"
 #include "rpc/peers/known_peers.hpp"
+#include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
 
 class stream_group;
+
+/// Bytes of a procedure's arguments and results. Inline calls of numbers are not counted, as each
+/// takes and gives what the one before did: see served_procedure::received_bytes().
+struct served_bytes {
+    std::uint64_t received = 0;
+    std::uint64_t sent = 0;
+    std::uint64_t requests = 0;   ///< That `received` is of.
+    std::uint64_t answers = 0;    ///< That `sent` is of, and those that were not sent.
+    std::size_t flat_answer = 0;  ///< Known once one was measured, as the first is.
+};
 
 /// A served procedure. Lives until it is undefined and its last call ended.
 struct served_procedure {
@@ -45,10 +57,35 @@ struct served_procedure {
     std::atomic<std::uint64_t> failures{0};     ///< Of its handler; any thread.
     std::unique_ptr<latency_histogram> took{};  ///< Of its handler; null: nobody measures.
     sampling measured;
+    served_bytes moved;
+    stream_counts sent_values;  ///< Of streamed results.
 
     /// Passed to the handler so far.
     std::uint64_t calls() const noexcept {
         return static_cast<std::uint64_t>(counted_to - until_measured);
+    }
+    void count_request(std::size_t bytes) noexcept {
+        moved.received += bytes;
+        ++moved.requests;
+    }
+    void count_answer(std::size_t bytes) noexcept {
+        moved.sent += bytes;
+        ++moved.answers;
+    }
+    /// Of arguments.
+    std::uint64_t received_bytes() const noexcept {
+        if (!is_flat_inline()) return moved.received;
+        return moved.received + (calls() - moved.requests) * (flat_request - request_bytes);
+    }
+    /// Of results that were sent, without values of streams.
+    std::uint64_t sent_bytes() const noexcept {
+        if (!is_flat_inline()) return moved.sent;
+        return moved.sent + (calls() - running - moved.answers) * moved.flat_answer;
+    }
+
+private:
+    bool is_flat_inline() const noexcept {
+        return flat_request != not_flat && options.run == handler::inline_;
     }
 };
 

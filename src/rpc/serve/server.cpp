@@ -215,7 +215,7 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
         throw;
     }
     track(*tracked);
-    count(*tracked);
+    count(*tracked, call->argument_bytes());
     if (how.one_way && !from.name.is_self()) count_one_way(from, *tracked);
     request.has(wire_flag::urgent) ? start_ult_first(runs_it) : start_ult(runs_it);
 }
@@ -224,6 +224,7 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
                                                           message& arrived,
                                                           std::uint64_t head) noexcept {
     const const_bytes body = arrived.bytes().subspan(request_bytes);
+    what.moved.received += body.size();
     const arrived_call how = plain_arrival(from.name, what, arrived.tag(), head,
                                            deadline_of(plain_head::microseconds_of(head)));
     counts_.served.add();
@@ -270,10 +271,10 @@ void server::run_inline(peer_state& from, served_procedure& what, message& arriv
         auto* const later = new late_answer(how, call, late_window(what, call));
         call.answer_by(*later);
         track(*later);
-        count(*later);
+        count(*later, call.argument_bytes());
     } else {
         track(call);
-        count(call);
+        count(call, call.argument_bytes());
     }
     call.serve();
 }
@@ -285,7 +286,10 @@ void server::conclude(invocation& call, waited_answer& answer) noexcept {
 [[gnu::noinline]] void server::conclude_inline(invocation& call, waited_answer& answer) noexcept {
     // This cannot wait, so what the port does not take at once must be copied.
     peer_state* const there = peers_.find(answer.to);
-    if (there != nullptr && !call.one_way()) {
+    const bool goes = there != nullptr && !call.one_way();
+    if (answer.has_value) call.what().moved.flat_answer = answer.value_bytes;
+    call.what().count_answer(goes ? answer.value_bytes : 0);
+    if (goes) {
         status why = loans_.keep_answer(answer.to, answer.values.lends);
         if (why.ok() && !out_.send_copy(*there, answer.tag,
                                         {answer.pieces[0], answer.pieces[1], answer.pieces[2],
@@ -301,7 +305,12 @@ void server::conclude(invocation& call, waited_answer& answer) noexcept {
 
 bool server::send_answer(answer_record& answer) noexcept {
     const bool wanted = !answer.call.one_way() && !answer.call.canceled();
-    if (answer.is_last) untrack(answer.call);
+    if (answer.is_last) {
+        answer.call.what().count_answer(wanted ? answer.value_bytes : 0);
+        untrack(answer.call);
+    } else if (wanted && answer.counts != nullptr) {
+        answer.counts->add(answer.value_bytes);
+    }
     if (!wanted) return true;
     peer_state* const there = peers_.find(answer.to);
     if (there == nullptr) return true;
@@ -345,8 +354,9 @@ void server::track(served_call& call) noexcept {
 }
 
 /// Counts a call of which plain_calls.cpp did not, or which it left to be measured.
-void server::count(served_call& call) noexcept {
+void server::count(served_call& call, std::size_t argument_bytes) noexcept {
     served_procedure& what = call.what();
+    what.count_request(argument_bytes);
     if (what.until_measured > 0 && --what.until_measured > 0) return;
     call.measured = true;
     const auto step = static_cast<std::int64_t>(what.measured.step(context_.now()));

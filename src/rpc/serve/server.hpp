@@ -212,7 +212,7 @@ private:
     void count_one_way(peer_state& from, served_call& call) noexcept;
     void one_way_is_over(const served_call& call) noexcept;
     void track(served_call& call) noexcept;
-    void count(served_call& call) noexcept;
+    void count(served_call& call, std::size_t argument_bytes) noexcept;
     void untrack(served_call& call) noexcept {
         running_calls::remove(call);
         counts_.running.subtract();

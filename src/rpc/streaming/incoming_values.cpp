@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include <amalgam/rpc/detail/bound_target.hpp>
 #include <amalgam/rpc/detail/incoming_values.hpp>
@@ -17,8 +20,13 @@ namespace amalgam::detail {
 incoming_values::incoming_values(std::uint64_t id) : id_(id) {
     const auto& about = static_cast<const served_call&>(call_context::current());
     target_.core = &about.owner().context().core();
-    target_.what = &intern(*target_.core, "amalgam.stream",
-                           signature_text<streamed<any_values>(std::uint64_t)>());
+    constexpr std::string_view name = "amalgam.stream";
+    std::string signature = signature_text<streamed<any_values>(std::uint64_t)>();
+    // Learned names are made up by peers: they are not kept.
+    target_.what = about.what().learned
+                       ? &intern(*target_.core, name, std::move(signature))
+                       : &procedures_of(*target_.core)
+                              .intern_for(about.procedure(), name, std::move(signature));
     target_.to = about.from();
     target_.as = about.values_as();
     target_.urgent = true;  // Small, and one of a call that runs already.

@@ -3,26 +3,29 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/rpc/detail/outgoing_values.hpp>
 
+#include "rpc/call/counted_procedure.hpp"
 #include "rpc/context/engine_context.hpp"
+#include "rpc/serve/item_sender.hpp"
 #include "rpc/serve/late_answer.hpp"
 #include "rpc/streaming/value_streams.hpp"
 
 namespace amalgam::detail {
 
-values_reference open_values(engine_core& core) {
-    return values_reference(*new outgoing_values(core));
+values_reference open_values(engine_core& core, const remote_procedure& what) {
+    return values_reference(*new outgoing_values(core, what));
 }
 
 void refuse_empty_outgoing() {
     throw error(errc::invalid, "this stream is empty: it was moved from");
 }
 
-outgoing_values::outgoing_values(engine_core& core)
-    : core_reference(core), core_(core), id_(random_nonzero_u64()) {}
+outgoing_values::outgoing_values(engine_core& core, const remote_procedure& what)
+    : core_reference(core), core_(core), id_(random_nonzero_u64()), what_(what) {}
 
 void outgoing_values::publish() {
     add_reference();
     value_streams_of(core_).add(values_reference(*this));
+    counted(what_).sent_values.begin();
 }
 
 bool outgoing_values::wanted() const {
@@ -61,6 +64,7 @@ bool outgoing_values::attach(late_answer& answer, item_sender_base& items) noexc
         return false;
     }
     answer.add_reference();
+    static_cast<item_sender&>(items).count_in(counted(what_).sent_values);
     bool ended = false;
     {
         const std::lock_guard hold(busy_);
@@ -99,6 +103,7 @@ void outgoing_values::call_over() noexcept {
         const std::lock_guard hold(busy_);
         over_ = true;
         call_ = nullptr;
+        counted(what_).sent_values.end();
         answer = answer_;
         if (answer != nullptr) answer->add_reference();
     }

@@ -10,10 +10,7 @@
 
 namespace amalgam::detail {
 
-namespace {
-
-/// "port 0, peer 17": an address would have to be looked up on the engine's stream.
-std::uint32_t text_of(const peer& who) noexcept {
+std::uint32_t trace_text_of(const peer& who) noexcept {
     if (!who) return 0;
     if (who.is_self()) return trace_text("self");
     std::array<char, 64> text;
@@ -22,8 +19,6 @@ std::uint32_t text_of(const peer& who) noexcept {
             .out;
     return trace_text({text.data(), static_cast<std::size_t>(end - text.data())});
 }
-
-}  // namespace
 
 bool start_tracing() noexcept {
     const bool records = start_recording();
@@ -63,7 +58,7 @@ void call_span::record(span_kind kind, std::string_view procedure, const peer& t
                  .id = trace_.span_id,
                  .parent = parent_,
                  .name = trace_text(procedure),
-                 .peer = address.empty() ? text_of(to) : trace_text(address),
+                 .peer = address.empty() ? trace_text_of(to) : trace_text(address),
                  .bytes = bytes_,
                  .code = how.code});
 }
@@ -89,7 +84,7 @@ handler_span::~handler_span() {
                      .id = trace_->span_id,
                      .parent = own_ ? trace_->span_id : decltype(span_record::parent){},
                      .name = trace_text(call_.procedure()),
-                     .peer = text_of(call_.from()),
+                     .peer = trace_text_of(call_.from()),
                      .bytes = bytes_,
                      .code = how_.code});
     }
@@ -123,7 +118,7 @@ void transfer_span::end(bool is_put, std::uint64_t bytes, const peer& with,
                  .id = trace_ ? trace_->span_id : decltype(span_record::id){},
                  .parent = parent_,
                  .name = trace_text(is_put ? "put" : "get"),
-                 .peer = text_of(with),
+                 .peer = trace_text_of(with),
                  .bytes = bytes,
                  .code = how.code});
 }

@@ -24,6 +24,10 @@ bool start_tracing() noexcept;
 /// The trace of a call that belongs to none yet: a new one, sampled by the set rate.
 trace_context new_trace() noexcept;
 
+/// "port 0, peer 17", as trace_text(): an address would have to be looked up on the engine's
+/// stream.
+std::uint32_t trace_text_of(const peer& who) noexcept;
+
 /// A call of this engine while it is recorded.
 class call_span {
 public:

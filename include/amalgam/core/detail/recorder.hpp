@@ -33,7 +33,16 @@ std::uint64_t trace_time() noexcept;
 /// off after 112 bytes.
 std::uint32_t trace_text(std::string_view text) noexcept;
 
-enum class span_kind : std::uint8_t { call = 1, one_way, handler, transfer, batch };
+/// `stream`: values that a handler sends or reads, and `values` a batch of those.
+enum class span_kind : std::uint8_t {
+    call = 1,
+    one_way,
+    handler,
+    transfer,
+    batch,
+    stream,
+    values
+};
 
 /// Something with a beginning and an end.
 struct span_record {
@@ -50,6 +59,7 @@ struct span_record {
     std::uint32_t peer = 0;
     std::uint64_t bytes = 0;  ///< Moved, or of the arguments.
     errc code = errc::ok;
+    std::uint32_t values = 0;  ///< Of a stream, or a batch of it.
 };
 void record_span(const span_record& what) noexcept;
 

@@ -13,6 +13,7 @@
 namespace amalgam::detail {
 
 class late_answer;
+struct remote_procedure;
 
 /// The call that values belong to, as outgoing_values::cancel() needs it.
 class cancelable_call {
@@ -35,8 +36,8 @@ protected:
 /// Threads: await_credit() to send() and finish() by one thread at a time; the rest by any.
 class outgoing_values final : public item_sender_base, private core_reference {
 public:
-    /// With one reference.
-    explicit outgoing_values(engine_core& core);
+    /// With one reference. `what`: the procedure whose handler reads them.
+    outgoing_values(engine_core& core, const remote_procedure& what);
     /// From now on a reader finds it, until call_over(), which must follow. Throws
     /// error{no_memory}.
     void publish();
@@ -96,6 +97,7 @@ private:
     bool left_ = false;  // By either side.
     std::string_view why_left_ = "the caller left its stream without finish()";
     bool over_ = false;
+    const remote_procedure& what_;
 };
 
 /// One reference.
@@ -125,7 +127,7 @@ private:
     outgoing_values* held_ = nullptr;
 };
 
-values_reference open_values(engine_core& core);
+values_reference open_values(engine_core& core, const remote_procedure& what);
 
 /// Throws error{invalid}: a moved-from stream was written to.
 [[noreturn]] void refuse_empty_outgoing();
