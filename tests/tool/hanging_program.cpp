@@ -18,6 +18,11 @@
 //   thread PATH…   a plain thread does
 //   future PATH…   a ULT without the accounts does, by a future
 //
+//   send URI       a ULT opens a stream to a handler, sends one value, and sleeps
+//   unread URI     a ULT opens a stream from a handler that does not end, reads one, and sleeps
+//   read URI       a ULT with the accounts reads a stream from a handler that sends one value,
+//                  and sleeps
+//
 // To follow a path is to call the first address in it, which follows the rest; "caller" is whoever
 // called. Where the path ends, the accounts are locked, or what its last word says is done.
 
@@ -42,6 +47,16 @@ public:
         here_.define("later", [this](am::responder<void> answer, path) {
             left_.push_back(std::move(answer));
         });
+        here_.define("take", [](am::stream_reader<int>& in) {
+            for ([[maybe_unused]] const int each : in) {
+            }
+        });
+        here_.define("give", [](am::stream_writer<int>& out, bool ends) {
+            do {
+                out(1);
+            } while (!ends);
+            am::this_task::sleep_for(std::chrono::hours(1));
+        });
         am::offer_metrics(here_);
     }
     std::string address() const { return here_.address(); }
@@ -53,6 +68,10 @@ public:
         path rest;
         for (std::string each; words >> each;)
             rest.push_back(each);
+        if (who == "send" || who == "unread" || who == "read")
+            return am::spawn(own_, [this, who, rest] { stream(who, here_.lookup(rest.at(0))); },
+                             {.name = "reader"})
+                .detach();
         const auto wait = [](const auto& bound, const path& then) { bound(then); };
         const auto act = [this, rest, wait] {
             const std::lock_guard hold(accounts_);
@@ -75,6 +94,21 @@ public:
     }
 
 private:
+    void stream(const std::string& how, const am::peer& there) {
+        if (how == "send") {
+            auto up = here_.procedure<void(am::streaming<int>)>("take").on(there).open();
+            up.send(1);
+            am::this_task::sleep_for(std::chrono::hours(1));
+        }
+        const std::lock_guard hold(accounts_);
+        auto values = here_.procedure<am::streamed<int>(bool)>("give").on(there).window(2)(how ==
+                                                                                           "read");
+        do {
+            values.next();
+        } while (how == "read");
+        am::this_task::sleep_for(std::chrono::hours(1));
+    }
+
     template <typename Call>
     void follow(path rest, Call call) {
         if (rest.empty()) {

@@ -103,6 +103,32 @@ TEST_F(otlp, calls_and_handlers_of_two_processes_are_one_tree) {
         EXPECT_EQ(each["status"], each["name"] == "fails" ? 2 : 0) << each;
 }
 
+TEST_F(otlp, streams_of_values_are_below_their_handlers_and_batches_below_them) {
+    const auto found = trace("take", "streams");
+    ASSERT_EQ(found["code"], 0) << found;
+    std::map<std::string, nlohmann::json> by_id;
+    for (const auto& each : found["spans"])
+        by_id[each["id"]] = each;
+    std::map<std::string, int> streams, values_of_batches, batches;
+    for (const auto& each : found["spans"]) {
+        const std::string kind = each["attributes"]["amalgam.kind"], name = each["name"];
+        if (kind != "stream" && kind != "values") continue;
+        const int values = std::stoi(each["attributes"]["amalgam.values"].get<std::string>());
+        ASSERT_EQ(by_id.count(each["parent"]), 1u) << each;
+        const auto& above = by_id[each["parent"]];
+        EXPECT_EQ(above["name"], name) << each;
+        EXPECT_EQ(above["trace"], each["trace"]);
+        EXPECT_EQ(above["attributes"]["amalgam.kind"], kind == "stream" ? "handler" : "stream");
+        (kind == "stream" ? streams : values_of_batches)[name] += values;
+        batches[name] += kind == "values";
+    }
+    const std::map<std::string, int> whole{{"add_up", 100}, {"count", 100}};
+    EXPECT_EQ(streams, whole);
+    EXPECT_EQ(values_of_batches, whole);
+    EXPECT_GE(batches["count"], 2);
+    EXPECT_GE(batches["add_up"], 2);
+}
+
 TEST_F(otlp, every_span_of_many_batches_is_sent_once) {
     const auto found = trace("take", "calls 1000", "OTEL_EXPORTER_OTLP_HEADERS='x-key=a%20b'");
     EXPECT_EQ(found["code"], 0) << output(found);

@@ -40,7 +40,28 @@ numbers_told told(double calls, double running = 0) {
         all.add({"amalgam_rpc_handled_total", "", metric_kind::counter}, of, factor * calls);
         all.add({"amalgam_rpc_handlers_running", ""}, of, running);
         all.add({"amalgam_rpc_handler_seconds", "", metric_kind::latency}, of, times.snapshot());
+        all.add({"amalgam_rpc_handler_received_bytes_total", "", metric_kind::counter}, of,
+                factor * calls * 1024);
+        all.add({"amalgam_rpc_handler_sent_bytes_total", "", metric_kind::counter}, of,
+                factor * calls * 2048);
     }
+    const std::vector<metric_label> values{
+        {"procedure", "alpha"}, {"end", "handler"}, {"direction", "sent"}};
+    all.add({"amalgam_rpc_open_streams", ""}, values, 2.0);
+    all.add({"amalgam_rpc_streams_total", "", metric_kind::counter}, values, calls);
+    all.add({"amalgam_rpc_stream_values_total", "", metric_kind::counter}, values, 10 * calls);
+    all.add({"amalgam_rpc_stream_bytes_total", "", metric_kind::counter}, values, 40 * calls);
+    all.add({"amalgam_rpc_stream_credit_waits_total", "", metric_kind::counter}, values, calls);
+    const std::vector<metric_label> stream{{"stream", "one"}};
+    all.add({"amalgam_stream_asleep", ""}, stream, 1.0);
+    all.add({"amalgam_stream_idle_seconds_total", "", metric_kind::counter}, stream, calls / 400);
+    all.add({"amalgam_stream_steals_total", "", metric_kind::counter}, stream, calls);
+    all.add({"amalgam_stream_longest_hold_seconds", ""}, stream, 0.25);
+    const std::vector<metric_label> port{{"port", "shm://x"}, {"transport", "shm"}};
+    all.add({"amalgam_port_registered_bytes", ""}, port, 4096.0);
+    all.add({"amalgam_port_puts_total", "", metric_kind::counter}, port, calls);
+    all.add({"amalgam_port_gets_total", "", metric_kind::counter}, port, 2 * calls);
+    all.add({"amalgam_port_retries_total", "", metric_kind::counter}, port, 3 * calls);
     all.add({"process_resident_memory_bytes", ""}, {}, 3.0 * (1 << 20));
     return {.processes = {{"G1", all.take()}}, .silent = {}, .run = {}};
 }
@@ -73,6 +94,31 @@ TEST(top_tables, have_the_rates_between_two_rounds) {
     EXPECT_DOUBLE_EQ(rows[1][3].number, 100);
     EXPECT_EQ(written(rows[1][6], shown_as::time).substr(0, 1), "2");
     EXPECT_EQ(written(table_of(all, "processes").rows[0][3], shown_as::bytes), "3 MiB");
+}
+
+TEST(top_tables, have_bytes_of_procedures_values_of_streams_and_the_work_of_streams_and_ports) {
+    const auto all = after_two_rounds();  // 100 calls a second.
+    const auto procedures = chosen_rows(table_of(all, "procedures"), {});
+    EXPECT_DOUBLE_EQ(procedures[0][8].number, 300 * 1024);
+    EXPECT_DOUBLE_EQ(procedures[0][9].number, 300 * 2048);
+    const auto values = table_of(all, "values").rows;
+    ASSERT_EQ(values.size(), 1u);
+    EXPECT_EQ(values[0][2].text, "handler sent");
+    EXPECT_DOUBLE_EQ(values[0][3].number, 1000);
+    EXPECT_DOUBLE_EQ(values[0][4].number, 4000);
+    EXPECT_DOUBLE_EQ(values[0][5].number, 2);
+    EXPECT_DOUBLE_EQ(values[0][6].number, 100);
+    const auto streams = table_of(all, "streams").rows;
+    ASSERT_EQ(streams.size(), 1u);
+    EXPECT_EQ(written(streams[0][4], shown_as::percent), "25 %");
+    EXPECT_DOUBLE_EQ(streams[0][5].number, 100);
+    EXPECT_EQ(written(streams[0][6], shown_as::time), "250.0 ms");
+    const auto ports = table_of(all, "ports").rows;
+    ASSERT_EQ(ports.size(), 1u);
+    EXPECT_DOUBLE_EQ(ports[0][4].number, 100);
+    EXPECT_DOUBLE_EQ(ports[0][5].number, 200);
+    EXPECT_DOUBLE_EQ(ports[0][6].number, 300);
+    EXPECT_DOUBLE_EQ(ports[0][7].number, 4096);
 }
 
 TEST(top_tables, a_process_that_began_again_has_no_rate_below_zero) {

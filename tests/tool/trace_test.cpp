@@ -71,6 +71,24 @@ TEST_F(traced, two_processes_are_one_trace_with_arrows_from_calls_to_handlers) {
     EXPECT_GE(found["waits"]["waits for rpc reply"], 2) << found;
 }
 
+TEST_F(traced, streams_of_values_are_spans_with_their_batches) {
+    const outcome ran = trace("-- " + program + " streams");
+    ASSERT_EQ(ran.code, 0) << ran.output;
+    const auto found = checked();
+    EXPECT_EQ(found["slices"]["stream count"], 1) << found;
+    EXPECT_EQ(found["slices"]["stream add_up"], 1) << found;
+    for (const char* name : {"count", "add_up"}) {
+        const auto& seen = found["streams"][name];
+        EXPECT_EQ(seen["values"], 100) << found;
+        EXPECT_EQ(seen["bytes"], 400) << found;
+        EXPECT_EQ(seen["under_handler"], true) << found;
+        EXPECT_EQ(seen["values_of_batches"], 100) << found;
+        EXPECT_EQ(seen["bytes_of_batches"], 400) << found;
+        EXPECT_EQ(seen["batches_outside"], 0) << found;
+        EXPECT_GE(seen["batches"], 2) << found;
+    }
+}
+
 TEST_F(traced, what_a_killed_process_recorded_is_there) {
     const outcome ran = trace("-- " + program + " killed");
     EXPECT_EQ(ran.code, 128 + SIGKILL) << ran.output;

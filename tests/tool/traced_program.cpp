@@ -52,6 +52,32 @@ void one_process(int calls) {
     call(client, server.address(), calls);
 }
 
+/// Streams of values: 100 to a handler, 100 from one, with a window of 10.
+void streams() {
+    am::engine server{"shm://"};
+    server.define("count", [](am::stream_writer<int>& out, int to) {
+        for (int i = 0; i < to; ++i)
+            out(i);
+    });
+    server.define("add_up", [](am::stream_reader<int>& in) {
+        in.window(10);
+        int sum = 0;
+        for (const int each : in)
+            sum += each;
+        return sum;
+    });
+    am::engine client{"shm://"};
+    const am::peer there = client.lookup(server.address());
+    int sum = 0;
+    for (const int each :
+         client.procedure<am::streamed<int>(int)>("count").on(there).window(10)(100))
+        sum += each;
+    auto up = client.procedure<int(am::streaming<int>)>("add_up").on(there).open();
+    for (int i = 0; i < 100; ++i)
+        up.send(i);
+    if (up.get() != sum) std::abort();
+}
+
 /// A server process, whose address it writes to its standard output. Ends with its input.
 void serve() {
     am::engine server{"tcp://127.0.0.1:0"};
@@ -127,6 +153,8 @@ int main(int argc, char** argv) {
         am::engine client{"shm://"};
         call(client, server.address(), 1);
         client.procedure<void()>("slow").on(client.lookup(server.address()))();
+    } else if (what == "streams") {
+        streams();
     } else if (what == "exit") {
         return std::atoi(argv[2]);
     }

@@ -146,6 +146,31 @@ TEST(why, tells_a_handler_that_sleeps_from_one_that_computes_and_one_that_left_i
     EXPECT_FALSE(has(spins.output, "deadlock")) << spins.output;
 }
 
+TEST(why, follows_streams_of_values_to_who_sends_or_reads_them) {
+    branch bank("bank"), till("till"), shop("shop");
+    bank.tell("read " + till.address);
+    const outcome reads = why(bank.address, "it sleeps, for ");
+    EXPECT_HAS(reads.output, "call of \"give\" to " + till.address);
+    EXPECT_HAS(reads.output, "ULT \"reader\" waits for it");
+    shop.tell("future " + bank.address);
+    const outcome behind = why(shop.address, "it sleeps, for ");
+    EXPECT_HAS(behind.output, "it waits for the mutex that ULT \"reader\" holds");
+    EXPECT_HAS(behind.output, "it waits for the next value of its call of \"give\" to " +
+                                  till.address);
+}
+
+TEST(why, says_that_a_handler_waits_for_its_caller_to_send_or_read_values) {
+    branch bank("bank"), till("till");
+    bank.tell("send " + till.address);
+    const outcome sends = why(bank.address, "it waits for the next value that its caller, ");
+    EXPECT_HAS(sends.output,
+               "who sends the stream has not sent the next value, and has not finished it");
+    branch shop("shop");
+    shop.tell("unread " + till.address);
+    const outcome unread = why(shop.address, "its caller to read what it has sent");
+    EXPECT_HAS(unread.output, "it waits for: its caller to read what it has sent");
+}
+
 TEST(why, says_that_a_stopped_peer_does_not_answer_and_a_hogged_one) {
     branch bank("bank"), till("till");
     bank.tell("future " + till.address + " sleep");
@@ -157,11 +182,16 @@ TEST(why, says_that_a_stopped_peer_does_not_answer_and_a_hogged_one) {
     const outcome itself = amalgam_tool("why --timeout 200 " + till.address);
     EXPECT_EQ(itself.code, 1) << itself.output;
     EXPECT_HAS(itself.output, till.address + " does not answer within 200 ms: it is stopped, ");
+    EXPECT_HAS(itself.output, ". Seen from outside: process ");
+    EXPECT_HAS(itself.output, " is stopped, by a signal or a debugger; kill -CONT ");
+    EXPECT_HAS(got.output, " is stopped, by a signal or a debugger; kill -CONT ");
     till.send(SIGCONT);
     why(bank.address, "it sleeps, for ");
     bank.tell("future " + till.address + " hog");
     why("--timeout 1000 " + bank.address,
         till.address + " does not answer: it is stopped, something holds its first");
+    // Its first stream is called as the engine is.
+    why("--timeout 300 " + till.address, "and its threads \"till");
 }
 
 TEST(why, of_a_peer_that_is_gone_no_call_is_open) {

@@ -17,6 +17,7 @@
 #include "commands.hpp"
 #include "credentials_option.hpp"
 #include "why/chains.hpp"
+#include "why/outside.hpp"
 
 namespace amalgam::tool {
 namespace {
@@ -53,11 +54,13 @@ public:
             return ask(first);
         } catch (const error& why) {
             if (why.code() != errc::timed_out) throw;
+            const std::string outside = seen_from_outside(options_.uri);
             throw error(errc::timed_out,
                         fmt::format("{} does not answer within {} ms: it is stopped, or something "
                                     "holds its first stream without a wait, such as a handler "
-                                    "that computes, or the network is down",
-                                    shown(options_.uri), options_.timeout_ms));
+                                    "that computes, or the network is down{}{}",
+                                    shown(options_.uri), options_.timeout_ms,
+                                    outside.empty() ? "" : ". Seen from outside: ", outside));
         }
     }
 
@@ -134,6 +137,8 @@ all_waits gather(asker& by, const why_options& options) {
     for (std::size_t i = 0; i < all.engines.size(); ++i) {
         const std::vector<open_call> calls = all.engines[i].told.calls;
         for (const open_call& each : calls) {
+            if (each.answer == peer_answer::silent && all.outside.count(each.peer) == 0)
+                all.outside[each.peer] = seen_from_outside(each.peer);
             if (each.answer != peer_answer::told || each.handler == 0 || each.engine == 0 ||
                 all.find(each.engine) != nullptr || all.unasked.count(each.peer) != 0) {
                 continue;

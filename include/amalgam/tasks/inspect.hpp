@@ -10,6 +10,8 @@
 
 namespace amalgam {
 
+class execution_stream;
+
 /// One call on a ULT's stack.
 struct ult_frame {
     /// Return address. For the innermost frame of a running ULT: the interrupted address plus one.
@@ -57,6 +59,21 @@ struct ult_info {
 /// Cost:    examines some hundreds of ULTs at a time, which cannot run meanwhile, with one system
 ///          call per group; no stack is mapped or unmapped until all are done.
 std::vector<ult_info> list_ults(bool with_traces = false);
+
+/// What a stream has done with its time since it was made.
+struct stream_activity {
+    std::chrono::nanoseconds asleep{};  ///< Because nothing was ready; 0 if driven.
+    std::uint64_t sleeps = 0;
+    std::uint64_t steals = 0;  ///< Units that its work_stealing_scheduler took from other pools.
+    /// The longest time that a few units, a poller or a timer kept it from others, also because
+    /// the system ran other threads: at least as long as the ULT that held it longest.
+    std::chrono::nanoseconds longest_hold{};
+    std::chrono::nanoseconds held{};  ///< Since others had a chance last; 0: it sleeps, or is idle.
+};
+
+/// Reads what the stream counts. Threads: any, while the stream lives. Cost: two clock readings;
+/// streams pay for it where they sleep and steal, and three instructions for each batch of units.
+stream_activity activity_of(const execution_stream& which);
 
 /// Writes list_ults(true) to a file descriptor: a line per ULT, its trace indented below. Write
 /// errors are ignored.

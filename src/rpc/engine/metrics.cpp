@@ -15,6 +15,7 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 #include <amalgam/rpc/metrics.hpp>
+#include <amalgam/tasks/inspect.hpp>
 
 #include "rpc/engine/core.hpp"
 #include "rpc/engine/procedure_metrics.hpp"
@@ -201,6 +202,26 @@ void write_stream(execution_stream& which, metric_writer& into) {
         labels, std::chrono::duration<double>(which.cpu_time()).count());
     put_metric(into, {"amalgam_stream_asleep", "Whether a stream sleeps until there is work.", varies},
         labels, which.state() == stream_state::asleep ? 1.0 : 0.0);
+    const stream_activity did = activity_of(which);
+    const auto seconds = [](std::chrono::nanoseconds time) {
+        return std::chrono::duration<double>(time).count();
+    };
+    put_metric(into,
+               {"amalgam_stream_idle_seconds_total",
+                "Time that a stream slept because nothing was ready.", grows, "seconds"},
+               labels, seconds(did.asleep));
+    put_metric(into,
+               {"amalgam_stream_sleeps_total", "How often a stream went to sleep.", grows},
+               labels, static_cast<double>(did.sleeps));
+    put_metric(into,
+               {"amalgam_stream_steals_total",
+                "Units that a stream took from the pools of others.", grows},
+               labels, static_cast<double>(did.steals));
+    put_metric(into,
+               {"amalgam_stream_longest_hold_seconds",
+                "The longest time that others had no turn on a stream, so far.", varies,
+                "seconds"},
+               labels, seconds(did.longest_hold));
 }
 
 /// What peers can make the engine hold, beside what it holds. Those without a bound are left out.

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -8,8 +10,11 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/rpc/client_stream.hpp>
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/extension/exposure.hpp>
 #include <amalgam/rpc/metrics.hpp>
+#include <amalgam/rpc/streamed.hpp>
 
 #include "rpc/limits.hpp"
 #include "rpc/loop_pair.hpp"
@@ -199,6 +204,151 @@ TEST(metrics, bytes_are_counted_by_peer_and_by_port) {
         called.value("amalgam_rpc_peer_received_messages_total", {{"peer", server.address()}}), 11);
     EXPECT_EQ(called.value("amalgam_rpc_peer_sent_bytes_total", {{"peer", server.address()}}),
               received());
+}
+
+TEST(metrics, bytes_of_arguments_and_results_are_counted_by_procedure_at_both_ends) {
+    loop_pair two;
+    two.server.define("sum", [](int a, int b) { return a + b; }, {.run = handler::inline_});
+    two.server.define("twice", [](double a) { return 2 * a; });
+    two.server.define("echo", [](const std::string& s) { return s; }, {.run = handler::inline_});
+    two.server.define("again", [](const std::string& s) { return s; });
+    two.server.define("odd",
+                      [](int n) {
+                          if (n % 2 == 0) throw error(errc::invalid, "even");
+                          return n;
+                      },
+                      {.run = handler::inline_});
+    const peer there = two.there();
+    constexpr int number = 3 * detail::limits::measured_call_in;
+    const std::string large(std::size_t{4} << 20, 'x');
+    two.in_client([&] {
+        auto sum = two.client.procedure<int(int, int)>("sum").on(there);
+        auto twice = two.client.procedure<double(double)>("twice").on(there);
+        auto odd = two.client.procedure<int(int)>("odd").on(there);
+        for (int i = 0; i < number; ++i) {
+            EXPECT_EQ(sum(i, 1), i + 1);
+            EXPECT_EQ(twice(i), 2 * i);
+            EXPECT_EQ(odd.try_call(i).ok(), i % 2 == 1);
+        }
+        for (int i = 0; i < 10; ++i)
+            sum.post(i, i);
+        for (const char* name : {"echo", "again"}) {
+            auto echo = two.client.procedure<std::string(std::string)>(name).on(there);
+            for (int i = 0; i < 5; ++i)
+                EXPECT_EQ(echo(std::string(100, 'y')).size(), 100u);
+            EXPECT_EQ(echo(large), large);  // By rendezvous, in both directions.
+        }
+    });
+    const metric_snapshot served = read_metrics(two.server), called = read_metrics(two.client);
+    const auto expect = [&](const char* name, double arguments, double results, double unsent) {
+        EXPECT_EQ(served.value("amalgam_rpc_handler_received_bytes_total", of(name)), arguments)
+            << name;
+        EXPECT_EQ(served.value("amalgam_rpc_handler_sent_bytes_total", of(name)), results - unsent)
+            << name;
+        const std::vector<metric_label> here{{"procedure", name}};
+        EXPECT_EQ(called.value("amalgam_rpc_call_sent_bytes_total", here), arguments) << name;
+        EXPECT_EQ(called.value("amalgam_rpc_call_received_bytes_total", here), results - unsent)
+            << name;
+    };
+    expect("sum", 8.0 * (number + 10), 4.0 * (number + 10), 4.0 * 10);
+    expect("twice", 8.0 * number, 8.0 * number, 0);
+    expect("odd", 4.0 * number, 4.0 * number, 4.0 * number / 2);
+    const double lengths = 6 * 8;  // Before the text.
+    for (const char* name : {"echo", "again"})
+        expect(name, lengths + 500 + static_cast<double>(large.size()),
+               lengths + 500 + static_cast<double>(large.size()), 0);
+}
+
+TEST(metrics, streams_of_values_are_counted_by_procedure_in_both_directions) {
+    loop_pair two;
+    two.server.define("count", [](stream_writer<int>& out, int to) {
+        for (int i = 0; i < to; ++i)
+            out(i);
+    });
+    two.server.define("add_up", [](stream_reader<int>& in) {
+        in.window(4);
+        int sum = 0;
+        for (const int each : in)
+            sum += each;
+        return sum;
+    });
+    offer_metrics(two.server);
+    const peer there = two.there();
+    const auto value = [](const metric_snapshot& of, const char* name, const char* procedure,
+                          const char* end, const char* direction) {
+        return of.value(name, {{"procedure", procedure}, {"end", end}, {"direction", direction}});
+    };
+    metric_snapshot served, called;
+    const auto expect = [&](const char* name, double count_is, double added) {
+        EXPECT_EQ(value(served, name, "count", "handler", "sent"), count_is) << name;
+        EXPECT_EQ(value(called, name, "count", "caller", "received"), count_is) << name;
+        EXPECT_EQ(value(served, name, "add_up", "handler", "received"), added) << name;
+        EXPECT_EQ(value(called, name, "add_up", "caller", "sent"), added) << name;
+    };
+    two.in_client([&] {
+        auto values = two.client.procedure<streamed<int>(int)>("count").on(there).window(8)(100);
+        auto up = two.client.procedure<int(streaming<int>)>("add_up").on(there).open();
+        EXPECT_EQ(values.next(), 0);
+        up.send(5);
+        this_task::sleep_for(std::chrono::seconds(1));  // Of virtual time: both have got there.
+        served = read_metrics(two.client, there);
+        called = read_metrics(two.client);
+        expect("amalgam_rpc_open_streams", 1, 1);
+        for (int i = 1; i < 100; ++i)
+            EXPECT_EQ(values.next(), i);
+        EXPECT_EQ(values.next(), std::nullopt);
+        for (int i = 0; i < 49; ++i)
+            up.send(1);
+        EXPECT_EQ(up.get(), 54);
+    });
+    served = read_metrics(two.server);
+    called = read_metrics(two.client);
+    expect("amalgam_rpc_open_streams", 0, 0);
+    expect("amalgam_rpc_streams_total", 1, 1);
+    expect("amalgam_rpc_stream_values_total", 100, 50);
+    expect("amalgam_rpc_stream_bytes_total", 400, 200);
+    constexpr const char* waits = "amalgam_rpc_stream_credit_waits_total";
+    EXPECT_GE(value(served, waits, "count", "handler", "sent"), 100 / 8 - 1);
+    EXPECT_GE(value(called, waits, "add_up", "caller", "sent"), 50 / 4 - 1);
+}
+
+TEST(metrics, one_sided_operations_and_registrations_are_counted_by_port) {
+    loop_pair two;
+    two.server.define("large", [] { return std::string(std::size_t{4} << 20, 'x'); });
+    const peer there = two.there();
+    two.in_client([&] {
+        EXPECT_EQ(two.client.procedure<std::string()>("large").on(there)().size(), 4u << 20);
+    });
+    const auto of_port = [](engine& which, const char* name) {
+        return read_metrics(which).value(
+            name, {{"port", which.address()}, {"transport", "loop"}});
+    };
+    EXPECT_GE(of_port(two.client, "amalgam_port_gets_total"), 1);
+    EXPECT_EQ(of_port(two.client, "amalgam_port_puts_total"), 0);
+    EXPECT_EQ(of_port(two.client, "amalgam_port_registrations_total"), 0);
+    EXPECT_EQ(of_port(two.server, "amalgam_port_registrations_total"), 1);
+    EXPECT_EQ(of_port(two.server, "amalgam_port_registered_regions"), 0);
+    EXPECT_EQ(of_port(two.server, "amalgam_port_gets_total"), 0);
+    const detail::exposure shown(two.client.core(), {}, access::read);
+    EXPECT_EQ(of_port(two.client, "amalgam_port_registered_regions"), 1);
+}
+
+TEST(metrics, what_streams_did_with_their_time_is_there) {
+    engine here("shm://");
+    here.define("hold", [] {
+        const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+        while (std::chrono::steady_clock::now() < until) {
+        }
+    });
+    here.procedure<void()>("hold").on(here.lookup(here.address()))();
+    const metric_snapshot all = read_metrics(here);
+    double longest = 0;
+    for (const metric_sample& each : all.find("amalgam_stream_longest_hold_seconds")->samples)
+        longest = std::max(longest, each.value);
+    EXPECT_GE(longest, 0.02);
+    EXPECT_NE(all.find("amalgam_stream_idle_seconds_total"), nullptr);
+    EXPECT_NE(all.find("amalgam_stream_sleeps_total"), nullptr);
+    EXPECT_NE(all.find("amalgam_stream_steals_total"), nullptr);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/random.hpp>
+#include <amalgam/rpc/detail/stream_call.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/wait_report.hpp>
 #include <amalgam/tasks/extension/ult_snapshot.hpp>
@@ -35,6 +36,7 @@ namespace {
 constexpr std::string_view waits_name = "amalgam.waits";
 constexpr std::string_view handlers_name = "amalgam.waits.handlers";
 constexpr std::string_view answer_wait = "rpc reply";
+constexpr std::string_view credit_wait = "its caller to read what it has sent";
 
 std::uint64_t scrambled(std::uint64_t what) noexcept {
     static const std::uint64_t key = random_u64();
@@ -70,18 +72,30 @@ told_handlers handlers_of(engine_core& core, const peer& caller,
     return told;
 }
 
+bool is_reply(std::string_view wait) noexcept {
+    return wait == answer_wait;
+}
+bool is_future(std::string_view wait) noexcept {
+    return wait.find("future") != std::string_view::npos;
+}
+bool is_reader(std::string_view wait) noexcept {
+    return wait == stream_call::reader_wait;
+}
+
 /// A call, and what the report does not show of it.
 struct seen_call {
     open_call call;
     peer to;
     const void* waiter = nullptr;  ///< On the stack of who waits.
-    bool by_future = false;
+    /// Whether a unit that waits for this may be the one that waits for the call.
+    bool (*awaits)(std::string_view) noexcept = &is_reply;
     bool full = false;  ///< Asking its peer would wait in a queue.
 };
 
 struct seen_handler {
     open_handler handler;
     const void* unit = nullptr;
+    bool waits_for_credit = false;
 };
 
 /// What the engine's stream knows.
@@ -115,7 +129,10 @@ void collect_calls(engine_core& core, std::size_t room, seen_engine& into) {
             one.waiter = waited->waiter_seen();
         } else if (const auto* const later = dynamic_cast<const future_core*>(&each.record)) {
             one.waiter = later->waiter_seen();
-            one.by_future = true;
+            one.awaits = &is_future;
+        } else if (auto* const stream = dynamic_cast<stream_call*>(&each.record)) {
+            one.waiter = stream->reader_seen();
+            one.awaits = &is_reader;
         }
         into.calls.push_back(std::move(one));
     });
@@ -135,14 +152,10 @@ void collect_handlers(engine_core& core, seen_engine& into) {
         one.handler.caller = core.peer_addresses().address_of(each.from());
         one.handler.one_way = each.one_way();
         one.unit = each.unit();
+        one.waits_for_credit = each.waits_for_credit();
         one.handler.unit = number_of(one.unit);
         into.handlers.push_back(std::move(one));
     });
-}
-
-/// Whether a ULT that waits for this may be the one that waits for the call.
-bool waits_so(const seen_call& call, std::string_view what) noexcept {
-    return call.by_future ? what.find("future") != std::string_view::npos : what == answer_wait;
 }
 
 class unit_list {
@@ -169,11 +182,15 @@ private:
             one.waits_for = std::move(each.info.waits_for);
             one.waited = each.info.waited;
             one.stream = std::move(each.info.stream);
+            for (const seen_handler& sender : of_.handlers)
+                if (sender.waits_for_credit && sender.unit == each.info.id &&
+                    one.waits_for == "semaphore")
+                    one.waits_for = credit_wait;
             one.unit = number_of(each.info.waits_for_ult);
             if (each.holder_page != 0) one.unit = thread_at(each.holder_page);
             for (std::size_t i = 0; i < ults_.size(); ++i) {
                 open_call& call = of_.calls[i].call;
-                if (ults_[i] != each.info.id || !waits_so(of_.calls[i], one.waits_for)) continue;
+                if (ults_[i] != each.info.id || !of_.calls[i].awaits(one.waits_for)) continue;
                 call.unit = one.id;
                 one.call = call.id;
                 if (call.open.count() == 0) call.open = one.waited;
@@ -190,7 +207,9 @@ private:
                 open_call& call = of_.calls[i].call;
                 call.unit = id;
                 each.call = call.id;
-                each.waits_for = of_.calls[i].by_future ? "future" : answer_wait;
+                each.waits_for = of_.calls[i].awaits == &is_future   ? "future"
+                                 : of_.calls[i].awaits == &is_reader ? stream_call::reader_wait
+                                                                     : answer_wait;
                 each.waited = call.open;
                 each.state = ult_state::parked;
             }

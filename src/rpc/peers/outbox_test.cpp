@@ -81,7 +81,10 @@ TEST(outbox, what_a_full_port_refuses_goes_out_later_in_order) {
     EXPECT_GE(waiting, 4u);
     EXPECT_EQ(n.out.queued(), waiting);
     EXPECT_FALSE(n.out.idle());
+    const std::uint64_t retries = n.out.retries(0);
+    EXPECT_GE(retries, 1u);
     n.settle();
+    EXPECT_GE(n.out.retries(0), retries + 1) << "a message at a time";
     EXPECT_EQ(n.sink.got, sent);
     EXPECT_EQ(n.log.size(), waiting);
     EXPECT_EQ(n.out.queued(), 0u);

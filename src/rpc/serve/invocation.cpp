@@ -68,6 +68,11 @@ void invocation::serve() noexcept {
     late_ != nullptr ? serve_late() : serve_any();
 }
 
+bool invocation::waits_for_credit() const noexcept {
+    const item_sender* const items = items_.load(std::memory_order_acquire);
+    return items != nullptr && items->waits_for_credit();
+}
+
 /// True: canceled already.
 bool invocation::begin(bool on_owner) noexcept {
     // If the handler shares the stream with cancel(), no ordering is needed. Two stores, as an

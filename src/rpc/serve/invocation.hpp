@@ -73,6 +73,8 @@ public:
     virtual void cancel() noexcept = 0;
     /// The caller grants credit for that many more values.
     virtual void add_credit(std::uint32_t) noexcept {}
+    /// Its handler sends a stream, and waits for the caller to read it.
+    virtual bool waits_for_credit() const noexcept { return false; }
 
     // Link in the server's index.
     served_call* next = nullptr;
@@ -117,6 +119,7 @@ public:
     const void* unit() noexcept override { return runs_in_; }
     void cancel() noexcept override;
     void add_credit(std::uint32_t items) noexcept override;
+    bool waits_for_credit() const noexcept override;
 
     bool is_inline() const noexcept { return runs_in_ == nullptr; }
     /// Of a streamed answer, as the request asks for it; else 0.

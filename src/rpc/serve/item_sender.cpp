@@ -25,6 +25,11 @@ void item_sender::await_credit() {
     if (!call_.canceled() && !credit_.try_acquire()) {
         counts_->wait();
         if (span_) span_->end_batch();
+        struct waiting {
+            std::atomic<bool>& flag;
+            ~waiting() { flag.store(false, std::memory_order_relaxed); }
+        } const until_then{waits_};
+        waits_.store(true, std::memory_order_relaxed);
         credit_.acquire();
     }
     check_wanted();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,7 @@ public:
     void send() override;
 
     /// Any thread.
+    bool waits_for_credit() const noexcept { return waits_.load(std::memory_order_relaxed); }
     void add_credit(std::uint32_t items) noexcept;
     /// Ends the sender's wait, where canceling the call cancels no ULT that waits. Any thread, once
     /// the call is canceled.
@@ -49,6 +51,7 @@ private:
     std::unique_ptr<stream_span> span_;  // While the handler's call is recorded.
     answer_values values_;
     semaphore credit_;
+    std::atomic<bool> waits_{false};
     std::mutex busy_;
     std::shared_ptr<loan_end> returned_;  // While a large value is being fetched.
 };

@@ -83,10 +83,15 @@ void stream_call::leave() noexcept {
     drop_reference();
 }
 
+const void* stream_call::reader_seen() noexcept {
+    const std::lock_guard hold(busy_);
+    return reader_;
+}
+
 bool stream_call::wait_for_value() {
     for (;;) {
         waiter me;
-        me.waits_for("value of an rpc stream");
+        me.waits_for(reader_wait);
         {
             const std::lock_guard hold(busy_);
             if (has_value()) return true;

@@ -22,6 +22,7 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/tasks/channel.hpp>
 #include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/extension/ult_snapshot.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/inspect.hpp>
@@ -514,6 +515,36 @@ TEST_F(inspect, of_a_name_the_first_23_characters_are_kept) {
     stream.run_ready();
     one.join();
     other.join();
+}
+
+TEST(activity, tells_sleep_and_the_longest_hold) {
+    execution_stream one({.name = "one", .spin = std::chrono::nanoseconds(0)});
+    while (activity_of(one).sleeps < 2)
+        spawn(one, [] {}).join();
+    const stream_activity before = activity_of(one);
+    EXPECT_GT(before.asleep.count(), 0);
+    EXPECT_EQ(before.steals, 0u);
+    const auto began = std::chrono::steady_clock::now();
+    const auto hold = std::chrono::milliseconds(30);
+    std::atomic<bool> holds = false;
+    ult held = spawn(one, [&] {
+        holds = true;
+        while (std::chrono::steady_clock::now() < began + hold) {
+        }
+    });
+    while (!holds)
+        std::this_thread::yield();
+    held.join();
+    const stream_activity after = activity_of(one);
+    const auto passed = std::chrono::steady_clock::now() - began;
+    EXPECT_GE(after.longest_hold, hold / 2);  // It may have begun late.
+    EXPECT_GE(after.asleep, before.asleep);
+    EXPECT_LE(after.asleep - before.asleep, passed);
+    while (one.state() != stream_state::asleep)
+        std::this_thread::yield();
+    const auto asleep = activity_of(one).asleep;
+    while (activity_of(one).asleep == asleep) {  // It grows while the sleep lasts.
+    }
 }
 
 TEST(inspect_signals, one_that_cannot_be_handled_is_refused) {

@@ -1,5 +1,12 @@
 #include "tasks/debug/stream_list.hpp"
 
+#include <algorithm>
+#include <span>
+
+#include <amalgam/core/clock.hpp>
+#include <amalgam/tasks/extension/ult_snapshot.hpp>
+#include <amalgam/tasks/inspect.hpp>
+
 #include "tasks/dispatch/registry.hpp"
 #include "tasks/dispatch/ult_core.hpp"
 #include "tasks/streams/stream.hpp"
@@ -25,3 +32,24 @@ std::vector<stream_seen> list_streams() {
 }
 
 }  // namespace amalgam::detail
+
+namespace amalgam {
+
+stream_activity activity_of(const execution_stream& which) {
+    stream_activity seen;
+    detail::ult_registry::with_streams([&](std::span<detail::dispatcher* const> streams) {
+        for (detail::dispatcher* each : streams) {
+            if (&each->of().owner() != &which) continue;
+            const detail::sleep_times& slept = each->of().loop().slept();
+            const auto ago = [](std::uint64_t took) { return detail::time_since(cycles() - took); };
+            seen.asleep = slept.total();
+            seen.sleeps = slept.times();
+            seen.steals = each->steals_seen();
+            if (each->running_seen() != nullptr) seen.held = detail::time_since(each->batch_seen());
+            seen.longest_hold = std::max(ago(each->longest_hold_seen()), seen.held);
+        }
+    });
+    return seen;
+}
+
+}  // namespace amalgam

@@ -44,9 +44,8 @@ std::size_t dispatcher::run_batch(std::size_t most) noexcept {
         next->run();
     const std::size_t happened = most - work_.budget();
     if (happened != 0) {
-        const std::uint64_t ticks = cycles();
-        if (happened == work_.batch()) work_.adapt_batch(ticks - coarse_now_);
-        coarse_now_ = ticks;
+        const std::uint64_t took = renew_time_after_work();
+        if (happened == work_.batch()) work_.adapt_batch(took);
     }
     return happened;
 }

@@ -60,6 +60,19 @@ public:
     /// When the last batch ended, in cycles(): changes with each batch.
     std::uint64_t batch_seen() const noexcept { return coarse_now_; }
     void renew_time() noexcept { coarse_now_ = cycles(); }
+    /// The same where something may have run since.
+    std::uint64_t renew_time_after_work() noexcept {
+        const std::uint64_t ticks = cycles();
+        const std::uint64_t took = ticks - coarse_now_;
+        if (took > longest_hold_) [[unlikely]]
+            longest_hold_ = took;
+        coarse_now_ = ticks;
+        return took;
+    }
+    /// The most that passed between two chances for others, in cycles().
+    std::uint64_t longest_hold_seen() const noexcept { return longest_hold_; }
+    void count_steal() noexcept { steals_ = steals_ + 1; }
+    std::uint64_t steals_seen() const noexcept { return steals_; }
 
     /// For the loop: runs at most that many units, returns how many it ran.
     std::size_t run_batch(std::size_t most) noexcept;
@@ -143,6 +156,8 @@ private:
       gnu::visibility("hidden")]] static inline constinit thread_local dispatcher* current_ =
         nullptr;
 
+    seen_by_others<std::uint64_t> longest_hold_;
+    seen_by_others<std::uint64_t> steals_;
     seen_by_others<std::uint64_t> coarse_now_;  // in cycles(), renewed after each batch and sleep
     seen_by_others<pid_t> thread_id_;
     stream& of_;

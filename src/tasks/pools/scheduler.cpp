@@ -57,6 +57,7 @@ work_unit* work_stealing_scheduler::next() noexcept {
     for (std::size_t tried = 0; tried < victims; ++tried) {
         if (work_unit* const unit = pools_[1 + at]->pop()) {
             unit->move_to(mine);
+            if (auto* const here = detail::dispatcher::current()) here->count_steal();
             return unit;
         }
         at = at + 1 == victims ? 0 : at + 1;

@@ -7,6 +7,7 @@
 
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/status.hpp>
+#include <amalgam/tasks/inspect.hpp>
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/work_stealing_team.hpp>
 
@@ -34,6 +35,32 @@ long fibonacci(int n) {
     const long right = fibonacci(n - 2);
     other.join();
     return left + right;
+}
+
+TEST_P(irregular_work, steals_are_counted_by_who_steals) {
+    std::atomic<std::size_t> arrived = 0;
+    run([&] {  // Each stream runs one of those, which wait for all.
+        std::vector<ult> all;
+        for (std::size_t i = 1; i < team.size(); ++i)
+            all.push_back(spawn([&] {
+                ++arrived;
+                while (arrived < team.size()) {
+                }
+            }));
+        ++arrived;
+        while (arrived < team.size()) {
+        }
+        for (ult& each : all)
+            each.join();
+        return 0L;
+    });
+    std::uint64_t steals = 0;
+    for (std::size_t i = 0; i < team.size(); ++i)
+        steals += activity_of(team.stream(i)).steals;
+    EXPECT_GE(steals, team.size() - 1);
+    if (team.size() == 1) {
+        EXPECT_EQ(steals, 0u);
+    }
 }
 
 TEST_P(irregular_work, recursive_fibonacci) {

@@ -153,7 +153,7 @@ void stream_loop::idle(wanted what) noexcept {
     if (++idle_rounds_ % rounds_between_looks == 0) {
         const time_point at = std::chrono::steady_clock::now();
         if (idle_rounds_ == rounds_between_looks) idle_since_ = at;
-        runs_.renew_time();
+        runs_.renew_time_after_work();  // Of pollers, too.
         if (at - idle_since_ >= spin_.limit()) {
             sleep(what);
             idle_rounds_ = 0;
@@ -178,6 +178,7 @@ void stream_loop::sleep(wanted what) noexcept {
     const time_point lay_down = std::chrono::steady_clock::now();
     bell_.asleep.store(true, std::memory_order_seq_cst);  // see bell.hpp
     if (may_sleep(what.only)) {
+        slept_.begin(lay_down);
         const time_point due = std::min(timers_->earliest(), what.until);
         if (due == time_point::max()) {
             sleeper_->sleep(std::nullopt);
@@ -186,7 +187,9 @@ void stream_loop::sleep(wanted what) noexcept {
         }
         timers_checked_ = 0;
         runs_.renew_time();
-        spin_.slept(std::chrono::steady_clock::now() - lay_down);
+        const time_point woke = std::chrono::steady_clock::now();
+        slept_.end(woke);
+        spin_.slept(woke - lay_down);
     }
     bell_.asleep.store(false, std::memory_order_relaxed);
 }

@@ -10,6 +10,7 @@
 
 #include "tasks/dispatch/dispatcher.hpp"
 #include "tasks/idle/bell.hpp"
+#include "tasks/idle/sleep_times.hpp"
 #include "tasks/idle/sleeper.hpp"
 #include "tasks/idle/spin_policy.hpp"
 #include "tasks/streams/poller_set.hpp"
@@ -68,6 +69,7 @@ public:
     time_point now() const noexcept { return clock_.now(); }
     bool asleep_seen() const noexcept { return bell_.asleep.load(std::memory_order_relaxed); }
     bool has_pollers() { return pollers_.any(); }
+    const sleep_times& slept() const noexcept { return slept_; }
     bool driven_seen() const noexcept { return pollers_.used_seen(); }
 
 private:
@@ -116,6 +118,7 @@ private:
 
     bell& bell_;
     spin_policy spin_;
+    sleep_times slept_;
     time_point idle_since_{};
     unsigned idle_rounds_ = 0;  // 0: not idle
     std::atomic<bool> wake_pending_{false};

@@ -208,7 +208,9 @@ top_table top_model::procedures() const {
                    {"failed/s", shown_as::rate},
                    {"running", shown_as::count},
                    {"50 %", shown_as::time},
-                   {"99 %", shown_as::time}},
+                   {"99 %", shown_as::time},
+                   {"in/s", shown_as::bytes},
+                   {"out/s", shown_as::bytes}},
                   2,
                   {}};
     for (const seen& each : all_seen()) {
@@ -224,7 +226,65 @@ top_table top_model::procedures() const {
                  number(calls), number(rate(each, "amalgam_rpc_handler_failures_total", labels)),
                  number(each.now->value("amalgam_rpc_handlers_running", labels)),
                  number(quantile(*each.now, "amalgam_rpc_handler_seconds", labels, 0.5)),
-                 number(quantile(*each.now, "amalgam_rpc_handler_seconds", labels, 0.99))});
+                 number(quantile(*each.now, "amalgam_rpc_handler_seconds", labels, 0.99)),
+                 number(rate(each, "amalgam_rpc_handler_received_bytes_total", labels)),
+                 number(rate(each, "amalgam_rpc_handler_sent_bytes_total", labels))});
+        }
+    }
+    return all;
+}
+
+top_table top_model::values() const {
+    top_table all{"values",
+                  {{"procedure", shown_as::text},
+                   {"process", shown_as::text},
+                   {"here", shown_as::text},
+                   {"values/s", shown_as::rate},
+                   {"bytes/s", shown_as::bytes},
+                   {"open", shown_as::count},
+                   {"waits/s", shown_as::rate},
+                   {"streams", shown_as::count}},
+                  3,
+                  {}};
+    for (const seen& each : all_seen()) {
+        for (const metric_sample& one : samples(*each.now, "amalgam_rpc_streams_total")) {
+            const auto grew = [&](const std::string& name) {
+                return number(rate(each, "amalgam_rpc_stream_" + name + "_total", one.labels));
+            };
+            const metric_sample* const open =
+                sample_of(*each.now, "amalgam_rpc_open_streams", one.labels);
+            all.rows.push_back({text(label(one, "procedure")), text(each.name),
+                                text(label(one, "end") + " " + label(one, "direction")),
+                                grew("values"), grew("bytes"),
+                                number(open == nullptr ? 0 : open->value), grew("credit_waits"),
+                                number(one.value)});
+        }
+    }
+    return all;
+}
+
+top_table top_model::ports() const {
+    top_table all{"ports",
+                  {{"port", shown_as::text},
+                   {"process", shown_as::text},
+                   {"sent/s", shown_as::bytes},
+                   {"got/s", shown_as::bytes},
+                   {"puts/s", shown_as::rate},
+                   {"gets/s", shown_as::rate},
+                   {"retries/s", shown_as::rate},
+                   {"registered", shown_as::bytes}},
+                  2,
+                  {}};
+    for (const seen& each : all_seen()) {
+        for (const metric_sample& one : samples(*each.now, "amalgam_port_registered_bytes")) {
+            const auto grew = [&](const std::string& name) {
+                return rate(each, "amalgam_port_" + name + "_total", one.labels);
+            };
+            all.rows.push_back({text(label(one, "port")), text(each.name),
+                                number(grew("sent_bytes") + grew("put_bytes")),
+                                number(grew("received_bytes") + grew("got_bytes")),
+                                number(grew("puts")), number(grew("gets")),
+                                number(grew("retries")), number(one.value)});
         }
     }
     return all;
@@ -267,14 +327,23 @@ top_table top_model::streams() const {
                   {{"stream", shown_as::text},
                    {"process", shown_as::text},
                    {"cpu", shown_as::percent},
-                   {"state", shown_as::text}},
+                   {"state", shown_as::text},
+                   {"idle", shown_as::percent},
+                   {"steals/s", shown_as::rate},
+                   {"longest hold", shown_as::time}},
                   2,
                   {}};
     for (const seen& each : all_seen()) {
         for (const metric_sample& one : samples(*each.now, "amalgam_stream_asleep")) {
+            const metric_sample* const hold =
+                sample_of(*each.now, "amalgam_stream_longest_hold_seconds", one.labels);
             all.rows.push_back({text(label(one, "stream")), text(each.name),
                                 number(rate(each, "amalgam_stream_cpu_seconds_total", one.labels)),
-                                text(one.value > 0 ? "asleep" : "awake")});
+                                text(one.value > 0 ? "asleep" : "awake"),
+                                number(std::min(1.0, rate(each, "amalgam_stream_idle_seconds_total",
+                                                          one.labels))),
+                                number(rate(each, "amalgam_stream_steals_total", one.labels)),
+                                number(hold == nullptr ? 0 : hold->value)});
         }
     }
     return all;
@@ -362,7 +431,9 @@ std::vector<top_table> top_model::tables() const {
         all.push_back(channels());
     }
     all.push_back(procedures());
+    all.push_back(values());
     all.push_back(peers());
+    all.push_back(ports());
     all.push_back(streams());
     all.push_back(pools());
     std::erase_if(

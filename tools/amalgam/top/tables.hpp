@@ -74,6 +74,8 @@ private:
     top_table processes() const;
     top_table procedures() const;
     top_table peers() const;
+    top_table values() const;
+    top_table ports() const;
     top_table streams() const;
     top_table pools() const;
     top_table nodes() const;

@@ -17,6 +17,10 @@ namespace {
 
 using kind = wait_step::kind;
 
+/// By which the handler of a stream asks its caller for the values.
+constexpr std::string_view values_procedure = "amalgam.stream";
+constexpr std::string_view value_wait = "value of an rpc stream";
+
 /// A chain has each step once, and there are at most so many.
 constexpr std::size_t longest_chain = 1000;
 
@@ -51,11 +55,14 @@ const waiting_unit& unit_at(const all_waits& of, const wait_step& at) {
 std::string no_handler(const all_waits& of, const open_call& call) {
     const std::string peer = shown(call.peer);
     switch (call.answer) {
-        case peer_answer::silent:
+        case peer_answer::silent: {
+            const auto seen = of.outside.find(call.peer);
+            const bool known = seen != of.outside.end() && !seen->second.empty();
             return fmt::format(
                 "{} does not answer: it is stopped, something holds its first stream without a "
-                "wait, or the network is down",
-                peer);
+                "wait, or the network is down{}{}",
+                peer, known ? ". Seen from outside: " : "", known ? seen->second : "");
+        }
         case peer_answer::refused:
             return fmt::format(
                 "{} answers, but does not say what its handlers wait for; to let it, call "
@@ -135,7 +142,9 @@ std::optional<wait_step> next_of(const all_waits& of, const wait_step& at, std::
         const open_handler& handler = handler_at(of, at);
         if (const auto found = index_of(here.units, handler.unit))
             return wait_step{at.engine, kind::unit, *found};
-        end = handler.unit == 0
+        end = handler.procedure == values_procedure
+                  ? "who sends the stream has not sent the next value, and has not finished it"
+              : handler.unit == 0
                   ? "its handler has returned, and a responder of the program is still to answer"
                   : "its handler has just ended";
         return std::nullopt;
@@ -258,6 +267,12 @@ namespace {
 std::string wait_of(const all_waits& of, const wait_step& unit, const wait_step& next) {
     const waiting_unit& who = unit_at(of, unit);
     const std::string time = lasting(who.waited);
+    if (next.what == kind::call && call_at(of, next).procedure == values_procedure)
+        return fmt::format("it waits for the next value that its caller, {}, sends{}",
+                           shown(call_at(of, next).peer), time);
+    if (next.what == kind::call && who.waits_for == value_wait)
+        return fmt::format("it waits for the next value of its call of \"{}\" to {}{}",
+                           shown(call_at(of, next).procedure), shown(call_at(of, next).peer), time);
     if (next.what == kind::call)
         return fmt::format("it waits for the answer to its call of \"{}\" to {}{}",
                            shown(call_at(of, next).procedure), shown(call_at(of, next).peer), time);

@@ -21,6 +21,7 @@ struct asked_engine {
 struct all_waits {
     std::vector<asked_engine> engines;
     std::map<std::string, std::string> unasked;  ///< Why not, by address.
+    std::map<std::string, std::string> outside;  ///< As seen_from_outside(), of silent ones.
 
     /// Null: it has not told.
     const asked_engine* find(std::uint64_t engine) const noexcept;

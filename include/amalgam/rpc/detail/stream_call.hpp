@@ -38,6 +38,10 @@ public:
     void cancel() noexcept;
     /// The reader is done with the stream.
     void leave() noexcept;
+    /// Where its reader waits, for comparison only; null: it does not. Any thread.
+    const void* reader_seen() noexcept;
+
+    static constexpr char reader_wait[] = "value of an rpc stream";  ///< What it waits for.
 
 protected:
     explicit stream_call(const call_target& target);
