@@ -253,7 +253,7 @@ TEST(metrics, bytes_of_arguments_and_results_are_counted_by_procedure_at_both_en
     expect("sum", 8.0 * (number + 10), 4.0 * (number + 10), 4.0 * 10);
     expect("twice", 8.0 * number, 8.0 * number, 0);
     expect("odd", 4.0 * number, 4.0 * number, 4.0 * number / 2);
-    const double lengths = 6 * 8;  // Before the text.
+    const double lengths = 6 * 4;  // Before the text.
     for (const char* name : {"echo", "again"})
         expect(name, lengths + 500 + static_cast<double>(large.size()),
                lengths + 500 + static_cast<double>(large.size()), 0);
