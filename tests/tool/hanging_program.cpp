@@ -101,8 +101,8 @@ private:
             am::this_task::sleep_for(std::chrono::hours(1));
         }
         const std::lock_guard hold(accounts_);
-        auto values = here_.procedure<am::streamed<int>(bool)>("give").on(there).window(2)(how ==
-                                                                                           "read");
+        auto values =
+            here_.procedure<am::streamed<int>(bool)>("give").on(there).window(2)(how == "read");
         do {
             values.next();
         } while (how == "read");

@@ -155,8 +155,8 @@ TEST(why, follows_streams_of_values_to_who_sends_or_reads_them) {
     shop.tell("future " + bank.address);
     const outcome behind = why(shop.address, "it sleeps, for ");
     EXPECT_HAS(behind.output, "it waits for the mutex that ULT \"reader\" holds");
-    EXPECT_HAS(behind.output, "it waits for the next value of its call of \"give\" to " +
-                                  till.address);
+    EXPECT_HAS(behind.output,
+               "it waits for the next value of its call of \"give\" to " + till.address);
 }
 
 TEST(why, says_that_a_handler_waits_for_its_caller_to_send_or_read_values) {

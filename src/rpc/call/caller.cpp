@@ -399,8 +399,7 @@ void caller::send_credit(pending_call& call, std::uint32_t items) noexcept {
 }
 
 template <bool timed>
-inline void caller::start_plain(pending_call& call, peer_state& there,
-                                std::size_t bytes) noexcept {
+inline void caller::start_plain(pending_call& call, peer_state& there, std::size_t bytes) noexcept {
     take_slot(call);
     counts_.calls.add();
     counted(*call.what).sent_bytes += bytes;

@@ -104,9 +104,9 @@ void write_counter(const counter_value& one, metric_writer& into) {
     if (known != named_counters.end()) {
         if (known->metric.empty()) return;
         put_metric(into,
-            {fmt::format("amalgam_{}", known->metric), std::string(known->help), known->kind,
-             std::string(known->unit)},
-            {}, value);
+                   {fmt::format("amalgam_{}", known->metric), std::string(known->help), known->kind,
+                    std::string(known->unit)},
+                   {}, value);
         return;
     }
     std::string name = one.name;
@@ -125,9 +125,9 @@ void write_counter(const counter_value& one, metric_writer& into) {
             {}, value);
     } else {
         put_metric(into,
-            {name.empty() || (name[0] >= '0' && name[0] <= '9') ? "_" + name : name,
-             "A counter of the program's own.", varies},
-            {}, value);
+                   {name.empty() || (name[0] >= '0' && name[0] <= '9') ? "_" + name : name,
+                    "A counter of the program's own.", varies},
+                   {}, value);
     }
 }
 
@@ -137,7 +137,7 @@ void write_traffic(const std::string& prefix, const std::string& who, const peer
     const auto write = [&](const char* name, const char* help, std::uint64_t value,
                            const char* unit = "") {
         put_metric(into, {prefix + name, help + who + ".", grows, unit}, labels,
-            static_cast<double>(value));
+                   static_cast<double>(value));
     };
     write("_sent_messages_total", "Messages sent to ", moved.sent_messages);
     write("_sent_bytes_total", "Bytes of messages sent to ", moved.sent_bytes, "bytes");
@@ -156,29 +156,31 @@ void write_peer(const std::string& address, const peer_state& each, const traffi
         write_traffic("amalgam_rpc_peer", "a peer", counts->traffic_with(each.name.id()), labels,
                       into);
     }
-    put_metric(into,
+    put_metric(
+        into,
         {"amalgam_rpc_peer_queued_messages", "Messages to a peer that wait for room.", varies},
         labels, static_cast<double>(each.queued));
-    put_metric(into, {"amalgam_rpc_peer_unread_bytes", "Answers queued for a peer.", varies, "bytes"},
-        labels, static_cast<double>(each.unread_bytes));
     put_metric(into,
-        {"amalgam_rpc_peer_running_one_way_handlers", "One-way calls of a peer being served now.",
-         varies},
-        labels, static_cast<double>(each.one_ways));
+               {"amalgam_rpc_peer_unread_bytes", "Answers queued for a peer.", varies, "bytes"},
+               labels, static_cast<double>(each.unread_bytes));
+    put_metric(into,
+               {"amalgam_rpc_peer_running_one_way_handlers",
+                "One-way calls of a peer being served now.", varies},
+               labels, static_cast<double>(each.one_ways));
 }
 
 void write_calls(engine_core& core, metric_writer& into) {
     const caller& calls = core.caller();
     put_metric(into, {"amalgam_rpc_calls_pending", "Calls made that have not ended.", varies}, {},
-        static_cast<double>(calls.pending()));
+               static_cast<double>(calls.pending()));
     const auto& failed = calls.counts().failed_by;
     for (std::size_t code = 1; code < failed.size(); ++code) {
         if (failed[code].value() == 0) continue;
         put_metric(into,
-            {"amalgam_rpc_call_failures_total", "Calls that ended without a value, by code.",
-             grows},
-            {{"code", std::string(name(static_cast<errc>(code)))}},
-            static_cast<double>(failed[code].value()));
+                   {"amalgam_rpc_call_failures_total", "Calls that ended without a value, by code.",
+                    grows},
+                   {{"code", std::string(name(static_cast<errc>(code)))}},
+                   static_cast<double>(failed[code].value()));
     }
     core.procedures().for_each(
         [&](const counted_procedure& each) { write_called_procedure(each, into); });
@@ -197,11 +199,12 @@ void write_calls(engine_core& core, metric_writer& into) {
 void write_stream(execution_stream& which, metric_writer& into) {
     const std::vector<metric_label> labels{{"stream", std::string(which.name())}};
     put_metric(into,
-        {"amalgam_stream_cpu_seconds_total", "Processor time of a stream's thread.", grows,
-         "seconds"},
-        labels, std::chrono::duration<double>(which.cpu_time()).count());
-    put_metric(into, {"amalgam_stream_asleep", "Whether a stream sleeps until there is work.", varies},
-        labels, which.state() == stream_state::asleep ? 1.0 : 0.0);
+               {"amalgam_stream_cpu_seconds_total", "Processor time of a stream's thread.", grows,
+                "seconds"},
+               labels, std::chrono::duration<double>(which.cpu_time()).count());
+    put_metric(into,
+               {"amalgam_stream_asleep", "Whether a stream sleeps until there is work.", varies},
+               labels, which.state() == stream_state::asleep ? 1.0 : 0.0);
     const stream_activity did = activity_of(which);
     const auto seconds = [](std::chrono::nanoseconds time) {
         return std::chrono::duration<double>(time).count();
@@ -210,17 +213,15 @@ void write_stream(execution_stream& which, metric_writer& into) {
                {"amalgam_stream_idle_seconds_total",
                 "Time that a stream slept because nothing was ready.", grows, "seconds"},
                labels, seconds(did.asleep));
-    put_metric(into,
-               {"amalgam_stream_sleeps_total", "How often a stream went to sleep.", grows},
+    put_metric(into, {"amalgam_stream_sleeps_total", "How often a stream went to sleep.", grows},
                labels, static_cast<double>(did.sleeps));
     put_metric(into,
-               {"amalgam_stream_steals_total",
-                "Units that a stream took from the pools of others.", grows},
+               {"amalgam_stream_steals_total", "Units that a stream took from the pools of others.",
+                grows},
                labels, static_cast<double>(did.steals));
     put_metric(into,
                {"amalgam_stream_longest_hold_seconds",
-                "The longest time that others had no turn on a stream, so far.", varies,
-                "seconds"},
+                "The longest time that others had no turn on a stream, so far.", varies, "seconds"},
                labels, seconds(did.longest_hold));
 }
 
@@ -230,7 +231,8 @@ void write_limits(engine_core& core, metric_writer& into) {
     const auto write = [&](const char* name, const char* help, std::size_t limit,
                            const char* unit = "") {
         constexpr std::size_t endless = std::size_t{1} << 53;
-        if (limit < endless) put_metric(into, {name, help, varies, unit}, {}, static_cast<double>(limit));
+        if (limit < endless)
+            put_metric(into, {name, help, varies, unit}, {}, static_cast<double>(limit));
     };
     write("amalgam_rpc_running_handlers_limit",
           "Calls that may be served at once; see amalgam_rpc_running_handlers.", now.max_running);
@@ -270,8 +272,8 @@ void write_work_at(engine_core& core, std::size_t port, metric_writer& into) {
           core.outbox().retries(port) + moved.retries);
     write("amalgam_port_registrations_total", "Pieces of memory registered with a port, so far.",
           grows, memory.so_far);
-    write("amalgam_port_registered_regions", "Pieces of memory registered with a port now.",
-          varies, memory.regions);
+    write("amalgam_port_registered_regions", "Pieces of memory registered with a port now.", varies,
+          memory.regions);
     write("amalgam_port_registered_bytes", "Bytes of memory registered with a port now.", varies,
           memory.bytes, "bytes");
 }
@@ -280,9 +282,9 @@ void write_on_stream(engine_core& core, metric_writer& into) {
     write_calls(core, into);
     write_limits(core, into);
     put_metric(into,
-        {"amalgam_rpc_open_value_streams",
-         "Streams of values that calls of this engine send to handlers.", varies},
-        {}, static_cast<double>(core.value_streams().open()));
+               {"amalgam_rpc_open_value_streams",
+                "Streams of values that calls of this engine send to handlers.", varies},
+               {}, static_cast<double>(core.value_streams().open()));
     for (std::size_t i = 0; i < core.ports(); ++i) {
         if (const traffic_counts* const counts = core.traffic_at(i)) {
             write_traffic("amalgam_port", "peers", counts->traffic(),
@@ -304,14 +306,15 @@ void write_on_stream(engine_core& core, metric_writer& into) {
         write_peer(core.peer_addresses().address_of(each.name), each,
                    core.traffic_at(each.name.port()), into);
     });
-    put_metric(into, {"amalgam_rpc_peers", "Peers known, connected or being looked up.", varies}, {},
-        static_cast<double>(peers));
+    put_metric(into, {"amalgam_rpc_peers", "Peers known, connected or being looked up.", varies},
+               {}, static_cast<double>(peers));
     core.streams().for_each_pool([&](std::string_view name, const pool& each) {
         const std::vector<metric_label> labels{{"pool", std::string(name)}};
         put_metric(into, {"amalgam_pool_ready_units", "Units of work that wait in a pool.", varies},
-            labels, static_cast<double>(each.size()));
-        put_metric(into, {"amalgam_pool_ults", "ULTs of a pool, ready, running and parked.", varies},
-            labels, static_cast<double>(each.ults()));
+                   labels, static_cast<double>(each.size()));
+        put_metric(into,
+                   {"amalgam_pool_ults", "ULTs of a pool, ready, running and parked.", varies},
+                   labels, static_cast<double>(each.ults()));
     });
 }
 
@@ -326,7 +329,8 @@ void write_port(const port& which, const std::string& address, metric_writer& in
     const std::vector<metric_label> labels{{"port", address},
                                            {"transport", std::string(which.can().transport)}};
     const port_usage used = which.usage();
-    put_metric(into,
+    put_metric(
+        into,
         {"amalgam_port_queued_bytes",
          "Messages of a port not taken yet, and large ones still arriving.", varies, "bytes"},
         labels, static_cast<double>(used.queued_bytes));
@@ -334,21 +338,21 @@ void write_port(const port& which, const std::string& address, metric_writer& in
         {"amalgam_port_pooled_bytes", "Free memory that a port keeps for reuse.", varies, "bytes"},
         labels, static_cast<double>(used.pooled_bytes));
     put_metric(into,
-        {"amalgam_port_evicted_total", "Connections of a port ended because a bound was exceeded.",
-         grows},
-        labels, static_cast<double>(used.evicted));
+               {"amalgam_port_evicted_total",
+                "Connections of a port ended because a bound was exceeded.", grows},
+               labels, static_cast<double>(used.evicted));
     const amalgam::transfer_counts moved = which.transfers();
     put_metric(into,
-        {"amalgam_port_direct_transfers_total",
-         "Puts and gets carried out by library, device or kernel.", grows},
-        labels, static_cast<double>(moved.direct));
+               {"amalgam_port_direct_transfers_total",
+                "Puts and gets carried out by library, device or kernel.", grows},
+               labels, static_cast<double>(moved.direct));
     into.add(
         {"amalgam_port_direct_transfer_bytes_total", "Bytes that these moved.", grows, "bytes"},
         labels, static_cast<double>(moved.direct_bytes));
     put_metric(into,
-        {"amalgam_port_served_transfers_total",
-         "Puts and gets of peers that the port's progress answered.", grows},
-        labels, static_cast<double>(moved.served));
+               {"amalgam_port_served_transfers_total",
+                "Puts and gets of peers that the port's progress answered.", grows},
+               labels, static_cast<double>(moved.served));
 }
 
 metric_snapshot read_metrics(engine_core& core) {

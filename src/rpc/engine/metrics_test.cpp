@@ -320,8 +320,7 @@ TEST(metrics, one_sided_operations_and_registrations_are_counted_by_port) {
         EXPECT_EQ(two.client.procedure<std::string()>("large").on(there)().size(), 4u << 20);
     });
     const auto of_port = [](engine& which, const char* name) {
-        return read_metrics(which).value(
-            name, {{"port", which.address()}, {"transport", "loop"}});
+        return read_metrics(which).value(name, {{"port", which.address()}, {"transport", "loop"}});
     };
     EXPECT_GE(of_port(two.client, "amalgam_port_gets_total"), 1);
     EXPECT_EQ(of_port(two.client, "amalgam_port_puts_total"), 0);

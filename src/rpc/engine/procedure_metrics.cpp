@@ -22,20 +22,23 @@ struct streams_seen {
 
 void write_streams(streams_seen seen, const stream_counts& what,
                    const std::vector<metric_label>& labels, metric_writer& into) {
-    put_metric(into, {"amalgam_rpc_open_streams", "Streams of values of a procedure open now.", varies},
-        labels, static_cast<double>(seen.open));
-    put_metric(into, {"amalgam_rpc_streams_total", "Streams of values of a procedure, so far.", grows},
-        labels, static_cast<double>(seen.begun));
     put_metric(into,
-        {"amalgam_rpc_stream_values_total", "Values that passed through a procedure's streams.",
-         grows},
-        labels, static_cast<double>(what.values));
+               {"amalgam_rpc_open_streams", "Streams of values of a procedure open now.", varies},
+               labels, static_cast<double>(seen.open));
     put_metric(into,
-        {"amalgam_rpc_stream_bytes_total", "Bytes of the values of a procedure's streams.", grows,
-         "bytes"},
-        labels, static_cast<double>(what.bytes));
+               {"amalgam_rpc_streams_total", "Streams of values of a procedure, so far.", grows},
+               labels, static_cast<double>(seen.begun));
+    put_metric(into,
+               {"amalgam_rpc_stream_values_total",
+                "Values that passed through a procedure's streams.", grows},
+               labels, static_cast<double>(what.values));
+    put_metric(into,
+               {"amalgam_rpc_stream_bytes_total", "Bytes of the values of a procedure's streams.",
+                grows, "bytes"},
+               labels, static_cast<double>(what.bytes));
     if (labels.back().value != "sent") return;
-    put_metric(into,
+    put_metric(
+        into,
         {"amalgam_rpc_stream_credit_waits_total",
          "Values of a procedure's streams that waited for the reader to take others first.", grows},
         labels, static_cast<double>(what.credit_waits.load(std::memory_order_relaxed)));
@@ -64,10 +67,11 @@ void write_called_procedure(const counted_procedure& each, metric_writer& into) 
     if (each.library) return;
     const std::vector<metric_label> labels{{"procedure", each.name}};
     put_metric(into,
-        {"amalgam_rpc_call_sent_bytes_total",
-         "Bytes of the arguments of calls made, also of those made again.", grows, "bytes"},
-        labels, static_cast<double>(each.sent_bytes));
-    put_metric(into,
+               {"amalgam_rpc_call_sent_bytes_total",
+                "Bytes of the arguments of calls made, also of those made again.", grows, "bytes"},
+               labels, static_cast<double>(each.sent_bytes));
+    put_metric(
+        into,
         {"amalgam_rpc_call_received_bytes_total",
          "Bytes of the results of calls made; of streams see amalgam_rpc_stream_bytes_total.",
          grows, "bytes"},
@@ -78,21 +82,25 @@ void write_served_procedure(const served_procedure& each, metric_writer& into) {
     if (each.library) return;
     const std::vector<metric_label> labels{{"procedure", each.name},
                                            {"provider", std::to_string(each.options.provider)}};
-    put_metric(into, {"amalgam_rpc_handled_total", "Calls passed to the handler of a procedure.", grows},
-        labels, static_cast<double>(each.calls()));
     put_metric(into,
-        {"amalgam_rpc_handler_failures_total",
-         "Calls of which the handler of a procedure failed; without failures told by a "
-         "responder.",
-         grows},
-        labels, static_cast<double>(each.failures.load(std::memory_order_relaxed)));
-    put_metric(into, {"amalgam_rpc_handlers_running", "Calls of a procedure being served now.", varies},
-        labels, static_cast<double>(each.running));
+               {"amalgam_rpc_handled_total", "Calls passed to the handler of a procedure.", grows},
+               labels, static_cast<double>(each.calls()));
     put_metric(into,
+               {"amalgam_rpc_handler_failures_total",
+                "Calls of which the handler of a procedure failed; without failures told by a "
+                "responder.",
+                grows},
+               labels, static_cast<double>(each.failures.load(std::memory_order_relaxed)));
+    put_metric(into,
+               {"amalgam_rpc_handlers_running", "Calls of a procedure being served now.", varies},
+               labels, static_cast<double>(each.running));
+    put_metric(
+        into,
         {"amalgam_rpc_handler_received_bytes_total",
          "Bytes of the arguments of calls passed to the handler of a procedure.", grows, "bytes"},
         labels, static_cast<double>(each.received_bytes()));
-    put_metric(into,
+    put_metric(
+        into,
         {"amalgam_rpc_handler_sent_bytes_total",
          "Bytes of the results of a procedure; of streams see amalgam_rpc_stream_bytes_total.",
          grows, "bytes"},

@@ -11,9 +11,8 @@ namespace amalgam::detail {
 item_sender::item_sender(served_call& call, std::uint32_t window) noexcept
     : call_(call),
       counts_(&call.what().sent_values),
-      span_(call.what().library
-                ? nullptr
-                : stream_span::begin(call.trace(), call.procedure(), call.from())),
+      span_(call.what().library ? nullptr
+                                : stream_span::begin(call.trace(), call.procedure(), call.from())),
       values_(&call.owner().context().buffers()),
       credit_(std::min(window, most_credit)) {}
 

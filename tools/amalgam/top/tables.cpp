@@ -283,8 +283,8 @@ top_table top_model::ports() const {
             all.rows.push_back({text(label(one, "port")), text(each.name),
                                 number(grew("sent_bytes") + grew("put_bytes")),
                                 number(grew("received_bytes") + grew("got_bytes")),
-                                number(grew("puts")), number(grew("gets")),
-                                number(grew("retries")), number(one.value)});
+                                number(grew("puts")), number(grew("gets")), number(grew("retries")),
+                                number(one.value)});
         }
     }
     return all;
@@ -337,13 +337,13 @@ top_table top_model::streams() const {
         for (const metric_sample& one : samples(*each.now, "amalgam_stream_asleep")) {
             const metric_sample* const hold =
                 sample_of(*each.now, "amalgam_stream_longest_hold_seconds", one.labels);
-            all.rows.push_back({text(label(one, "stream")), text(each.name),
-                                number(rate(each, "amalgam_stream_cpu_seconds_total", one.labels)),
-                                text(one.value > 0 ? "asleep" : "awake"),
-                                number(std::min(1.0, rate(each, "amalgam_stream_idle_seconds_total",
-                                                          one.labels))),
-                                number(rate(each, "amalgam_stream_steals_total", one.labels)),
-                                number(hold == nullptr ? 0 : hold->value)});
+            all.rows.push_back(
+                {text(label(one, "stream")), text(each.name),
+                 number(rate(each, "amalgam_stream_cpu_seconds_total", one.labels)),
+                 text(one.value > 0 ? "asleep" : "awake"),
+                 number(std::min(1.0, rate(each, "amalgam_stream_idle_seconds_total", one.labels))),
+                 number(rate(each, "amalgam_stream_steals_total", one.labels)),
+                 number(hold == nullptr ? 0 : hold->value)});
         }
     }
     return all;

@@ -97,19 +97,22 @@ std::string describe(const std::string& process) {
         if (each.state == 'R') running.push_back(fmt::format("\"{}\"", shown(each.name, 64)));
     }
     if (stopped)
-        return fmt::format("process {} is stopped, by a signal or a debugger; kill -CONT {} lets "
-                           "it go on",
-                           process, process);
-    const std::string look = fmt::format(
-        "gdb -p {} -batch -ex \"thread apply all backtrace\" says where", process);
+        return fmt::format(
+            "process {} is stopped, by a signal or a debugger; kill -CONT {} lets "
+            "it go on",
+            process, process);
+    const std::string look =
+        fmt::format("gdb -p {} -batch -ex \"thread apply all backtrace\" says where", process);
     if (running.empty())
-        return fmt::format("process {} is there, and none of its threads runs: its first stream "
-                           "blocks in a system call or for a lock; {}",
-                           process, look);
-    return fmt::format("process {} is there, and its threads {} run: one of them holds its first "
-                       "stream; {}. Let what computes yield, or give it streams of its own "
-                       "(procedure_options::streams)",
-                       process, fmt::join(running, ", "), look);
+        return fmt::format(
+            "process {} is there, and none of its threads runs: its first stream "
+            "blocks in a system call or for a lock; {}",
+            process, look);
+    return fmt::format(
+        "process {} is there, and its threads {} run: one of them holds its first "
+        "stream; {}. Let what computes yield, or give it streams of its own "
+        "(procedure_options::streams)",
+        process, fmt::join(running, ", "), look);
 }
 
 }  // namespace

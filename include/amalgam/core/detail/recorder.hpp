@@ -34,15 +34,7 @@ std::uint64_t trace_time() noexcept;
 std::uint32_t trace_text(std::string_view text) noexcept;
 
 /// `stream`: values that a handler sends or reads, and `values` a batch of those.
-enum class span_kind : std::uint8_t {
-    call = 1,
-    one_way,
-    handler,
-    transfer,
-    batch,
-    stream,
-    values
-};
+enum class span_kind : std::uint8_t { call = 1, one_way, handler, transfer, batch, stream, values };
 
 /// Something with a beginning and an end.
 struct span_record {
