@@ -38,8 +38,9 @@ std::optional<unsigned> loopback_port(const std::string& address) {
     return port;
 }
 
-/// The inode of who listens there, as text.
-std::optional<std::string> listener_at(unsigned port) {
+/// The inode of the socket there, as text: of who listens, else of a connection.
+std::optional<std::string> socket_at(unsigned port) {
+    std::optional<std::string> connected;
     for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
         std::ifstream lines(table);
         std::string line;
@@ -49,10 +50,12 @@ std::optional<std::string> listener_at(unsigned port) {
                 inode;
             words >> number >> local >> remote >> state >> queues >> timer >> retransmits >> user >>
                 timeout >> inode;
-            if (state == "0A" && local.ends_with(fmt::format(":{:04X}", port))) return inode;
+            if (inode == "0" || !local.ends_with(fmt::format(":{:04X}", port))) continue;
+            if (state == "0A") return inode;
+            connected = inode;
         }
     }
-    return std::nullopt;
+    return connected;
 }
 
 /// The process that has this socket; empty: it is another user's.
@@ -121,7 +124,7 @@ std::string seen_from_outside(const std::string& address) {
     try {
         const auto port = loopback_port(address);
         if (!port) return {};
-        const auto inode = listener_at(*port);
+        const auto inode = socket_at(*port);
         if (!inode) return {};
         const std::string process = process_with(*inode);
         return process.empty() ? std::string() : describe(process);
