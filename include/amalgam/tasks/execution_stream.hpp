@@ -18,6 +18,7 @@ namespace amalgam {
 
 namespace detail {
 class stream;
+struct stream_access;
 }  // namespace detail
 
 /// Adaptive: spin while spinning has paid off lately, at most 50 us, then sleep.
@@ -174,6 +175,7 @@ public:
 
 private:
     friend class timer;
+    friend struct detail::stream_access;
     std::unique_ptr<detail::stream> impl_;
 };
 

@@ -30,14 +30,9 @@ clock::time_point engine_context::deadline_after(std::chrono::nanoseconds timeou
     return deadline;
 }
 
-const void* engine_context::this_thread() noexcept {
-    thread_local char mark = 0;
-    return &mark;
-}
-
 bool engine_context::on_idle_loop() const noexcept {
-    if (loop_thread_.load(std::memory_order_relaxed) == nullptr) return false;
-    if (loop_thread_.load(std::memory_order_relaxed) != this_thread()) return false;
+    const void* const last = turns_.last.load(std::memory_order_relaxed);
+    if (last == nullptr || last != this_driver()) return false;
     streams_.first().wake();  // The caller's next action may need progress().
     return true;
 }

@@ -15,6 +15,7 @@
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/rpc/extension/core_reference.hpp>
 #include <amalgam/rpc/peer.hpp>
+#include <amalgam/tasks/extension/drive.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/work_unit.hpp>
@@ -48,8 +49,9 @@ public:
 
     /// Whether the caller may access the stream's data: it runs on the stream, or nothing runs
     /// concurrently.
-    bool on_owner() const noexcept {
-        const execution_stream* const here = execution_stream::current();
+    bool on_owner() const noexcept { return on_owner(execution_stream::current()); }
+    /// The same for who has just asked which stream runs the caller.
+    bool on_owner(const execution_stream* here) const noexcept {
         return here == &streams_.first() || (driven_ ? here == nullptr : on_idle_loop());
     }
     /// Throws error{invalid} where the caller would wait forever.
@@ -153,17 +155,17 @@ protected:
     explicit engine_context(engine_core& whole) : core_(whole) {}
     ~engine_context() = default;
 
-    static const void* this_thread() noexcept;
-
     engine_core& core_;
     buffer_pool buffers_;
     bool driven_ = false;
     port* driver_port_ = nullptr;  // While driven: tells the network that the stream has work.
     const clock* clock_ = nullptr;
     mutable engine_streams streams_;
-    // With progress_by::caller: the loop's thread, and whether it is in progress() or stop().
-    std::atomic<const void*> loop_thread_{nullptr};
-    std::atomic<bool> looping_{false};
+    // With progress_by::caller: the loop's thread, and whether somebody ends the engine. Else, and
+    // in a child of fork(), the stream is kept from progress() for good.
+    drive_turns turns_;
+    static constexpr unsigned kept_to_end = 1;
+    static constexpr unsigned kept_for_good = 2;
 
     waiter* quiet_ = nullptr;  // stop(), while waiting.
     unsigned busy_ = 0;        // See busy; the stream's.

@@ -149,7 +149,11 @@ void engine_core::open_ports(endpoints where) {
 
 void engine_core::start_streams() {
     streams_.start(options_, driven_ ? clock_ : nullptr);
-    if (streams_.driven_by_caller()) loop_thread_ = this_thread();
+    if (streams_.driven_by_caller()) {
+        turns_.last = this_driver();
+    } else {
+        turns_.kept = kept_for_good;
+    }
     driver_.emplace(*this, stream());
     for (std::size_t i = 0; i < ports_.size(); ++i) {
         port_link& link = links_.emplace_back(*this, static_cast<std::uint16_t>(i), *ports_[i]);

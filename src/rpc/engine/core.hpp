@@ -109,7 +109,6 @@ public:
     std::size_t progress(std::size_t most);
     /// Throws error{invalid} if it has a thread of its own.
     void check_driven_by_caller(std::string_view asked) const;
-    void check_not_inside_progress() const;
     /// The configuration now in use.
     engine_config configuration();
     peer_listeners& listeners() noexcept { return *listeners_; }
@@ -162,7 +161,7 @@ public:
     }
 
 private:
-    /// Marks the caller as the engine's loop while this lives: no other progress() runs.
+    /// Marks the caller as the engine's loop while this lives: no progress() runs.
     class loop_turn {
     public:
         explicit loop_turn(engine_core& core) noexcept;
@@ -203,6 +202,8 @@ private:
     bool is_quiet() const noexcept;
     void tell_if_quiet() noexcept override;
     bool on_own_stream() noexcept;
+    void check_not_inside_progress() const;
+    bool may_try_again() const;
     void drive_until_quiet(clock::duration at_most);
     template <typename First>
     void wait_until_quiet(clock::duration at_most, First first);

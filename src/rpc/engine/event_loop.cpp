@@ -13,14 +13,17 @@
 
 namespace amalgam::detail {
 
+// Half of the protocol with drive(): stores `kept`, then looks whether the stream is in use.
 engine_core::loop_turn::loop_turn(engine_core& core) noexcept : core_(core) {
-    while (core_.looping_.exchange(true, std::memory_order_acquire))
+    while ((core_.turns_.kept.fetch_or(kept_to_end, std::memory_order_seq_cst) & kept_to_end) != 0)
         std::this_thread::yield();
-    core_.loop_thread_.store(this_thread(), std::memory_order_relaxed);
+    while (being_driven(core_.stream()))
+        std::this_thread::yield();
+    core_.turns_.last.store(this_driver(), std::memory_order_relaxed);
 }
 
 engine_core::loop_turn::~loop_turn() {
-    core_.looping_.store(false, std::memory_order_release);
+    core_.turns_.kept.fetch_and(~kept_to_end, std::memory_order_release);
 }
 
 void engine_core::check_driven_by_caller(std::string_view asked) const {
@@ -31,7 +34,7 @@ void engine_core::check_driven_by_caller(std::string_view asked) const {
                             asked));
 }
 
-[[gnu::noinline]] void engine_core::check_not_inside_progress() const {
+void engine_core::check_not_inside_progress() const {
     if (execution_stream::current() != &streams_.first()) return;
     throw error(errc::invalid,
                 "progress() must not be called from within itself, for example by a handler: wait "
@@ -39,28 +42,28 @@ void engine_core::check_driven_by_caller(std::string_view asked) const {
 }
 
 std::size_t engine_core::progress(std::size_t most) {
-    if (!streams_.driven_by_caller()) [[unlikely]]
-        check_driven_by_caller("progress()");
-    if (forked_.load(std::memory_order_relaxed)) [[unlikely]]
-        check_runs();
-    if (looping_.load(std::memory_order_relaxed)) [[unlikely]] {
-        check_not_inside_progress();
-        // Another thread is stopping the engine, and makes its progress meanwhile.
-        if (stopping_.load(std::memory_order_relaxed)) return 0;
-    }
     std::size_t happened = 0;
-    {
-        const loop_turn mine(*this);
-        happened = stream().run_ready(most);
-    }
+    while ((happened = drive(stream(), turns_, most)) == drive_turns::not_now)
+        [[unlikely]] if (!may_try_again()) return 0;
     settle();
     return happened;
+}
+
+/// The stream was not taken. False: another thread is stopping the engine, and makes its progress
+/// meanwhile.
+[[gnu::noinline]] bool engine_core::may_try_again() const {
+    check_driven_by_caller("progress()");
+    if (forked_.load(std::memory_order_relaxed)) check_runs();
+    check_not_inside_progress();
+    if (stopping_.load(std::memory_order_relaxed)) return false;
+    std::this_thread::yield();
+    return true;
 }
 
 void engine_core::drive_until_quiet(clock::duration at_most) {
     const clock::time_point end = now() + at_most;
     for (;;) {
-        stream().run_ready();
+        drive_kept(stream());
         if (is_quiet()) return;
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now());
         if (left <= left.zero()) return;

@@ -5,16 +5,23 @@
 namespace amalgam::detail {
 
 std::size_t port_link::poll() noexcept {
-    const engine_context::busy handlers_run(core_);
+    engine_core& core = core_;  // Else it is loaded again after each call.
+    const engine_context::busy handlers_run(core);
     std::size_t happened = where_.progress(budget);
-    if (core_.has_waiting_work()) [[unlikely]]
+    was_full_ = happened >= budget;
+    if (core.has_waiting_work()) [[unlikely]]
         happened += flush();
-    core_.look_whether_quiet();
+    core.look_whether_quiet();
     return happened;
 }
 
 bool port_link::has_work() noexcept {
     return work_ == nullptr || core_.has_waiting_work() || work_->has_work();
+}
+
+// What units have posted meanwhile counts, too: it waits, or the port has it.
+bool port_link::has_more() noexcept {
+    return work_ == nullptr || was_full_ || core_.has_waiting_work() || work_->has_more();
 }
 
 /// What waited for the port to make progress; with the first one, also messages to ourselves.

@@ -30,6 +30,7 @@ public:
 
     std::size_t poll() noexcept override;
     bool has_work() noexcept override;
+    bool has_more() noexcept override;
     int wait_handle() const noexcept override;
     bool prepare_to_sleep() noexcept override;
     void on_message(message& arrived) noexcept override;
@@ -42,6 +43,7 @@ private:
     std::uint16_t index_;
     port& where_;
     port_work* const work_;  // Null: the port does not say.
+    bool was_full_ = false;  // The last poll() may have left something.
 };
 
 /// Receives messages to ourselves.

@@ -385,13 +385,12 @@ void engine_core::end_elsewhere() noexcept {
 /// called again. Runs on its stream, because the caller may be a callback of another engine that
 /// cannot wait.
 void engine_core::end_idle_orphan() noexcept {
-    if (!streams_.driven_by_caller() || busy_ != 0 || looping_.load(std::memory_order_relaxed)) {
+    if (!streams_.driven_by_caller() || busy_ != 0 || turns_.kept != 0 || being_driven(stream()))
         return;
-    }
     {
         const loop_turn mine(*this);
         while (!stopped_.is_set())
-            stream().run_ready();
+            drive_kept(stream());
     }
     end_orphan();
 }

@@ -5,7 +5,6 @@
 #include "tasks/dispatch/held_mutexes.hpp"
 #include "tasks/dispatch/hooks.hpp"
 #include "tasks/dispatch/registry.hpp"
-#include "tasks/dispatch/thread_store.hpp"
 
 namespace amalgam::detail {
 
@@ -20,21 +19,6 @@ namespace amalgam::detail {
     asm volatile("");
     return std::exchange(current_, now);
 }
-
-// `own`: null while the thread ends. Asked for once, as an event loop may do this for each message.
-[[gnu::always_inline]] inline dispatcher::on_thread::on_thread(dispatcher& self,
-                                                               thread_store* own) noexcept
-    : before_(set_current(&self)), watched_(self, own) {
-    self.caches_ = own != nullptr ? thread_caches{own->exceptions, &own->stacks, &own->blocks}
-                                  : thread_caches{exception_state::of_thread(), nullptr, nullptr};
-    self.loop_.stack.floats = float_control::now();
-    self.thread_id_ = own_thread_id();
-    self.loop_.sanitizer.adopt_thread();
-    self.renew_time();
-}
-
-dispatcher::on_thread::on_thread(dispatcher& self) noexcept
-    : on_thread(self, thread_store::own::get()) {}
 
 std::size_t dispatcher::run_batch(std::size_t most) noexcept {
     work_.begin_batch(most);

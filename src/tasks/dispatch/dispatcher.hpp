@@ -5,12 +5,10 @@
 #include <cstdint>
 
 #include <sys/types.h>
-#include <unistd.h>
 
 #include <amalgam/core/clock.hpp>
 #include <amalgam/core/detail/returned_child.hpp>
 
-#include "tasks/dispatch/overflow.hpp"
 #include "tasks/dispatch/switcher.hpp"
 
 namespace amalgam::detail {
@@ -39,7 +37,9 @@ public:
     static dispatcher* current() noexcept;
     /// The same, inlined: for functions that are not inlined themselves and do not switch.
     static dispatcher* current_in_line() noexcept { return current_; }
-    /// Returns the previous one. For on_thread and fork() children.
+    /// Names the calling thread. As current_in_line().
+    static const void* thread_mark() noexcept { return &current_; }
+    /// Returns the previous one. For fork() children.
     static dispatcher* set_current(dispatcher* now) noexcept;
     /// Call after a user's function has returned to a stream. If it forked, the child is terminated
     /// here, as it must not run its parent's streams. Same restrictions as current_in_line().
@@ -53,7 +53,7 @@ public:
         const dispatcher* const here = current_in_line();
         return here != nullptr && here == ready_work::main_server_of(what);
     }
-    class on_thread;
+    class on_thread;  ///< See on_thread.hpp.
 
     /// The thread that runs it, or last did.
     pid_t thread_seen() const noexcept { return thread_id_; }
@@ -164,27 +164,6 @@ private:
     const ult_core* thread_ult_ = nullptr;
     void (*loop_turn_)(stream&) = nullptr;       // with thread_ult_
     const stack_memory* loop_memory_ = nullptr;  // with thread_ult_
-};
-
-/// While it exists, the calling thread acts as that stream.
-class dispatcher::on_thread {
-public:
-    explicit on_thread(dispatcher& self) noexcept;
-    ~on_thread() { set_current(before_); }
-    on_thread(const on_thread&) = delete;
-    on_thread& operator=(const on_thread&) = delete;
-
-private:
-    on_thread(dispatcher& self, thread_store* own) noexcept;
-    // Cached: a driven stream may be on a thread for each unit anew.
-    static pid_t own_thread_id() noexcept {
-        [[gnu::tls_model("initial-exec")]] static constinit thread_local pid_t id = 0;
-        if (id == 0) id = ::gettid();
-        return id;
-    }
-
-    dispatcher* before_;
-    overflow_watch watched_;
 };
 
 /// The stream that runs the calling ULT. Throws error{invalid} outside a ULT: "only a ULT can …".

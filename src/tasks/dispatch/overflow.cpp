@@ -22,9 +22,6 @@ namespace amalgam::detail {
 
 namespace {
 
-// initial-exec: the handler must not be the one that allocates it.
-[[gnu::tls_model("initial-exec")]] constinit thread_local const overflow_watch* innermost = nullptr;
-
 // From here to install(): async-signal-safe code. No allocation, no lock, no stdio.
 
 struct sigaction previous {};  // written before the handler is installed
@@ -91,7 +88,8 @@ void report(const overflowed_stack& what, const void* address) noexcept {
 
 /// The owner of that guard, among all ULTs and loops on this thread's call stack.
 overflowed_stack overflowed_at(const void* address) noexcept {
-    for (const overflow_watch* each = innermost; each != nullptr; each = each->outer) {
+    for (const overflow_watch* each = overflow_watch::innermost(); each != nullptr;
+         each = each->outer) {
         const ult_core* const runs = each->of.running();
         if (runs != nullptr && runs->memory().guards(address))
             return {true, runs, runs->stack_bytes()};
@@ -150,12 +148,12 @@ bool install() noexcept {
     return ::sigaction(SIGSEGV, &ours, nullptr) == 0;
 }
 
-[[gnu::noinline]] void prepare(thread_store& own) noexcept {
+}  // namespace
+
+[[gnu::noinline]] void overflow_watch::prepare(thread_store& own) noexcept {
     static const bool installed = install();
     if (installed) own.for_signals.emplace();
 }
-
-}  // namespace
 
 alternate_stack::alternate_stack() noexcept {
     stack_t present{};
@@ -186,17 +184,6 @@ alternate_stack::~alternate_stack() {
 
 void name_stack_option(const char* what) noexcept {
     option_of_guests = what;
-}
-
-overflow_watch::overflow_watch(const dispatcher& which, thread_store* own) noexcept
-    : of(which), outer(innermost) {
-    innermost = this;
-    if (own != nullptr && !own->for_signals) [[unlikely]]
-        prepare(*own);
-}
-
-overflow_watch::~overflow_watch() {
-    innermost = outer;
 }
 
 }  // namespace amalgam::detail

@@ -2,6 +2,7 @@
 
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/extension/deadline.hpp>
+#include <amalgam/tasks/extension/drive.hpp>
 #include <amalgam/tasks/timer.hpp>
 
 #include "tasks/streams/stream.hpp"
@@ -103,6 +104,16 @@ std::optional<execution_stream::time_point> execution_stream::next_timer() const
     const time_point when = impl_->loop().timers().earliest();
     if (when == time_point::max()) return std::nullopt;
     return when;
+}
+
+std::size_t detail::drive(execution_stream& what, drive_turns& turns, std::size_t most) {
+    return stream_access::of(what).loop().drive(turns, most);
+}
+std::size_t detail::drive_kept(execution_stream& what) {
+    return stream_access::of(what).loop().drive_kept();
+}
+bool detail::being_driven(const execution_stream& what) noexcept {
+    return stream_access::of(what).loop().driven_seen();
 }
 
 timer::timer(execution_stream& where, callback on_time) noexcept : timer(where, on_time, nullptr) {}

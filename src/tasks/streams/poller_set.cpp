@@ -75,13 +75,12 @@ void poller_set::renew() noexcept {
                        [](poller* each) { return each != nullptr && each->has_work(); });
 }
 
-std::size_t poller_set::poll() noexcept {
-    if (version_.load(std::memory_order_acquire) != current_version_) renew();
-    if (only_ != nullptr) {
-        const std::size_t happened = only_->poll();
-        dispatcher::stay_in_parent();
-        return happened;
-    }
+[[gnu::noinline]] bool poller_set::any_has_more() noexcept {
+    return std::any_of(current_.begin(), current_.end(),
+                       [](poller* each) { return each != nullptr && each->has_more(); });
+}
+
+[[gnu::noinline]] std::size_t poller_set::poll_all() noexcept {
     std::size_t happened = 0;
     for (std::size_t i = 0; i < current_.size(); ++i) {
         if (current_[i] == nullptr) continue;

@@ -9,6 +9,8 @@
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/poller.hpp>
 
+#include "tasks/dispatch/dispatcher.hpp"
+
 namespace amalgam::detail {
 
 class stream_loop;
@@ -25,11 +27,24 @@ public:
 
     bool any();  // from any thread
 
-    std::size_t poll() noexcept;
+    std::size_t poll() noexcept {
+        renew_if_changed();
+        if (only_ == nullptr) return poll_all();
+        const std::size_t happened = only_->poll();
+        dispatcher::stay_in_parent();
+        return happened;
+    }
     /// Whether one of them has, or the list changed.
     bool has_work() noexcept {
-        if (version_.load(std::memory_order_relaxed) != current_version_) return true;
+        if (version_.load(std::memory_order_seq_cst) != current_version_) [[unlikely]]
+            return true;
         return only_ != nullptr ? only_->has_work() : any_has_work();
+    }
+    /// As poller::has_more(), likewise.
+    bool has_more() noexcept {
+        if (version_.load(std::memory_order_relaxed) != current_version_) [[unlikely]]
+            return true;
+        return only_ != nullptr ? only_->has_more() : any_has_more();
     }
     /// Arms all pollers. False: one has work, or the list changed.
     bool prepare_to_sleep() noexcept;
@@ -37,18 +52,15 @@ public:
     /// From here to end_use(), remove() by others waits for the stream to renew its copy. False:
     /// somebody uses it already.
     /// Cost: an exchange each; a lock only after a change.
-    bool begin_use() noexcept {
-        if (used_.exchange(true, std::memory_order_seq_cst)) return false;
-        renew_if_changed();
-        return true;
-    }
+    bool begin_use() noexcept { return !used_.exchange(true, std::memory_order_seq_cst); }
     // Either who removes one sees `used` as it is here, or this sees the list's new version, and
-    // then takes the lock, and with it the turn of who removes one.
+    // then takes the lock, and with it the turn of who removes one. After begin_use() it is the
+    // same: what asks the pollers looks at the version first.
     void end_use() noexcept {
         used_.store(false, std::memory_order_seq_cst);
         renew_if_changed();
     }
-    bool used_seen() const noexcept { return used_.load(std::memory_order_relaxed); }
+    bool used_seen() const noexcept { return used_.load(std::memory_order_seq_cst); }
 
     /// For a thread that has the stream to itself: both, around what it does.
     class in_use {
@@ -72,7 +84,9 @@ private:
             renew();
     }
     void renew() noexcept;
+    std::size_t poll_all() noexcept;
     bool any_has_work() noexcept;
+    bool any_has_more() noexcept;
     bool erase(poller& what);
     void blank(poller& what) noexcept;
 

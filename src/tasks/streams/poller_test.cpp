@@ -24,12 +24,14 @@ struct counted_source final : poller {
         return std::exchange(waiting, 0);
     }
     bool has_work() noexcept override { return !says || waiting != 0; }
+    bool has_more() noexcept override { return !says_more && has_work(); }
     int wait_handle() const noexcept override { return -1; }
     bool prepare_to_sleep() noexcept override { return waiting == 0; }
 
     std::size_t waiting = 0;
     int polls = 0;
     bool says = true;
+    bool says_more = false;  ///< That it has none.
 };
 
 struct counting final : timer {
@@ -94,6 +96,31 @@ TEST_F(driven_poller, gets_what_units_leave_for_it_in_the_same_run) {
     post(stream, [this] { source.waiting = 1; });
     EXPECT_EQ(stream.run_ready(), 2U);
     EXPECT_EQ(source.waiting, 0U);
+}
+
+TEST_F(driven_poller, without_more_ends_the_run_and_what_came_since_is_for_the_next) {
+    source.says_more = true;
+    source.waiting = 1;
+    EXPECT_EQ(stream.run_ready(), 1U);
+    EXPECT_EQ(source.polls, 1);
+    post(stream, [this] { source.waiting = 2; });
+    // The unit runs before the poll, and so what it leaves is found.
+    EXPECT_EQ(stream.run_ready(), 3U);
+    EXPECT_EQ(source.polls, 2);
+    struct posting final : poller {
+        explicit posting(counted_source& what) : other(what) {}
+        std::size_t poll() noexcept override { return std::exchange(other.waiting, 5) == 1; }
+        bool has_work() noexcept override { return false; }
+        int wait_handle() const noexcept override { return -1; }
+        bool prepare_to_sleep() noexcept override { return true; }
+        counted_source& other;
+    } later(source);
+    stream.add_poller(later);
+    source.waiting = 1;
+    stream.run_ready();
+    EXPECT_EQ(source.waiting, 5U);
+    stream.remove_poller(later);
+    EXPECT_EQ(stream.run_ready(), 5U);
 }
 
 TEST_F(driven_poller, is_no_reason_to_end_a_run_while_units_are_ready) {

@@ -93,6 +93,11 @@ private:
     std::unique_ptr<primary> primary_;  // null: it has a thread of its own, or is driven
 };
 
+/// For this layer's functions of drive.hpp.
+struct stream_access {
+    static stream& of(const execution_stream& what) noexcept { return *what.impl_; }
+};
+
 /// Throws error{invalid} if the calling thread cannot become a primary stream.
 void check_primary(const execution_stream_options& options);
 void refuse_null(const std::unique_ptr<scheduler>& order);

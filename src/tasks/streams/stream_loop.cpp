@@ -1,6 +1,8 @@
 #include "tasks/streams/stream_loop.hpp"
 
 #include <algorithm>
+#include <limits>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -26,11 +28,6 @@ stream_loop::stream_loop(dispatcher& runs, scheduler_stack& schedulers, const st
     sleeper_->watch(wake_up_call_->handle());
 }
 
-inline bool stream_loop::is_timer_due() noexcept {
-    const time_point earliest = timers_->earliest();
-    return earliest != time_point::max() && has_come(earliest);
-}
-
 [[gnu::noinline]] bool stream_loop::has_come(time_point earliest) noexcept {
     if (options_.clock != nullptr) return now() >= earliest;
     // About half a microsecond between clock readings is soon enough, and a reading costs as much
@@ -42,17 +39,19 @@ inline bool stream_loop::is_timer_due() noexcept {
     return false;
 }
 
-std::size_t stream_loop::fire_timers() noexcept {
-    return is_timer_due() ? timers_->fire(now()) : 0;
+[[gnu::noinline]] std::size_t stream_loop::fire_due_timers() noexcept {
+    return timers_->fire(now());
 }
 
-// Returns how much happened. Inlined: a driven stream may do one for each unit.
+// Returns how much happened. Inlined: a driven stream may do one for each unit. `own_order`: when
+// it began there was none but the stream's own scheduler, and no other was asked for.
+template <bool own_order>
 [[gnu::always_inline]] inline std::size_t stream_loop::round(std::size_t most) noexcept {
     // What was ready before goes first; what pollers and timers bring runs in the same round.
     const bool was_ready = !runs_.work().is_known_empty();
     std::size_t ran = was_ready ? runs_.run_batch(most) : 0;
     std::size_t happened = 0;
-    const bool loops = schedulers_.looping() != nullptr;
+    const bool loops = !own_order && schedulers_.looping() != nullptr;
     if (loops) [[unlikely]]
         happened += run_loop_of_top(most);
     std::size_t came = pollers_.poll();
@@ -61,6 +60,7 @@ std::size_t stream_loop::fire_timers() noexcept {
     if (may_be_ready && !loops && ran < most) ran += runs_.run_batch(most - ran);
     batch_was_full_ = ran == most;
     happened += ran + came;
+    if constexpr (own_order) return happened;
     if (happened == 0 && schedulers_.is_stacked()) happened += schedulers_.unstack();
     if (schedulers_.asked() && !schedulers_.runs_loop())
         schedulers_.replace_if_asked(stop_.asked());
@@ -68,7 +68,7 @@ std::size_t stream_loop::fire_timers() noexcept {
 }
 
 void stream_loop::turn_once() noexcept {
-    if (round(runs_.work().batch()) != 0) {
+    if (round<false>(runs_.work().batch()) != 0) {
         idle_rounds_ = 0;
     } else {
         idle({});
@@ -91,7 +91,7 @@ void stream_loop::run_those_above(std::size_t depth) noexcept {
     while (schedulers_.depth() > depth && !ends_run()) {
         if (!options_.driven) {
             turn_once();
-        } else if (round(runs_.work().batch()) == 0) {
+        } else if (round<false>(runs_.work().batch()) == 0) {
             return;
         }
     }
@@ -114,16 +114,50 @@ void stream_loop::run_those_above(std::size_t depth) noexcept {
     return !schedulers_.asked() && !is_timer_due() && !pollers_.has_work();
 }
 
+// The own pool's last batch ended because the pool was empty, or the budget used up.
+[[gnu::always_inline]] inline bool stream_loop::has_done_all() noexcept {
+    if (batch_was_full_) return false;
+    if (!runs_.work().has_own_order() && !schedulers_have_run_dry()) return false;
+    return !is_timer_due() && !pollers_.has_more();
+}
+
 std::size_t stream_loop::run_ready(std::size_t most) {
     if (!pollers_.begin_use()) [[unlikely]]
         refuse_second_driver();
+    return run_if_ready(most);
+}
+
+std::size_t stream_loop::drive(drive_turns& turns, std::size_t most) {
+    if (!pollers_.begin_use()) [[unlikely]]
+        return drive_turns::not_now;
+    // seq_cst, as the exchange before it: who keeps the stream stores `kept`, then looks whether it
+    // is in use.
+    if (turns.kept.load(std::memory_order_seq_cst) != 0) [[unlikely]] {
+        pollers_.end_use();
+        return drive_turns::not_now;
+    }
+    turns.last.store(dispatcher::thread_mark(), std::memory_order_relaxed);
+    return run_if_ready(most);
+}
+
+const void* this_driver() noexcept {
+    return dispatcher::thread_mark();
+}
+
+std::size_t stream_loop::drive_kept() {
+    while (!pollers_.begin_use())
+        std::this_thread::yield();
+    return run_if_ready(std::numeric_limits<std::size_t>::max());
+}
+
+/// Of a stream in use, which ends with it.
+[[gnu::always_inline]] inline std::size_t stream_loop::run_if_ready(std::size_t most) noexcept {
     // A caller who polls mostly finds nothing, and taking the stream costs more than looking.
     if (handle_given_.load(std::memory_order_relaxed) || !has_run_dry()) return run_taken(most);
     pollers_.end_use();
     return 0;
 }
 
-/// Ends the use of the pollers, too.
 [[gnu::noinline]] std::size_t stream_loop::run_taken(std::size_t most) noexcept {
     const bool has_sleeper = handle_given_.load(std::memory_order_relaxed);
     if (has_sleeper) get_up();
@@ -140,9 +174,11 @@ std::size_t stream_loop::run_ready(std::size_t most) {
 inline std::size_t stream_loop::run_rounds(std::size_t most) noexcept {
     std::size_t happened = 0;
     while (happened < most) {
-        const std::size_t now_happened = round(std::min(runs_.work().batch(), most - happened));
+        const std::size_t at_once = std::min(runs_.work().batch(), most - happened);
+        const bool own_order = runs_.work().has_own_order() && !schedulers_.asked();
+        const std::size_t now_happened = own_order ? round<true>(at_once) : round<false>(at_once);
         happened += now_happened;
-        if (now_happened == 0 || has_run_dry()) break;
+        if (now_happened == 0 || has_done_all()) break;
     }
     return happened;
 }

@@ -7,8 +7,10 @@
 #include <memory>
 
 #include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/extension/drive.hpp>
 
 #include "tasks/dispatch/dispatcher.hpp"
+#include "tasks/dispatch/on_thread.hpp"
 #include "tasks/idle/bell.hpp"
 #include "tasks/idle/sleep_times.hpp"
 #include "tasks/idle/sleeper.hpp"
@@ -45,6 +47,9 @@ public:
     /// For a driven stream: the same until nothing is ready, without idling. Throws
     /// error{invalid} if somebody drives it already.
     std::size_t run_ready(std::size_t most);
+    /// See drive.hpp.
+    std::size_t drive(drive_turns& turns, std::size_t most);
+    std::size_t drive_kept();
     /// While it exists, nobody else drives the stream. Throws error{invalid} if somebody does.
     class driver;
     /// For a stream that stops: a round that also runs schedulers below the top. Returns how many
@@ -80,15 +85,23 @@ private:
         const pool* only = nullptr;
         time_point until = time_point::max();
     };
+    template <bool own_order>
     std::size_t round(std::size_t most) noexcept;
     [[noreturn]] void refuse_second_driver() const;
+    std::size_t run_if_ready(std::size_t most) noexcept;
     std::size_t run_taken(std::size_t most) noexcept;
     std::size_t run_rounds(std::size_t most) noexcept;
-    std::size_t fire_timers() noexcept;
-    bool is_timer_due() noexcept;
+    std::size_t fire_timers() noexcept { return is_timer_due() ? fire_due_timers() : 0; }
+    std::size_t fire_due_timers() noexcept;
+    bool is_timer_due() noexcept {
+        const time_point earliest = timers_->earliest();
+        return earliest != time_point::max() && has_come(earliest);
+    }
     bool has_come(time_point earliest) noexcept;
     /// A round would find nothing now.
     bool has_run_dry() noexcept;
+    /// After a round: another one would find nothing but what others brought since.
+    bool has_done_all() noexcept;
     bool schedulers_have_run_dry() noexcept;
     /// In the pools of the scheduler on top.
     bool has_ready_units() noexcept;

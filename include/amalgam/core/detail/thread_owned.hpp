@@ -23,6 +23,10 @@ public:
     /// and the compiler would keep the old thread's address.
     [[gnu::noinline]] static T* get() noexcept {
         asm volatile("");
+        return get_in_line();
+    }
+    /// The same for a caller that stays on its thread.
+    [[gnu::always_inline]] static T* get_in_line() noexcept {
         T* const mine = slot();
         if (reinterpret_cast<std::uintptr_t>(mine) > ended) [[likely]]
             return mine;

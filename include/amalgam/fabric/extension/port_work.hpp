@@ -10,6 +10,8 @@ class port_work {
 public:
     /// False: progress() would find nothing now.
     virtual bool has_work() noexcept = 0;
+    /// The same after a progress() that did not use up its budget, apart from what arrived since.
+    virtual bool has_more() noexcept { return has_work(); }
 
 protected:
     ~port_work() = default;

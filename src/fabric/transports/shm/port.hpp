@@ -54,6 +54,7 @@ public:
     posted post_send(peer_id, std::uint64_t tag, gather, completion&) noexcept override;
     int wait_handle() const noexcept override { return events_.get(); }
     bool has_work() noexcept override;
+    bool has_more() noexcept override { return (armed_ || has_more_) && finds_any(); }
     short_lane* lane_to(peer_id) noexcept override;
     result<shared_block> allocate(std::size_t bytes) noexcept override;
 
@@ -124,6 +125,7 @@ private:
     void lie_down() noexcept;
     void go_without_fences() noexcept;
     std::size_t poll_links(std::size_t budget) noexcept;
+    std::size_t poll_several(std::size_t budget) noexcept;
     std::size_t move_more(std::size_t budget) noexcept;
     std::size_t poll_quiet(std::size_t budget) noexcept;
     shm_link* next_quiet() noexcept;

@@ -160,26 +160,29 @@ private:
 class shm_ring_reader {
 public:
     explicit shm_ring_reader(const shm_ring_place& place) noexcept
-        : place_(place), head_(place.origin), told_(place.origin), woken_(place.origin) {}
+        : place_(place),
+          head_(place.origin),
+          at_(place.line(head_)),
+          told_(place.origin),
+          woken_(place.origin) {}
 
     /// Whether a record is present. Cost: one load of one line.
     bool ready() const noexcept {
-        return place_.sequence(place_.line(head_)).load(std::memory_order_acquire) == head_;
+        return place_.sequence(at_).load(std::memory_order_acquire) == head_;
     }
     /// The current record, valid until consume(); else null.
     const std::byte* record() const noexcept {
-        std::byte* const at = place_.line(head_);
-        if (place_.sequence(at).load(std::memory_order_acquire) != head_) return nullptr;
+        if (!ready()) return nullptr;
         place_.written().after_load();
-        return at;
+        return at_;
     }
     /// As ready(), for the final check before sleeping.
     bool ready_at_last() const noexcept {
-        return place_.sequence(place_.line(head_)).load(std::memory_order_seq_cst) == head_;
+        return place_.sequence(at_).load(std::memory_order_seq_cst) == head_;
     }
 
     /// A copy: what is checked is what is used. Precondition, as for payload(): ready().
-    frame_header header() const noexcept { return header_of(place_.line(head_)); }
+    frame_header header() const noexcept { return header_of(at_); }
     /// The same for record(), without locating it again.
     static frame_header header_of(const std::byte* record) noexcept {
         frame_header copy;
@@ -202,9 +205,7 @@ public:
         return tag;
     }
     /// The payload in place, until consume(). Precondition: a record of `bytes` fits the ring.
-    const_bytes payload(std::size_t bytes) const noexcept {
-        return payload_of(place_.line(head_), bytes);
-    }
+    const_bytes payload(std::size_t bytes) const noexcept { return payload_of(at_, bytes); }
     static const_bytes payload_of(const std::byte* record, std::size_t bytes) noexcept {
         return {record + shm_payload_offset(bytes), bytes};
     }
@@ -223,12 +224,14 @@ private:
 
     bool go_to(std::uint64_t position) noexcept {
         head_ = position;
+        at_ = place_.line(position);  // Here, as it is asked for more often than it changes.
         return head_ - told_ >= told_lines && tell();
     }
     bool tell() noexcept;
 
     shm_ring_place place_;
-    std::uint64_t head_;   // Position of the next record.
+    std::uint64_t head_;   // Position of the next record,
+    std::byte* at_;        // and its line.
     std::uint64_t told_;   // Position reported to the writer.
     std::uint64_t woken_;  // Our position when a sleeping writer was last to be woken.
 };

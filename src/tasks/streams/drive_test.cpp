@@ -1,0 +1,97 @@
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/extension/drive.hpp>
+#include <amalgam/tasks/ult.hpp>
+
+// Who shares a driven stream with others.
+namespace amalgam {
+namespace {
+
+using detail::drive;
+using detail::drive_turns;
+
+struct driven : testing::Test {
+    execution_stream stream{execution_stream_options{.driven = true}};
+    drive_turns turns;
+};
+
+TEST_F(driven, runs_what_is_ready_and_says_how_much) {
+    EXPECT_EQ(drive(stream, turns, 10), 0U);
+    int ran = 0;
+    for (int i = 0; i < 3; ++i)
+        post(stream, [&ran] { ++ran; });
+    EXPECT_EQ(drive(stream, turns, 10), 3U);
+    EXPECT_EQ(ran, 3);
+    EXPECT_EQ(turns.last.load(), detail::this_driver());
+    EXPECT_FALSE(detail::being_driven(stream));
+}
+
+TEST_F(driven, is_left_alone_while_somebody_keeps_it) {
+    bool ran = false;
+    post(stream, [&ran] { ran = true; });
+    turns.kept = 1;
+    EXPECT_EQ(drive(stream, turns, 10), drive_turns::not_now);
+    EXPECT_FALSE(ran);
+    EXPECT_EQ(turns.last.load(), nullptr);
+    EXPECT_EQ(detail::drive_kept(stream), 1U);
+    EXPECT_TRUE(ran);
+    turns.kept = 0;
+    EXPECT_EQ(drive(stream, turns, 10), 0U);
+}
+
+TEST_F(driven, is_left_alone_while_somebody_drives_it) {
+    std::size_t inside = 0;
+    post(stream, [&] {
+        inside = drive(stream, turns, 10);
+        EXPECT_TRUE(detail::being_driven(stream));
+        std::thread([&] { EXPECT_EQ(drive(stream, turns, 10), drive_turns::not_now); }).join();
+    });
+    EXPECT_EQ(drive(stream, turns, 10), 1U);
+    EXPECT_EQ(inside, drive_turns::not_now);
+}
+
+TEST_F(driven, is_driven_by_one_at_a_time_and_kept_by_one) {
+    constexpr int times = 2000;
+    const std::thread::id keeper = std::this_thread::get_id();
+    // Not atomic: of who has the stream.
+    bool keeping = false;
+    int ran = 0, taken_from_keeper = 0;
+    std::atomic<bool> done{false};
+    std::vector<std::thread> loops;
+    for (int i = 0; i < 2; ++i) {
+        loops.emplace_back([&] {
+            while (!done)
+                static_cast<void>(drive(stream, turns, 10));
+        });
+    }
+    for (int i = 0; i < times; ++i) {
+        if (i % 10 == 0) {
+            turns.kept = 1;
+            while (detail::being_driven(stream))
+                std::this_thread::yield();
+            keeping = true;
+        }
+        post(stream, [&] {
+            ++ran;
+            if (keeping && std::this_thread::get_id() != keeper) ++taken_from_keeper;
+        });
+        if (i % 10 != 0) continue;
+        EXPECT_GE(detail::drive_kept(stream), 1U);
+        keeping = false;
+        turns.kept = 0;
+    }
+    done = true;
+    for (std::thread& each : loops)
+        each.join();
+    stream.run_ready();
+    EXPECT_EQ(ran, times);
+    EXPECT_EQ(taken_from_keeper, 0);
+}
+
+}  // namespace
+}  // namespace amalgam
