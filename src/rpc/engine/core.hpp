@@ -204,6 +204,7 @@ private:
     bool on_own_stream() noexcept;
     void check_not_inside_progress() const;
     bool may_try_again() const;
+    std::size_t progress_in_turn(std::size_t most);
     void drive_until_quiet(clock::duration at_most);
     template <typename First>
     void wait_until_quiet(clock::duration at_most, First first);

@@ -42,16 +42,26 @@ void engine_core::check_not_inside_progress() const {
 }
 
 std::size_t engine_core::progress(std::size_t most) {
-    std::size_t happened = 0;
-    while ((happened = drive(stream(), turns_, most)) == drive_turns::not_now)
-        [[unlikely]] if (!may_try_again()) return 0;
+    const std::size_t happened = drive(stream(), turns_, most);
+    if (happened == drive_turns::not_now) [[unlikely]]
+        return progress_in_turn(most);
     settle();
     return happened;
 }
 
+[[gnu::noinline]] std::size_t engine_core::progress_in_turn(std::size_t most) {
+    while (may_try_again()) {
+        const std::size_t happened = drive(stream(), turns_, most);
+        if (happened == drive_turns::not_now) continue;
+        settle();
+        return happened;
+    }
+    return 0;
+}
+
 /// The stream was not taken. False: another thread is stopping the engine, and makes its progress
 /// meanwhile.
-[[gnu::noinline]] bool engine_core::may_try_again() const {
+bool engine_core::may_try_again() const {
     check_driven_by_caller("progress()");
     if (forked_.load(std::memory_order_relaxed)) check_runs();
     check_not_inside_progress();

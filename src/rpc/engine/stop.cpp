@@ -236,6 +236,10 @@ void engine_core::stop_here() {
     // A stream cannot end itself, and an outside caller of stop() waits for code running on it; so
     // code on a stream must not wait: the destructor ends the streams.
     if (inside || later || !stopped_.is_set()) return;
+    // A loop that goes on polling must not be in a stream that ends.
+    turns_.kept.fetch_or(kept_for_good, std::memory_order_seq_cst);
+    while (streams_.driven_by_caller() && being_driven(stream()))
+        std::this_thread::yield();
     stop_streams();
     settle();
 }
@@ -385,8 +389,10 @@ void engine_core::end_elsewhere() noexcept {
 /// called again. Runs on its stream, because the caller may be a callback of another engine that
 /// cannot wait.
 void engine_core::end_idle_orphan() noexcept {
-    if (!streams_.driven_by_caller() || busy_ != 0 || turns_.kept != 0 || being_driven(stream()))
+    if (!streams_.driven_by_caller() || busy_ != 0 || (turns_.kept & kept_to_end) != 0 ||
+        being_driven(stream())) {
         return;
+    }
     {
         const loop_turn mine(*this);
         while (!stopped_.is_set())

@@ -70,7 +70,8 @@ void poller_set::renew() noexcept {
         std::exchange(told, told->next)->who.unpark();
 }
 
-[[gnu::noinline]] bool poller_set::any_has_work() noexcept {
+bool poller_set::has_work() noexcept {
+    if (version_.load(std::memory_order_seq_cst) != current_version_) return true;
     return std::any_of(current_.begin(), current_.end(),
                        [](poller* each) { return each != nullptr && each->has_work(); });
 }

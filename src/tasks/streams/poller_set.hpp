@@ -34,12 +34,12 @@ public:
         dispatcher::stay_in_parent();
         return happened;
     }
-    /// Whether one of them has, or the list changed.
-    bool has_work() noexcept {
-        if (version_.load(std::memory_order_seq_cst) != current_version_) [[unlikely]]
-            return true;
-        return only_ != nullptr ? only_->has_work() : any_has_work();
+    /// The only one. Null: there are several or none, or the list changed.
+    poller* only() const noexcept {
+        return version_.load(std::memory_order_seq_cst) == current_version_ ? only_ : nullptr;
     }
+    /// Whether one of them has, or the list changed.
+    bool has_work() noexcept;
     /// As poller::has_more(), likewise.
     bool has_more() noexcept {
         if (version_.load(std::memory_order_relaxed) != current_version_) [[unlikely]]
@@ -85,7 +85,6 @@ private:
     }
     void renew() noexcept;
     std::size_t poll_all() noexcept;
-    bool any_has_work() noexcept;
     bool any_has_more() noexcept;
     bool erase(poller& what);
     void blank(poller& what) noexcept;

@@ -43,15 +43,13 @@ stream_loop::stream_loop(dispatcher& runs, scheduler_stack& schedulers, const st
     return timers_->fire(now());
 }
 
-// Returns how much happened. Inlined: a driven stream may do one for each unit. `own_order`: when
-// it began there was none but the stream's own scheduler, and no other was asked for.
-template <bool own_order>
+// Returns how much happened. Inlined: a driven stream may do one for each unit.
 [[gnu::always_inline]] inline std::size_t stream_loop::round(std::size_t most) noexcept {
     // What was ready before goes first; what pollers and timers bring runs in the same round.
     const bool was_ready = !runs_.work().is_known_empty();
     std::size_t ran = was_ready ? runs_.run_batch(most) : 0;
     std::size_t happened = 0;
-    const bool loops = !own_order && schedulers_.looping() != nullptr;
+    const bool loops = schedulers_.looping() != nullptr;
     if (loops) [[unlikely]]
         happened += run_loop_of_top(most);
     std::size_t came = pollers_.poll();
@@ -60,7 +58,6 @@ template <bool own_order>
     if (may_be_ready && !loops && ran < most) ran += runs_.run_batch(most - ran);
     batch_was_full_ = ran == most;
     happened += ran + came;
-    if constexpr (own_order) return happened;
     if (happened == 0 && schedulers_.is_stacked()) happened += schedulers_.unstack();
     if (schedulers_.asked() && !schedulers_.runs_loop())
         schedulers_.replace_if_asked(stop_.asked());
@@ -68,7 +65,7 @@ template <bool own_order>
 }
 
 void stream_loop::turn_once() noexcept {
-    if (round<false>(runs_.work().batch()) != 0) {
+    if (round(runs_.work().batch()) != 0) {
         idle_rounds_ = 0;
     } else {
         idle({});
@@ -91,7 +88,7 @@ void stream_loop::run_those_above(std::size_t depth) noexcept {
     while (schedulers_.depth() > depth && !ends_run()) {
         if (!options_.driven) {
             turn_once();
-        } else if (round<false>(runs_.work().batch()) == 0) {
+        } else if (round(runs_.work().batch()) == 0) {
             return;
         }
     }
@@ -108,10 +105,10 @@ void stream_loop::run_those_above(std::size_t depth) noexcept {
            !runs_.work().has_stashed() && !has_ready_units();
 }
 
-[[gnu::always_inline]] inline bool stream_loop::has_run_dry() noexcept {
+[[gnu::always_inline]] inline bool stream_loop::has_run_dry_but_pollers() noexcept {
     if (batch_was_full_) return false;
     if (!runs_.work().is_known_empty() && !schedulers_have_run_dry()) return false;
-    return !schedulers_.asked() && !is_timer_due() && !pollers_.has_work();
+    return !schedulers_.asked() && !is_timer_due();
 }
 
 // The own pool's last batch ended because the pool was empty, or the budget used up.
@@ -150,12 +147,43 @@ std::size_t stream_loop::drive_kept() {
     return run_if_ready(std::numeric_limits<std::size_t>::max());
 }
 
-/// Of a stream in use, which ends with it.
+/// Of a stream in use, which ends with it. A caller who polls mostly finds nothing, and taking the
+/// stream costs more than looking.
 [[gnu::always_inline]] inline std::size_t stream_loop::run_if_ready(std::size_t most) noexcept {
-    // A caller who polls mostly finds nothing, and taking the stream costs more than looking.
-    if (handle_given_.load(std::memory_order_relaxed) || !has_run_dry()) return run_taken(most);
+    if (handle_given_.load(std::memory_order_relaxed) || !has_run_dry_but_pollers())
+        return run_taken(most);
+    poller* const only = pollers_.only();
+    if (only == nullptr) [[unlikely]]
+        return run_if_any_polls(most);
+    if (only->has_work()) return run_polled(*only, most);
     pollers_.end_use();
     return 0;
+}
+
+[[gnu::noinline]] std::size_t stream_loop::run_if_any_polls(std::size_t most) noexcept {
+    if (pollers_.has_work()) return run_taken(most);
+    pollers_.end_use();
+    return 0;
+}
+
+/// As run_taken(), where nothing is there but what the only poller has: no round looks for the rest
+/// again.
+[[gnu::noinline]] std::size_t stream_loop::run_polled(poller& only, std::size_t most) noexcept {
+    std::size_t happened = 0;
+    {
+        const dispatcher::on_thread here(runs_);
+        happened = only.poll();
+        dispatcher::stay_in_parent();
+        if (!runs_.work().is_known_empty()) {
+            const std::size_t at_once = std::min(runs_.work().batch(), most);
+            const std::size_t ran = runs_.run_batch(at_once);
+            happened += ran;
+            batch_was_full_ = ran == at_once;
+        }
+        if (happened < most && !has_done_all()) happened += run_rounds(most - happened);
+    }
+    pollers_.end_use();
+    return happened;
 }
 
 [[gnu::noinline]] std::size_t stream_loop::run_taken(std::size_t most) noexcept {
@@ -171,12 +199,10 @@ std::size_t stream_loop::drive_kept() {
     return happened;
 }
 
-inline std::size_t stream_loop::run_rounds(std::size_t most) noexcept {
+[[gnu::noinline]] std::size_t stream_loop::run_rounds(std::size_t most) noexcept {
     std::size_t happened = 0;
     while (happened < most) {
-        const std::size_t at_once = std::min(runs_.work().batch(), most - happened);
-        const bool own_order = runs_.work().has_own_order() && !schedulers_.asked();
-        const std::size_t now_happened = own_order ? round<true>(at_once) : round<false>(at_once);
+        const std::size_t now_happened = round(std::min(runs_.work().batch(), most - happened));
         happened += now_happened;
         if (now_happened == 0 || has_done_all()) break;
     }

@@ -85,10 +85,11 @@ private:
         const pool* only = nullptr;
         time_point until = time_point::max();
     };
-    template <bool own_order>
     std::size_t round(std::size_t most) noexcept;
     [[noreturn]] void refuse_second_driver() const;
     std::size_t run_if_ready(std::size_t most) noexcept;
+    std::size_t run_if_any_polls(std::size_t most) noexcept;
+    std::size_t run_polled(poller& only, std::size_t most) noexcept;
     std::size_t run_taken(std::size_t most) noexcept;
     std::size_t run_rounds(std::size_t most) noexcept;
     std::size_t fire_timers() noexcept { return is_timer_due() ? fire_due_timers() : 0; }
@@ -98,8 +99,8 @@ private:
         return earliest != time_point::max() && has_come(earliest);
     }
     bool has_come(time_point earliest) noexcept;
-    /// A round would find nothing now.
-    bool has_run_dry() noexcept;
+    /// A round would find nothing now, except what pollers have.
+    bool has_run_dry_but_pollers() noexcept;
     /// After a round: another one would find nothing but what others brought since.
     bool has_done_all() noexcept;
     bool schedulers_have_run_dry() noexcept;
