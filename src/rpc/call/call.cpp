@@ -140,13 +140,15 @@ inline bool call_record::begin_plain(caller& by, const call_context* serving) no
     pending_call& mine = pending();
     mine.deadline = context.deadline_after(target_->timeout, serving);
     const auto begin = [&]() noexcept {
-        // On the stream: its driver calls settle().
-        if (execution_stream::current() == &context.stream()) return by.begin(mine);
-        if (context.on_owner()) {
+        if (context.on_owner() && !by.would_overtake()) {
+            // On the stream: its driver calls settle().
+            if (execution_stream::current() == &context.stream()) return by.begin(mine);
             by.begin(mine);  // This may be gone afterwards.
             return context.settle_idle();
         }
+        by.handing();
         if (context.hand_over(mine.submit.emplace(&pending_call::run_submit, mine))) return;
+        by.taken_back();
         mine.refuse({{errc::closed}, context.why_closed()});
     };
     if (target_->attempts > 1 || window != 0 || !loans_.empty() ||
@@ -273,7 +275,7 @@ void one_way::send() {
     message.extras = extras;
     message.held = std::move(held_);
     message.loans = &loans_;
-    if (context.on_owner()) {
+    if (context.on_owner() && !by.would_overtake()) {
         peer_state* const there = by.way_to(target_.to);
         if (there == nullptr) {
             cannot_post(target_, by.why_lost(target_.to).code, peer_is_gone);
@@ -300,7 +302,7 @@ void one_way::send() {
     handed->message.held = std::move(message.held);
     handed->loans = std::move(loans_);
     handed->message.loans = &handed->loans;
-    by.handing_one_way();
+    by.handing();
     if (context.hand_over(*handed)) return;
     by.taken_back();
     handed_one_way::destroy(*handed);

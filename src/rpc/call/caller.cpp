@@ -435,7 +435,7 @@ template <bool timed>
     // It finds a free slot for an empty peer, but nothing is verified there.
     peer_state* const there = peers_.find(call.to);
     if (there == nullptr || first_free_ == none || !there->verified(call.what->index) ||
-        !call.record.loans_.empty() || !starts_plain_) [[unlikely]] {
+        !call.record.loans_.empty() || !starts_plain_ || would_overtake()) [[unlikely]] {
         return false;
     }
     const const_bytes values = call.record.arguments.bytes();
@@ -490,7 +490,8 @@ const_bytes framed(pending_call& call) noexcept {
 
 bool caller::post_plain(const call_target& target, body& arguments) noexcept {
     peer_state* const there = peers_.find(target.to);
-    if (there == nullptr || !starts_plain_ || !there->verified(target.what->index)) [[unlikely]] {
+    if (there == nullptr || !starts_plain_ || !there->verified(target.what->index) ||
+        would_overtake()) [[unlikely]] {
         return false;
     }
     const std::size_t arguments_bytes = arguments.size();

@@ -126,12 +126,18 @@ public:
     status why_lost(const peer& who);
     /// Recently lost, with no other path left: a hint, which may miss one.
     bool is_lost(const peer& who) const noexcept { return addresses_.lost().given_up(who); }
-    /// Counts one-way calls of other threads until post_handed(), or until taken back.
-    void handing_one_way() noexcept { handed_over_.fetch_add(1, std::memory_order_relaxed); }
+    /// Counts calls, one-way calls and mail that are handed to the stream until they are begun
+    /// there, or until taken back.
+    void handing() noexcept { handed_over_.fetch_add(1, std::memory_order_relaxed); }
     void taken_back() noexcept { handed_over_.fetch_sub(1, std::memory_order_relaxed); }
 
     // ---- the stream only
 
+    /// Whether what is begun here now would overtake what was handed over before. A ULT that moves
+    /// between streams hands over on one, and may find itself here next: then it hands over again.
+    bool would_overtake() const noexcept {
+        return handed_over_.load(std::memory_order_relaxed) != 0;
+    }
     void begin(pending_call& call) noexcept;
     /// The same for a call without deadline, extras and retries, to a peer for which nothing is
     /// queued. False: it is not such, and nothing was done.

@@ -64,7 +64,8 @@ bool caller::post_short_mail(peer_state& there,
                                                              const_bytes content) noexcept {
     constexpr std::size_t most = short_lane::max_bytes - mail_bytes - mail_head_bytes;
     // The stream first: the rest is its own.
-    if (content.size() > most || !context_.on_owner() || closed_ || settings_.checksums)
+    if (content.size() > most || !context_.on_owner() || closed_ || settings_.checksums ||
+        would_overtake())
         return false;
     peer_state* const there = peers_.find(to);
     std::byte* const room = there != nullptr ? out_.room_for(*there) : nullptr;
@@ -113,7 +114,7 @@ std::size_t most_argument_bytes(engine_core& core, const peer& to) noexcept {
         bytes += each.size();
     if (pieces.size() > most_pieces || bytes > by.outbox().eager_bytes(to)) return false;
     by.admit(to);
-    if (context.on_owner()) {
+    if (context.on_owner() && !by.would_overtake()) {
         peer_state* const there = by.way_to(to);
         if (there == nullptr) throw error(by.why_lost(to).code, gone);
         if (by.post_mail(*there, pieces)) return true;
@@ -129,7 +130,7 @@ std::size_t most_argument_bytes(engine_core& core, const peer& to) noexcept {
         if (!each.empty()) std::memcpy(at, each.data(), each.size());
         at += each.size();
     }
-    by.handing_one_way();
+    by.handing();
     if (context.hand_over(*handed)) return true;
     by.taken_back();
     handed_mail::destroy(*handed);

@@ -81,7 +81,9 @@ void pending_call::refuse(const failure& wrong) noexcept {
 
 void pending_call::run_submit(work_unit& self) noexcept {
     pending_call& call = static_cast<posted_task&>(self).call;
-    caller_of(*call.record.core_).begin(call);
+    caller& by = caller_of(*call.record.core_);
+    by.taken_back();
+    by.begin(call);
 }
 
 void pending_call::run_cancel(work_unit& self) noexcept {

@@ -5,8 +5,9 @@
 namespace amalgam {
 
 void fifo_pool::push(work_unit& unit) noexcept {
-    if (on_own_stream()) return push_own(unit);
-    push_outside(unit);
+    if (!on_own_stream()) return push_outside(unit);
+    look_at_inbox(0);  // What others have pushed before stays before it.
+    push_own(unit);
 }
 
 // In the inbox such a unit is its own predecessor, which no unit in a list is.
@@ -46,6 +47,7 @@ void fifo_pool::push_outside(work_unit& unit) noexcept {
 void fifo_pool::push_many(std::span<work_unit* const> units) noexcept {
     if (units.empty()) return;
     if (on_own_stream()) {
+        look_at_inbox(0);
         for (work_unit* each : units)
             own_.push_back(*each);
         add_own_size(static_cast<std::ptrdiff_t>(units.size()));

@@ -104,6 +104,28 @@ TEST(fifo_pool, takes_in_what_others_push_while_its_own_work_goes_on) {
     EXPECT_TRUE(stop);
 }
 
+TEST(fifo_pool, what_its_stream_pushes_stays_behind_what_others_pushed_before) {
+    execution_stream stream(execution_stream_options{.driven = true});
+    pool& where = stream.main_pool();
+    std::vector<numbered> own(4), others(4);
+    post_tasklet(stream, [&] {
+        for (std::size_t i = 0; i < own.size(); ++i) {
+            std::thread([&] { where.push(others[i]); }).join();
+            if (i % 2 == 0) {
+                where.push(own[i]);
+            } else {
+                work_unit* const one = &own[i];
+                where.push_many({&one, 1});
+            }
+        }
+        for (std::size_t i = 0; i < own.size(); ++i) {
+            EXPECT_EQ(where.pop(), &others[i]);
+            EXPECT_EQ(where.pop(), &own[i]);
+        }
+    });
+    stream.run_ready();
+}
+
 TEST(fifo_pool, gives_what_others_push_by_priority_at_once) {
     execution_stream stream(execution_stream_options{.driven = true});
     pool& where = stream.main_pool();
