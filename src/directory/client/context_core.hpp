@@ -183,8 +183,9 @@ private:
 
     /// A sender about whom the directory is asked. What he sends meanwhile is in messages_, hidden.
     struct asked_sender {
-        asked_sender(std::uint64_t hidden_for, resource_id from, const peer& sent_by)
-            : number(hidden_for), which(from), by(sent_by), who(sent_by.who()) {}
+        asked_sender(std::uint64_t hidden_for, resource_id from, const peer& sent_by,
+                     const identity& its)
+            : number(hidden_for), which(from), by(sent_by), who(its) {}
         const std::uint64_t number;  ///< Of what is hidden.
         const resource_id which;
         const peer by;
@@ -192,12 +193,13 @@ private:
         errc verdict = errc::canceled;  ///< `ok` or `denied`, unless this engine stopped. Once ...
         event settled;
     };
-    /// With asked_lock_ held. Null: too many are asked about.
-    std::shared_ptr<asked_sender> ask_about(resource_id which, const peer& by);
+    /// With asked_lock_ held. Null: too many are asked about. `who` is by.who(), which may wait for
+    /// the engine's stream, as nobody may who holds a lock that the stream takes.
+    std::shared_ptr<asked_sender> ask_about(resource_id which, const peer& by, const identity& who);
     std::shared_ptr<asked_sender> asked_about(resource_id which, const peer& by) const;
     /// The oldest that must be settled before another one may be asked about that sends from there;
     /// null if none must.
-    std::shared_ptr<asked_sender> asked_before(const peer& by) const;
+    std::shared_ptr<asked_sender> asked_before(const peer& by, const identity& who) const;
     void settle(asked_sender& whom) noexcept;
     errc hide(const peer& by, resource_message& message, message_store::turn in);
     errc wait_for_verdict(resource_id which, const peer& by, time_point deadline);

@@ -331,10 +331,11 @@ errc context_core::room(resource_id to, std::uint64_t bytes) {
     const call_context& call = call_context::current();
     const time_point deadline = call.deadline().value_or(time_point::max());
     // Perhaps it was no room that was missing.
+    const identity who = call.who();
     std::shared_ptr<asked_sender> before;
     {
         const std::lock_guard one(asked_lock_);
-        before = asked_before(call.from());
+        before = asked_before(call.from(), who);
     }
     if (before != nullptr && !before->settled.wait_until(deadline)) return errc::overloaded;
     return messages_.wait_for_room(to, bytes, deadline);

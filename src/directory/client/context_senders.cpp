@@ -103,8 +103,8 @@ std::shared_ptr<context_core::asked_sender> context_core::asked_about(resource_i
     return at == asked_.end() ? nullptr : *at;
 }
 
-std::shared_ptr<context_core::asked_sender> context_core::asked_before(const peer& by) const {
-    const identity who = by.who();
+std::shared_ptr<context_core::asked_sender> context_core::asked_before(const peer& by,
+                                                                       const identity& who) const {
     std::shared_ptr<asked_sender> first;
     std::size_t of_one = 0;
     for (const auto& each : asked_) {
@@ -117,10 +117,11 @@ std::shared_ptr<context_core::asked_sender> context_core::asked_before(const pee
 }
 
 std::shared_ptr<context_core::asked_sender> context_core::ask_about(resource_id which,
-                                                                    const peer& by) {
+                                                                    const peer& by,
+                                                                    const identity& who) {
     if (auto already = asked_about(which, by)) return already;
-    if (asked_before(by) != nullptr) return nullptr;
-    const auto fresh = std::make_shared<asked_sender>(++last_asked_, which, by);
+    if (asked_before(by, who) != nullptr) return nullptr;
+    const auto fresh = std::make_shared<asked_sender>(++last_asked_, which, by, who);
     asked_.push_back(fresh);
     try {
         post_in_background(on_.pool(),
@@ -191,8 +192,9 @@ errc context_core::hide(const peer& by, resource_message& message, message_store
     const sender found = learn_sender(message.from, by);
     if (found == sender::other) return errc::denied;
     if (found == sender::good) return messages_.put(message, in);
+    const identity who = by.who();
     const std::lock_guard one(asked_lock_);
-    const auto asked = ask_about(message.from, by);
+    const auto asked = ask_about(message.from, by, who);
     return asked == nullptr ? messages_.refuse(message, in)
                             : messages_.put(message, in, asked->number);
 }
@@ -202,10 +204,11 @@ errc context_core::wait_for_verdict(resource_id which, const peer& by, time_poin
     const sender found = learn_sender(which, by);
     if (found == sender::other) return errc::denied;
     if (found == sender::good) return errc::ok;
+    const identity who = by.who();
     std::shared_ptr<asked_sender> asked;
     {
         const std::lock_guard one(asked_lock_);
-        asked = ask_about(which, by);
+        asked = ask_about(which, by, who);
     }
     if (asked == nullptr) return errc::overloaded;
     return asked->settled.wait_until(deadline) ? asked->verdict : errc::timed_out;
