@@ -140,11 +140,12 @@ TEST_F(tool_key, what_files_say_is_json_that_openssl_confirms) {
     EXPECT_EQ(certificate["algorithm"], "ED25519");
     const std::string serial = openssl("x509 -noout -serial -in " + file).output;
     EXPECT_EQ("serial=" + certificate["serial"].get<std::string>() + "\n", serial);
-    for (const auto& [key, option] :
-         {std::pair{"not_before", "-startdate"}, {"not_after", "-enddate"}}) {
+    const std::pair<const char*, std::string> times[] = {{"not_before", "-startdate"},
+                                                         {"not_after", "-enddate"}};
+    for (const auto& [member, option] : times) {
         const std::string told =
-            openssl("x509 -noout -dateopt iso_8601 " + std::string(option) + " -in " + file).output;
-        std::string ours = certificate[key];
+            openssl("x509 -noout -dateopt iso_8601 " + option + " -in " + file).output;
+        std::string ours = certificate[member];
         ours.replace(ours.find('T'), 1, " ");
         EXPECT_TRUE(has(told, "=" + ours)) << told << ours;
     }
