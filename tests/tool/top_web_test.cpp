@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include <amalgam/core/unique_fd.hpp>
+#include <amalgam/directory/context.hpp>
+#include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/metrics.hpp>
 
@@ -31,18 +33,25 @@ using tool_testing::has;
 /// An `amalgam top --web`, and a browser that reads its events.
 class page_of_top {
 public:
-    explicit page_of_top(const std::string& uri) {
+    /// `option`: before `where`, if any.
+    explicit page_of_top(const std::string& where, const char* option = nullptr) {
         int ends[2] = {-1, -1};
         if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
-        const unique_fd output(ends[0]), into(ends[1]);
+        const unique_fd output(ends[0]);
+        unique_fd into(ends[1]);
         tool_ = ::fork();
         if (tool_ == 0) {
             ::prctl(PR_SET_PDEATHSIG, SIGKILL);
             ::dup2(into.get(), STDOUT_FILENO);
-            ::execl(AMALGAM_TOOL, AMALGAM_TOOL, "top", uri.c_str(), "--web", "--interval", "0.1",
-                    nullptr);
+            if (option == nullptr)
+                ::execl(AMALGAM_TOOL, AMALGAM_TOOL, "top", where.c_str(), "--web", "--interval",
+                        "0.1", nullptr);
+            else
+                ::execl(AMALGAM_TOOL, AMALGAM_TOOL, "top", option, where.c_str(), "--web",
+                        "--interval", "0.1", nullptr);
             ::_exit(127);
         }
+        into.reset();
         std::string line;
         for (char one = 0; ::read(output.get(), &one, 1) == 1 && one != '\n';)
             line += one;
@@ -136,6 +145,24 @@ TEST(top_web, shows_an_engine_its_ults_its_loss_and_its_return) {
     EXPECT_NE(lost["sentence"], "");
     server = served(uri);
     EXPECT_EQ(page.next_in("running")["sentence"], "");
+}
+
+TEST(top_web, shows_the_processes_of_a_directory_and_their_ults) {
+    engine on("shm://");
+    offer_metrics(on);
+    const directory_server directory(on);
+    const auto server = served("shm://");
+    const context here(*server, {.directory = on.address()});
+    page_of_top page(on.address(), "--directory");
+    const nlohmann::json state = page.next(
+        "state", [](const nlohmann::json& each) { return each["processes"].size() == 2; });
+    EXPECT_EQ(state["command"], "--directory " + on.address());
+    EXPECT_EQ(state["processes"][0]["label"], "directory");
+    EXPECT_EQ(state["processes"][1]["label"], server->address());
+    EXPECT_TRUE(page.press("/ults?process=directory").starts_with("HTTP/1.1 200 "));
+    const nlohmann::json ults = page.next("ults", [](const nlohmann::json&) { return true; });
+    EXPECT_EQ(ults["pid"], ::getpid());
+    EXPECT_FALSE(ults["ults"].empty());
 }
 
 TEST(top_web, an_engine_that_is_not_there_is_an_error_at_once) {
