@@ -222,7 +222,7 @@ void packet_introducer::advance(link& one) noexcept try {
 bool packet_introducer::shake(link& one) {
     auto& now = *one.shaking_;
     if (now.is_complete) return true;
-    switch (now.session->shake_hands()) {
+    switch (now.session->shake_hands(true)) {
         case tls_session::state::waiting:
             (void)flush(one);
             return false;

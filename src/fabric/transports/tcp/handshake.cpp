@@ -140,7 +140,7 @@ handshake::state handshake::shake_hands() {
     if (session_ == nullptr)
         session_ = accepted_ ? setting_.tls->accept(socket_.get())
                              : setting_.tls->connect(socket_.get(), host_, target_);
-    switch (session_->shake_hands()) {
+    switch (session_->shake_hands(true)) {
         case tls_session::state::waiting:
             watch_room();
             session_->rest();  // Strangers may be many, and take their time.
@@ -221,7 +221,10 @@ handshake::state handshake::read_hello() {
                         target_));
     switch (got) {
         case hello_reader::state::starving:
-            if (session_ != nullptr) watch_room();
+            if (session_ != nullptr) {
+                (void)session_->drain();  // Of a handshake that is over, what no hello came with.
+                watch_room();
+            }
             return state::waiting;
         case hello_reader::state::complete:
             break;

@@ -100,6 +100,20 @@ protected:
     test_lab lab_;
 };
 
+TEST_F(tls, a_ticket_does_not_wait_for_a_hello_that_comes_late) {
+    tcp_test_port server(local, with());
+    const ssl_context_ptr context = bare_context(lab_.authority, &lab_.node);
+    tls_raw_peer raw(server.end->address(), *context);
+    ASSERT_EQ(settle(raw, server), step::complete);
+    char byte;
+    const iovec into{&byte, 1};
+    while (!raw.session().ticket()) {
+        server.end->progress();
+        ASSERT_LT(raw.session().read({&into, 1}, false), 0);
+        ASSERT_EQ(errno, EAGAIN);
+    }
+}
+
 TEST_F(tls, messages_of_any_size_arrive_in_order) {
     tcp_test_port here(local, with()), there(local, with());
     const auto [to, back] = connect(here, there);

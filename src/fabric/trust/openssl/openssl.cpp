@@ -1,7 +1,9 @@
 #include "fabric/trust/openssl/openssl.hpp"
 
 #include <mutex>
+#include <string_view>
 
+#include <dlfcn.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
 
@@ -27,6 +29,17 @@ std::string take_openssl_error() {
 
 no_errors_left::~no_errors_left() {
     ERR_clear_error();
+}
+
+bool openssl_allocates_by_malloc() noexcept {
+    static const bool does = [] {
+        CRYPTO_malloc_fn how = nullptr;
+        CRYPTO_get_mem_functions(&how, nullptr, nullptr);
+        Dl_info about{};
+        return how != nullptr && ::dladdr(reinterpret_cast<void*>(how), &about) != 0 &&
+               about.dli_sname != nullptr && std::string_view(about.dli_sname) == "CRYPTO_malloc";
+    }();
+    return does;
 }
 
 void use_secure_heap() noexcept {

@@ -60,6 +60,10 @@ struct no_errors_left {
     ~no_errors_left();
 };
 
+/// Whether what OpenSSL allocates comes from malloc(), as it does unless the program has said
+/// otherwise.
+bool openssl_allocates_by_malloc() noexcept;
+
 /// Makes OpenSSL keep private keys in memory that is locked, as far as the limit allows, and left
 /// out of core dumps. Once per process; does nothing if the program has done it itself.
 void use_secure_heap() noexcept;

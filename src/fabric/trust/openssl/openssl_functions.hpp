@@ -39,6 +39,7 @@
     X(SSL_CTX_set_recv_max_early_data) X(SSL_CTX_set_security_level) \
     X(SSL_CTX_set_session_id_context) X(SSL_CTX_set_verify) X(SSL_CTX_up_ref) \
     X(SSL_CTX_use_PrivateKey) X(SSL_CTX_use_certificate) X(SSL_SESSION_free) \
+    X(SSL_SESSION_get_max_fragment_length) \
     X(SSL_SESSION_is_resumable) X(SSL_SESSION_new) X(SSL_SESSION_set1_master_key) \
     X(SSL_SESSION_set_cipher) X(SSL_SESSION_set_protocol_version) X(SSL_alert_desc_string_long) \
     X(SSL_client_hello_get0_ext) X(SSL_ctrl) X(SSL_do_handshake) X(SSL_export_keying_material) \

@@ -7,7 +7,6 @@
 #include <span>
 #include <string_view>
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <malloc.h>
 #include <openssl/hmac.h>
@@ -89,19 +88,6 @@ int find_key(SSL* ssl, const unsigned char* name, std::size_t bytes, SSL_SESSION
     if (RAND_bytes(nobodys.data(), static_cast<int>(nobodys.size())) != 1) return 0;
     *session = session_with(ssl, found != nullptr ? found->secret : nobodys);
     return *session != nullptr ? 1 : 0;
-}
-
-/// Whether what OpenSSL allocates comes from malloc(), as it does unless the program has said
-/// otherwise.
-bool openssl_allocates_by_malloc() noexcept {
-    static const bool does = [] {
-        CRYPTO_malloc_fn how = nullptr;
-        CRYPTO_get_mem_functions(&how, nullptr, nullptr);
-        Dl_info about{};
-        return how != nullptr && ::dladdr(reinterpret_cast<void*>(how), &about) != 0 &&
-               about.dli_sname != nullptr && std::string_view(about.dli_sname) == "CRYPTO_malloc";
-    }();
-    return does;
 }
 
 /// Overwrites the first secret that TLS derives (RFC 8446, 7.1). It is made of the key alone, and

@@ -13,6 +13,7 @@
 
 #include "fabric/memory/guarded_memory.hpp"
 #include "fabric/trust/tls/pre_shared_proof.hpp"
+#include "fabric/trust/tls/secret_places.hpp"
 #include "fabric/trust/tls/tls_contexts.hpp"
 
 namespace amalgam::detail {
@@ -187,6 +188,16 @@ int tls_session::receive(char* into, std::size_t bytes) noexcept {
 
 void tls_session::send(const_bytes ciphertext) noexcept {
     if (write_error_ != 0) return;
+    if (gathers_) {
+        try {
+            if (pending_.size() + ciphertext.size() <= gathered_bytes) {
+                pending_.insert(pending_.end(), ciphertext.begin(), ciphertext.end());
+                return;
+            }
+        } catch (const std::bad_alloc&) {  // Then it leaves by itself.
+        }
+        (void)drain();
+    }
     if (pending_.empty()) {
         const int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more_follows_ ? MSG_MORE : 0);
         ssize_t sent;
@@ -304,11 +315,14 @@ tls_ticket tls_session::ticket() const noexcept {
     return last;
 }
 
-tls_session::state tls_session::shake_hands() {
+tls_session::state tls_session::shake_hands(bool goes_on) {
     begin_reading();
     drain();
+    gathers_ = true;
     const bool is_over = SSL_do_handshake(ssl_.get()) == 1;
+    gathers_ = false;
     hear_secrets(false);  // Others of the same context have not got so far.
+    if (!is_over || !goes_on) drain();
     if (!is_over) {
         const bool waits = starves(ssl_.get()) && stop_ != stop::end && stop_ != stop::error;
         return waits && write_error_ == 0 ? state::waiting : failed_handshake();
@@ -317,6 +331,7 @@ tls_session::state tls_session::shake_hands() {
     forget_pre_shared_key(ssl_.get());
     if (!who) {
         why_ = who.why();
+        drain();
         return state::failed;
     }
     peer_ = std::move(*who);
@@ -325,10 +340,9 @@ tls_session::state tls_session::shake_hands() {
     return state::complete;
 }
 
-/// From here on OpenSSL tells us secrets, or no more: it writes each as text, 64 times sprintf(),
-/// and those of the handshake are of no use.
+/// From here on OpenSSL tells us secrets, or no more: those of the handshake are of no use.
 void tls_session::hear_secrets(bool wanted) noexcept {
-    if (leaves_records_) return;
+    if (leaves_records_ || (wanted && secret_places::of_process().are_known())) return;
     SSL_CTX_set_keylog_callback(SSL_get_SSL_CTX(ssl_.get()), wanted ? &on_secret : nullptr);
 }
 
@@ -532,6 +546,7 @@ std::size_t tls_session::write(std::span<const iovec> what, int& error, std::siz
 bool tls_session::write_whole(const_bytes few) noexcept {
     const bool sealed = write_error_ == 0 && seal(few);
     if (record_.sealed_bytes != 0) flush(false);
+    (void)drain();
     return sealed && write_error_ == 0;
 }
 

@@ -73,8 +73,10 @@ public:
     result<void> expect_host(const std::string& host);
     /// Offers to go on where an earlier connection to the same peer ended.
     void resume(SSL_SESSION& earlier) noexcept;
-    /// One step. Failure: throws std::bad_alloc; `failed`: see why().
-    state shake_hands();
+    /// One step. `goes_on`: what is said last, once it is complete, may wait for what the caller
+    /// says next, by write_whole(), or for drain(), and leaves with it. Failure: throws
+    /// std::bad_alloc; `failed`: see why().
+    state shake_hands(bool goes_on = false);
     /// Why the handshake, or a read after it, failed; the sentence is about the peer, which it does
     /// not name.
     const failure& why() const noexcept { return why_; }
@@ -116,7 +118,8 @@ public:
     /// be read. `error` is 0, EFAULT for such memory at the front, or the socket's. The first
     /// `ours` pieces are known to be readable.
     std::size_t write(std::span<const iovec> what, int& error, std::size_t ours = 0) noexcept;
-    /// The same for a few bytes that must go whole. False: the socket takes no more.
+    /// The same for a few bytes that must go whole, behind what waits. False: the socket takes no
+    /// more.
     bool write_whole(const_bytes few) noexcept;
     /// Ciphertext waits for room in the socket.
     bool has_pending() const noexcept { return !pending_.empty(); }
@@ -137,6 +140,8 @@ public:
     void renew_key() noexcept;
 
 private:
+    /// Most that gathers before it leaves; a flight without certificates is some hundred bytes.
+    static constexpr std::size_t gathered_bytes = 4096;
     // Users' memory is probed in steps of this size, shortly before it is read or written.
     static constexpr std::size_t probed_at_a_time = std::size_t{64} << 10;
     enum class stop : std::uint8_t { no, empty, enough, end, error };
@@ -175,6 +180,7 @@ private:
 
     // ---- records, after the handshake
     void take_records_over() noexcept;
+    void find_secrets(const SSL_CIPHER& cipher) noexcept;
     bool has_whole_record() const noexcept;
     std::size_t open_piece(mutable_bytes room, bool guarded, int& error) noexcept;
     bool next_plain(int& error) noexcept;
@@ -198,6 +204,7 @@ private:
     stop stop_ = stop::no;  ///< Why the BIO reads no more in this call.
     bool drained_ = false;
     bool more_follows_ = false;  ///< Another record, in this call.
+    bool gathers_ = false;       ///< What is sent leaves together, by drain().
     std::uint8_t first_bytes_ = 0;
     std::array<std::byte, 16> first_{};  ///< What the peer began with.
     int read_error_ = 0;
