@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -165,6 +166,59 @@ TEST_F(tls_outsiders, curl_gets_nothing) {
             run("curl -sk --show-error " + std::string(scheme) + "://" + server.host_and_port());
         EXPECT_NE(got.code, 0) << got.output;
     }
+    // Nor with a certificate that is right: it speaks another protocol, or names none.
+    const std::string keys = " --cacert " + folder_.with("node/authority.pem") + " --cert " +
+                             folder_.with("node/certificate.pem") + " --key " +
+                             folder_.with("node/key.pem");
+    for (const char* words : {"", " --no-alpn", " --tls13-ciphers TLS_AES_256_GCM_SHA384",
+                              " --tls13-ciphers TLS_CHACHA20_POLY1305_SHA256"}) {
+        const outcome got = run("curl -s --show-error --tlsv1.3" + keys + words + " https://" +
+                                server.host_and_port());
+        EXPECT_EQ(got.code, 35) << words << ": " << got.output;
+        EXPECT_TRUE(has(got.output, "no application protocol")) << words << ": " << got.output;
+    }
+    EXPECT_EQ(server.heard(), 0);
+    expect_served(server);
+}
+
+TEST_F(tls_outsiders,
+       s_client_that_speaks_as_a_port_is_heard_by_every_cipher_of_ours_and_no_other) {
+    served_port server("tcp+tls://127.0.0.1:0", with());
+    // A hello, and a message of 5,000 bytes.
+    frame_header head;
+    head.kind = frame_kind::unexpected;
+    head.tag = 1;
+    head.bytes = 5000;
+    const encoded_hello ours(hello{.incarnation = 77});
+    const auto header = to_wire(head);
+    std::ofstream said(folder_.with("said"), std::ios::binary);
+    for (const const_bytes part : {ours.bytes(), const_bytes(header)})
+        said.write(reinterpret_cast<const char*>(part.data()),
+                   static_cast<std::streamsize>(part.size()));
+    said << std::string(5000, 't');
+    said.close();
+    const auto speak = [&](const std::string& words) {
+        return run("(openssl s_client -quiet -no_ign_eof -alpn amalgam/1 " + files_of("node") +
+                   " -verify_return_error -connect " + server.host_and_port() + " " + words + " <" +
+                   folder_.with("said") + ")");
+    };
+    int expected = 0;
+    for (const char* cipher :
+         {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
+        for (const char* records : {"", " -record_padding 1000", " -max_send_frag 512",
+                                    " -maxfraglen 512", " -maxfraglen 4096"}) {
+            const outcome met = speak("-ciphersuites " + std::string(cipher) + records);
+            EXPECT_FALSE(has(met.output, "alert")) << cipher << records << ": " << met.output;
+            ++expected;
+            while (server.heard() < expected && !HasFailure())
+                std::this_thread::yield();
+        }
+    for (const char* cipher : {"TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"}) {
+        const outcome met = speak("-ciphersuites " + std::string(cipher));
+        EXPECT_TRUE(has(met.output, "alert handshake failure")) << met.output;
+        EXPECT_EQ(call(files_of("node") + "-ciphersuites " + cipher), errc::denied) << cipher;
+    }
+    EXPECT_EQ(server.heard(), expected);
     expect_served(server);
 }
 
