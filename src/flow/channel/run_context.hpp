@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <amalgam/fabric/identity.hpp>
 #include <amalgam/flow/config.hpp>
 #include <amalgam/flow/detail/graph_core.hpp>
 #include <amalgam/flow/run.hpp>
@@ -25,6 +26,9 @@ struct process_id {
 /// Addresses of all processes: by the group's number in the graph, then by replica.
 using address_book = std::vector<std::vector<std::string>>;
 
+/// Keys of all processes, in the same order; empty if the run makes none.
+using key_book = std::vector<std::vector<key_fingerprint>>;
+
 /// What everything needs that connects a process to the others of its run.
 ///
 /// Owner:   borrows everything but the options.
@@ -35,6 +39,7 @@ struct run_context {
     engine& over;
     local_nodes& nodes;
     run_options options;
+    key_book keys;
     event closed;  ///< Set when this process is done with the others.
 
     std::size_t replicas_of(std::size_t group) const {

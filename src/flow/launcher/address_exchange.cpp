@@ -101,9 +101,14 @@ public:
         send(mine);
         const auto all = line_.receive();
         if (!all || all->what != control_message::kind::keys) ended_before_the_start();
+        // In the order of the config's processes.
+        if (all->keys.size() != process_count(config_)) ended_before_the_start();
         std::vector<key_fingerprint> keys;
-        for (const std::string& each : all->keys)
-            keys.push_back(parse_key_fingerprint(each));
+        for (const std::string& each : all->keys) {
+            const auto [group, replica] = nth_process(config_, keys.size());
+            keys_.resize(group + 1);
+            keys.push_back(keys_[group].emplace_back(parse_key_fingerprint(each)));
+        }
         return own.trusting(std::move(keys));
     }
 
@@ -264,10 +269,13 @@ public:
         if (!makes_keys(config_)) return nullptr;
         const temporary_key own(label());
         std::vector<key_fingerprint> keys;
+        for (const group_config& one : config_.groups)
+            keys_.emplace_back(one.replicas());
         for (const rank_message& one : exchange(message_with(own))) {
             end_if_refused(one.said);
             keys.push_back(parse_key_fingerprint(one.said.keys.size() == 1 ? one.said.keys.front()
                                                                            : std::string()));
+            keys_[one.group][one.replica] = keys.back();
         }
         return own.trusting(std::move(keys));
     }

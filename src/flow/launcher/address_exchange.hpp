@@ -11,6 +11,7 @@
 
 #include <amalgam/core/metrics.hpp>
 #include <amalgam/fabric/credentials.hpp>
+#include <amalgam/fabric/identity.hpp>
 #include <amalgam/flow/config.hpp>
 #include <amalgam/flow/report.hpp>
 #include <amalgam/rpc/ult_report.hpp>
@@ -41,6 +42,9 @@ public:
     /// If the run makes keys (run_keys.hpp): this process's, which trusts those of all processes
     /// and nobody else's; else null. Call it once, before meet(). Waits, and fails, as meet().
     virtual std::shared_ptr<const credentials> meet_keys(std::chrono::milliseconds limit) = 0;
+    /// The keys of all, by the config's groups, then by replica, once meet_keys() has returned.
+    /// Empty if the run makes none.
+    const std::vector<std::vector<key_fingerprint>>& keys() const noexcept { return keys_; }
     /// Publishes the own address and returns all: by the config's groups, then by replica. `graph`
     /// is the fingerprint all must share. A launcher ends the run if a process is missing after
     /// `limit`; ranks wait as long as their starter does.
@@ -78,6 +82,7 @@ protected:
     flow_config config_;
     std::string group_;
     std::size_t replica_ = 0;
+    std::vector<std::vector<key_fingerprint>> keys_;
 };
 
 /// Determined by the environment: started by `amalgam run`; or one group of AMALGAM_CONFIG (a file,

@@ -51,6 +51,7 @@ void neighbors::take_join(const std::string& graph, process_id who) {
                                 "nodes, pipelines and groups in every process",
                                 run_.label(run_.here)));
     neighbor& one = find(who, true);
+    check_key(one, call_context::current().from());
     {
         std::unique_lock hold(lock_);
         if (closed_) throw error(errc::closed, "the run has ended");
@@ -66,6 +67,19 @@ void neighbors::take_join(const std::string& graph, process_id who) {
         joined_.notify_all();
     }
     watch(one);
+}
+
+/// Who shows the key of another process of the run is not who he says. Over ways for which the run
+/// makes no keys nobody shows one.
+void neighbors::check_key(const neighbor& one, const peer& at) const {
+    const identity shown = at.who();
+    if (shown.kind != identity_kind::certificate) return;
+    for (process_id each; each.group < run_.keys.size(); ++each.group)
+        for (each.replica = 0; each.replica < run_.keys[each.group].size(); ++each.replica)
+            if (run_.keys[each.group][each.replica] == shown.key && each != one.who)
+                throw error(errc::denied, fmt::format("this is not group {}: it has the key of "
+                                                      "group {}",
+                                                      one.label, run_.label(each)));
 }
 
 const neighbor& neighbors::caller(process_id who, bool sends_to_us) const {
@@ -110,6 +124,11 @@ void neighbors::join(neighbor& one, const std::string& address, clock::time_poin
     const result<peer> found = reach(run_.over, address, deadline, ask,
                                      [this] { return run_.nodes.failed().has_value(); });
     if (!found) return fail_to_join(one, address, found.why());
+    try {
+        check_key(one, *found);
+    } catch (const error& wrong) {
+        return fail_to_join(one, address, {{wrong.code()}, wrong.what()});
+    }
     one.at = *found;
     channels_.connect(one.who, one.at);
     watch(one);

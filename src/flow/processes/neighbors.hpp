@@ -73,6 +73,7 @@ public:
 private:
     void add(std::size_t group, bool sends_to_us);
     void take_join(const std::string& graph, process_id who);
+    void check_key(const neighbor& one, const peer& at) const;
     std::string serve_stay();
     void join(neighbor& one, const std::string& address, clock::time_point deadline);
     void fail_to_join(const neighbor& one, const std::string& address, const failure& why);

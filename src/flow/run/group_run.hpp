@@ -26,9 +26,10 @@ namespace amalgam::detail {
 class group_run {
 public:
     /// Starts serving the other processes' calls, so the engine's address may be published.
+    /// With `keys`, nobody who has the key of one process is taken for another.
     /// Precondition: graph and config fit (graph_core::check()).
     group_run(graph_core& graph, const flow_config& config, process_id here, engine& over,
-              const node_streams& streams, const run_options& options);
+              const node_streams& streams, const run_options& options, key_book keys = {});
 
     /// Called first when this run fails. Set before start().
     void report_failure_to(std::function<void(const run_failure&)> tell) {

@@ -216,6 +216,16 @@ detail::address_book meet(detail::address_exchange& others, const detail::graph_
     return addresses;
 }
 
+/// By the graph's groups.
+detail::key_book keys_of(const detail::address_exchange& others, const detail::graph_core& graph) {
+    detail::key_book keys;
+    for (std::size_t i = 0; i < others.keys().size(); ++i) {
+        keys.resize(graph.group_names().size());
+        keys[number_of(graph, others.config().groups[i].name)] = others.keys()[i];
+    }
+    return keys;
+}
+
 /// As run_whole().
 run_report run_group(detail::graph_core& graph, const run_options& options, std::stop_token stop,
                      detail::address_exchange& others, bool& started) {
@@ -248,7 +258,8 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
     std::atomic<bool> told{false};
     run_report report;
     {
-        detail::group_run running(graph, config, here, over, streams, options);
+        detail::group_run running(graph, config, here, over, streams, options,
+                                  keys_of(others, graph));
         const engine_stop before_it_ends{over};
         running.report_failure_to(
             [&](const run_failure& why) { told = others.report_failure(why); });
