@@ -110,6 +110,9 @@ public:
                                             nanoseconds within);
     message_store& messages() noexcept { return messages_; }
 
+    /// For tests: where it knows resources to be.
+    locations& known_places() noexcept { return where_; }
+
 private:
     [[noreturn]] static void throw_closed();
     void throw_if_closed(const error& why) const;

@@ -17,6 +17,7 @@
 #include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/event.hpp>
 
+#include "directory/client/context_core.hpp"
 #include "directory/limits.hpp"
 #include "directory/protocol/procedures.hpp"
 #include "fabric/trust/tls/tls_testing.hpp"
@@ -159,6 +160,57 @@ TEST_F(unknown_senders, who_forges_meanwhile_has_nothing_delivered_and_all_of_it
     EXPECT_EQ(try_send(in_forger, one, box), errc::denied);
     EXPECT_FALSE(box.try_receive());
     EXPECT_GE(counters_of(in_r)["context.forged"], 4u);
+}
+
+TEST_F(unknown_senders, who_forges_is_found_where_there_is_no_room_to_remember_the_owner) {
+    questions->holds = false;
+    const directory_server directory(host);
+    engine in_a{"tcp+tls://127.0.0.1:0", named("a")}, in_forger{"tcp+tls://", named("forger")};
+    context r{in_r, {.directory = host.address()}}, a{in_a, {.directory = host.address()}};
+    const resource box = r.add({{"type", "box"}}), one = a.add({{"type", "one"}});
+    // All that it remembers was looked up for itself.
+    locations& all = r.core().known_places();
+    constexpr resource_id somewhere{1u << 30};
+    all.learn_context(somewhere, ways_there(in_r.lookup(host.address())));
+    std::uint32_t known = 1u << 30;
+    for (std::size_t before = ~std::size_t{}; all.resources() != before;) {
+        before = all.resources();
+        all.learn(resource_id{++known}, somewhere, true);
+        if (all.resources() != before) all.learn(resource_id{known}, somewhere);
+    }
+    while (counters_of(in_r)["context.forged"] < 3) {
+        (void)try_send(in_forger, one, box);
+        ASSERT_FALSE(box.try_receive());
+    }
+    EXPECT_TRUE(all.knows(resource_id{(1u << 30) + 1})) << "nothing had to make room";
+    one.send(box.id(), 7, "mine");
+    EXPECT_EQ(box.receive().tag, 7);
+}
+
+TEST_F(unknown_senders,
+       who_proves_nothing_is_not_who_has_a_pre_shared_key_and_those_are_not_told_apart) {
+    const engine_options keyed{
+        .ports = {.trust = credentials::from_text(
+                      {.shared_keys = "lab:" + std::string(64, '7') + "\n"})}};
+    engine at{"tcp+tls://127.0.0.1:0", keyed}, in_a{"tcp+tls://127.0.0.1:0", keyed};
+    engine in_b{"tcp+tls://127.0.0.1:0", keyed};
+    engine both{{"tcp+tls://127.0.0.1:0", "tcp://127.0.0.1:0"}, keyed};
+    engine plain{"tcp://127.0.0.1:0"};
+    const directory_server directory(at);
+    context r{both, {.directory = at.address()}}, a{in_a, {.directory = at.address()}};
+    const resource box = r.add({{"type", "box"}}), one = a.add({{"type", "one"}});
+    box.send(one.id(), 1, "so that it knows where that is");
+    const auto send_by = [&](engine& by, const std::string& where) {
+        return by.procedure<at_context::message>(at_context::message_name)
+            .on(by.lookup(where))(one.id(), box.id(), 2, {});
+    };
+    EXPECT_EQ(send_by(plain, both.addresses()[1]), errc::denied);
+    EXPECT_FALSE(box.try_receive());
+    one.send(box.id(), 3, "mine");
+    EXPECT_EQ(box.receive().tag, 3);
+    // As the guide says: another with the key could be it.
+    EXPECT_EQ(send_by(in_b, both.addresses()[0]), errc::ok);
+    EXPECT_EQ(box.receive().tag, 2);
 }
 
 TEST_F(unknown_senders,
