@@ -41,7 +41,8 @@ TEST_P(engine_turns, messages_keep_neither_other_threads_nor_timers_waiting) {
     for (int i = 0; i < 50; ++i) {
         turn_under_load();
         std::atomic<bool> ran{false};
-        std::thread([&] { server_.spawn([&] { ran = true; }); }).join();
+        future<void> posted;
+        std::thread([&] { posted = server_.spawn([&] { ran = true; }); }).join();
         turn_under_load();
         EXPECT_TRUE(ran) << "what another thread gave it runs in the next turn";
         const future<void> nap = server_.spawn([] { this_task::sleep_for(1us); });
