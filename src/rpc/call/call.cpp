@@ -122,7 +122,7 @@ inline bool call_record::submit_plain(const task_place& here) noexcept {
     engine_context& context = by.context();
     // On the stream: its driver calls settle().
     if (here.stream == &context.stream()) return begin_plain(by, serving);
-    if (!context.on_owner(here.stream) || !begin_plain(by, serving)) return false;
+    if (!context.on_owner() || !begin_plain(by, serving)) return false;
     context.settle_idle();
     return true;
 }

@@ -49,9 +49,8 @@ public:
 
     /// Whether the caller may access the stream's data: it runs on the stream, or nothing runs
     /// concurrently.
-    bool on_owner() const noexcept { return on_owner(execution_stream::current()); }
-    /// The same for who has just asked which stream runs the caller.
-    bool on_owner(const execution_stream* here) const noexcept {
+    bool on_owner() const noexcept {
+        const execution_stream* const here = execution_stream::current();
         return here == &streams_.first() || (driven_ ? here == nullptr : on_idle_loop());
     }
     /// Throws error{invalid} where the caller would wait forever.

@@ -5,13 +5,12 @@
 namespace amalgam::detail {
 
 std::size_t port_link::poll() noexcept {
-    engine_core& core = core_;  // Else it is loaded again after each call.
-    const engine_context::busy handlers_run(core);
+    const engine_context::busy handlers_run(core_);
     std::size_t happened = where_.progress(budget);
     was_full_ = happened >= budget;
-    if (core.has_waiting_work()) [[unlikely]]
+    if (core_.has_waiting_work()) [[unlikely]]
         happened += flush();
-    core.look_whether_quiet();
+    core_.look_whether_quiet();
     return happened;
 }
 
