@@ -103,6 +103,23 @@ struct threatened {
     }
 };
 
+// It cancels nothing at its deadline, as one whose clock is a little behind.
+TEST(hostile_peer, is_told_of_its_deadline_where_a_call_of_the_handler_saw_it_pass) {
+    threatened t;
+    event never;
+    t.server.define("hang", [&] { never.wait(); });
+    t.server.define("relay", [&] {
+        t.server.procedure<void()>("hang").on(t.server.lookup(t.server.address()))();
+    });
+    bytes request(detail::request_bytes);
+    detail::write_request(request.data(),
+                          {.microseconds = 1000,
+                           .procedure = detail::procedure_id("relay", signature_text<void()>())});
+    t.enemy.send(5, request);
+    t.net.run_until_idle();
+    EXPECT_EQ(t.enemy.answer().what, errc::timed_out);
+}
+
 TEST(hostile_peer, arguments_that_do_not_fit_are_a_mismatch_and_run_nothing) {
     threatened t;
     for (const std::string_view arguments : {"", "1234567", "123456789", "1234567890123456"}) {

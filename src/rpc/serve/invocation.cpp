@@ -278,9 +278,9 @@ status invocation::misfit(const archive_reader& reader, std::string& text) const
 status invocation::thrown(std::string& text) {
     failure why = thrown_there("the handler");
     if (canceled() && why.what.handler_code() == errc::canceled) return {errc::canceled};
-    // Its reader has the call's own deadline, and may see it pass before the caller does.
-    if (what().streams_values && why.what.handler_code() == errc::timed_out && is_late())
-        return {errc::timed_out};
+    // Its reader and the calls that it makes have the call's own deadline, and may see it pass
+    // before the caller does.
+    if (why.what.handler_code() == errc::timed_out && is_late()) return {errc::timed_out};
     text = std::move(why.sentence);
     return why.what;
 }
