@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/clock.hpp>
+#include <amalgam/core/detail/has_type.hpp>
 #include <amalgam/core/hash.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/rpc/detail/stream_call.hpp>
@@ -125,9 +126,9 @@ void collect_calls(engine_core& core, std::size_t room, seen_engine& into) {
         one.to = each.id != 0 ? each.callee->name : each.to;
         one.full = each.id == 0 || each.callee->queued >= room;
         one.call.peer = core.peer_addresses().address_of(one.to);
-        if (const auto* const waited = dynamic_cast<const waited_call*>(&each.record)) {
+        if (const auto* const waited = cast_if_typed<const waited_call>(each.record)) {
             one.waiter = waited->waiter_seen();
-        } else if (const auto* const later = dynamic_cast<const future_core*>(&each.record)) {
+        } else if (const auto* const later = cast_if_typed<const future_core>(each.record)) {
             one.waiter = later->waiter_seen();
             one.awaits = &is_future;
         } else if (auto* const stream = dynamic_cast<stream_call*>(&each.record)) {

@@ -12,6 +12,7 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/mutex.hpp>
 
+#include "rpc/engine/untyped_calls_testing.hpp"
 #include "rpc/limits.hpp"
 #include "rpc/loop_pair.hpp"
 
@@ -103,6 +104,24 @@ TEST(wait_report, tells_who_waits_for_a_future_and_that_nobody_does) {
     two.release();
     done.get();
     left->get();
+}
+
+// Its classes have no type that could be asked for.
+TEST(wait_report, is_told_of_calls_of_a_program_without_rtti) {
+    hanging_pair two;
+    two.server.define("hang for a number", [&two] {
+        two.ends.wait();
+        return untyped_result{7};
+    });
+    auto later = start_untyped(two.client, two.there(), "hang for a number");
+    auto done = two.hang([&] { call_untyped(two.client, two.there(), "hang for a number"); });
+    const wait_report told = two.of_client();
+    ASSERT_EQ(told.calls.size(), 2u);
+    EXPECT_EQ(told.calls[0].procedure, "hang for a number");
+    EXPECT_EQ(told.calls[0].unit, 0u);
+    two.release();
+    done.get();
+    EXPECT_EQ(later.get().value, 7);
 }
 
 TEST(wait_report, tells_the_ult_that_holds_a_mutex_which_a_handler_waits_for) {
