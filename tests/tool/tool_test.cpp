@@ -290,6 +290,18 @@ TEST(tool_call, the_text_of_a_handler_cannot_drive_the_terminal) {
         << got.output;
 }
 
+TEST(tool_call, nor_can_a_result) {
+    amalgam::engine server("tcp://127.0.0.1:0");
+    server.define("text", [] {
+        return std::string(
+            "one\x1b[2J \xc2\x9b"
+            "2J\x7f \xe2\x80\xae end \xc3\xa4");
+    });
+    const auto got = amalgam_tool("call " + server.address() + " text");
+    EXPECT_EQ(got.code, 0);
+    EXPECT_EQ(got.output, "\"one\\u001b[2J \\u009b2J\\u007f \\u202e end \xc3\xa4\"\n");
+}
+
 TEST(tool_call, tells_how_many_names_it_leaves_out) {
     amalgam::engine server("tcp://127.0.0.1:0");
     for (int i = 0; i < 13; ++i)

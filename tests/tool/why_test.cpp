@@ -234,7 +234,7 @@ struct liar {
 TEST(why, survives_an_engine_that_lies) {
     liar one;
     // Everything waits for itself or for what is not there, under the same ids and bad names.
-    const std::string bad = "\x1b[2Jx\xff\n" + std::string(100'000, 'y');
+    const std::string bad = "\x1b[2Jx\xff\n\xc2\x9b\x7f\xe2\x80\xae" + std::string(100'000, 'y');
     for (std::uint64_t i = 0; i < 3000; ++i) {
         open_call call;
         call.id = i % 7 + 1;
@@ -263,8 +263,34 @@ TEST(why, survives_an_engine_that_lies) {
     for (const char* how : {"", "--json ", "--engines 1 "}) {
         const outcome got = one.ask(how);
         EXPECT_EQ(got.code, 0) << got.output.substr(0, 1000);
-        EXPECT_EQ(got.output.find('\x1b'), std::string::npos);
+        for (const char* order : {"\x1b", "\xc2\x9b", "\x7f", "\xe2\x80\xae"})
+            EXPECT_EQ(got.output.find(order), std::string::npos) << how;
         EXPECT_LT(got.output.size(), 4'000'000u);
+    }
+}
+
+TEST(why, of_a_thousand_that_wait_for_each_other_for_hundreds_of_calls_tells_some) {
+    liar one;
+    for (std::uint64_t i = 1; i <= 256; ++i) {
+        open_handler handler;
+        handler.id = i;
+        handler.unit = 1;
+        one.says.handlers.push_back(handler);
+    }
+    for (std::uint64_t i = 1; i <= 990; ++i) {
+        waiting_unit unit;
+        unit.id = i;
+        unit.unit = i % 990 + 1;
+        unit.state = ult_state::parked;
+        unit.waits_for = "mutex";
+        one.says.units.push_back(unit);
+    }
+    for (const char* how : {"", "--json "}) {
+        const outcome got = one.ask(how);
+        EXPECT_EQ(got.code, 0) << got.output.substr(0, 1000);
+        EXPECT_HAS(got.output.substr(0, 1'000'000), "deadlock");
+        EXPECT_HAS(got.output, "the chain is too long to be followed");
+        EXPECT_LT(got.output.size(), 5'000'000u);
     }
 }
 

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "call/shown.hpp"
+
 namespace amalgam::tool {
 
 using json_object = nlohmann::ordered_json;
@@ -30,9 +32,10 @@ inline std::string utc(std::chrono::system_clock::time_point when) {
     return text;
 }
 
-/// One value on one line. Bytes of peers that are no UTF-8 become U+FFFD.
+/// One value on one line, safe for a terminal. Bytes of peers that are no UTF-8 become U+FFFD.
 inline void print_json(const json_object& what) {
-    fmt::print("{}\n", what.dump(-1, ' ', false, json_object::error_handler_t::replace));
+    fmt::print("{}\n",
+               shown_json(what.dump(-1, ' ', false, json_object::error_handler_t::replace)));
 }
 
 }  // namespace amalgam::tool

@@ -32,7 +32,7 @@ void print(const metric_snapshot& all, const std::string& of, const stats_option
     if (options.prometheus) {
         fmt::print("{}", to_prometheus(all, options.filter));
     } else if (options.json) {
-        const std::string text = to_json(all, options.filter);
+        const std::string text = shown_json(to_json(all, options.filter));
         if (of.empty())
             fmt::print("{}\n", text);
         else

@@ -363,7 +363,7 @@ json decode(const value_type& type, const raw_values& values) {
 }
 
 std::string to_text(const json& value) {
-    return value.dump(-1, ' ', false, json::error_handler_t::replace);
+    return shown_json(value.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 }  // namespace amalgam::tool

@@ -21,8 +21,9 @@ using kind = wait_step::kind;
 constexpr std::string_view values_procedure = "amalgam.stream";
 constexpr std::string_view value_wait = "value of an rpc stream";
 
-/// A chain has each step once, and there are at most so many.
-constexpr std::size_t longest_chain = 1000;
+/// A chain has each step once, and there are at most so many; of all chains together, so many that
+/// who lies of a thousand that wait for each other does not fill a terminal.
+constexpr std::size_t longest_chain = 1000, most_steps = 10000;
 
 template <typename Items>
 std::optional<std::size_t> index_of(const Items& in, std::uint64_t id) noexcept {
@@ -189,11 +190,13 @@ private:
                 chain.cycle = static_cast<std::size_t>(before - chain.steps.begin());
                 break;
             }
-            if (chain.steps.size() == longest_chain) {
+            if (chain.steps.size() == longest_chain ||
+                (steps_ >= most_steps && !chain.steps.empty())) {
                 chain.end = "the chain is too long to be followed";
                 break;
             }
             chain.steps.push_back(*next);
+            ++steps_;
             seen_.insert({next->engine, static_cast<int>(next->what), next->index});
             next = next_of(of_, *next, chain.end);
         }
@@ -205,6 +208,7 @@ private:
 
     const all_waits& of_;
     std::set<std::tuple<std::size_t, int, std::size_t>> seen_;
+    std::size_t steps_ = 0;  // Of all chains.
     std::vector<wait_chain> chains_;
 };
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "call/shown.hpp"
 #include "why/chains.hpp"
 
 namespace amalgam::tool {
@@ -111,7 +112,7 @@ std::string json_of(const all_waits& of, const std::vector<wait_chain>& chains) 
                      {"not_asked", std::move(unasked)},
                      {"chains", std::move(all)}};
     // Names are any bytes.
-    return whole.dump(-1, ' ', false, json::error_handler_t::replace);
+    return shown_json(whole.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 }  // namespace amalgam::tool
