@@ -13,7 +13,6 @@
 
 #include "fabric/memory/guarded_memory.hpp"
 #include "fabric/trust/tls/pre_shared_proof.hpp"
-#include "fabric/trust/tls/secret_places.hpp"
 #include "fabric/trust/tls/tls_contexts.hpp"
 
 namespace amalgam::detail {
@@ -340,9 +339,10 @@ tls_session::state tls_session::shake_hands(bool goes_on) {
     return state::complete;
 }
 
-/// From here on OpenSSL tells us secrets, or no more: those of the handshake are of no use.
+/// From here on OpenSSL tells us secrets, or no more: it writes each as text, 64 times sprintf(),
+/// and those of the handshake are of no use.
 void tls_session::hear_secrets(bool wanted) noexcept {
-    if (leaves_records_ || (wanted && secret_places::of_process().are_known())) return;
+    if (leaves_records_) return;
     SSL_CTX_set_keylog_callback(SSL_get_SSL_CTX(ssl_.get()), wanted ? &on_secret : nullptr);
 }
 

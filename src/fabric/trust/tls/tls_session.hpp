@@ -180,7 +180,6 @@ private:
 
     // ---- records, after the handshake
     void take_records_over() noexcept;
-    void find_secrets(const SSL_CIPHER& cipher) noexcept;
     bool has_whole_record() const noexcept;
     std::size_t open_piece(mutable_bytes room, bool guarded, int& error) noexcept;
     bool next_plain(int& error) noexcept;

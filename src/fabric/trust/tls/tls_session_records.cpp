@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "fabric/memory/guarded_memory.hpp"
-#include "fabric/trust/tls/secret_places.hpp"
 #include "fabric/trust/tls/tls_session.hpp"
 
 namespace amalgam::detail {
@@ -43,7 +42,6 @@ void tls_session::take_records_over() noexcept {
     const bool is_short = SSL_SESSION_get_max_fragment_length(SSL_get_session(ssl_.get())) != 0;
     std::unique_ptr<traffic_key> sending, receiving;
     if (!leaves_records_ && cipher != nullptr && is_between && !is_short) {
-        find_secrets(*cipher);
         sending = traffic_key::make(*cipher, secrets_[0], traffic_key::use::to_protect,
                                     sent_since_finished_);
         receiving = traffic_key::make(*cipher, secrets_[1], traffic_key::use::to_open);
@@ -63,18 +61,6 @@ void tls_session::take_records_over() noexcept {
     receiving_ = std::move(receiving);
     in_step_ = true;
     (void)SSL_free_buffers(ssl_.get());
-}
-
-/// Those that OpenSSL did not tell are in its memory; of others, where they are there is learned.
-void tls_session::find_secrets(const SSL_CIPHER& cipher) noexcept {
-    const bool is_client = side_ == side::connecting;
-    traffic_secret& of_client = secrets_[is_client ? 0 : 1];
-    traffic_secret& of_server = secrets_[is_client ? 1 : 0];
-    secret_places& places = secret_places::of_process();
-    if (of_client.size != 0 && of_server.size != 0)
-        places.learn(ssl_.get(), of_client, of_server);
-    else if (places.are_known())
-        (void)places.read(ssl_.get(), traffic_key::secret_bytes(cipher), of_client, of_server);
 }
 
 // ---- receiving

@@ -77,11 +77,6 @@ const traffic_key::cipher_suite* traffic_key::suite_of(const SSL_CIPHER& cipher)
     }
 }
 
-std::size_t traffic_key::secret_bytes(const SSL_CIPHER& cipher) noexcept {
-    const cipher_suite* const by = suite_of(cipher);
-    return by == nullptr ? 0 : by->hash_bytes;
-}
-
 bool traffic_secret::read_hex(std::string_view digits) noexcept {
     if (digits.size() % 2 != 0 || digits.size() > 2 * bytes.size()) return false;
     for (std::size_t i = 0; i < digits.size(); i += 2) {

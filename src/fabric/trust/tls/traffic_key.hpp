@@ -45,8 +45,6 @@ public:
     /// Of what follows a header. A peer may pad its records up to this.
     static constexpr std::size_t max_protected_bytes = max_plain_bytes + 256;
 
-    /// Of the secrets of a connection with this cipher. 0: it is none that is known.
-    static std::size_t secret_bytes(const SSL_CIPHER& cipher) noexcept;
     /// `number` records passed under this secret before. Null: OpenSSL has no such cipher, or no
     /// memory.
     static std::unique_ptr<traffic_key> make(const SSL_CIPHER& cipher, const traffic_secret& secret,
