@@ -8,7 +8,6 @@
 namespace amalgam::conformance {
 namespace {
 
-
 TEST_P(transport_suite, allocated_block_is_zeroed_and_starts_a_page) {
     node& a = open();
     for (std::size_t bytes :

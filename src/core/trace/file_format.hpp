@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/page_size.hpp"
+#include <amalgam/core/detail/page_size.hpp>
 
 /// The file in which a process records; written by `recorder`, read by `gathered_trace`. Of this
 /// release only: whoever reads it was built with what wrote it.

@@ -6,7 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/page_size.hpp"
+#include <amalgam/core/detail/page_size.hpp>
+
 #include "fabric/frames/frame.hpp"
 #include "fabric/limits.hpp"
 
