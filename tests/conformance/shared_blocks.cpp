@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "conformance/pattern.hpp"
 #include "conformance/served.hpp"
 
 namespace amalgam::conformance {
