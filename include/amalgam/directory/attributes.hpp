@@ -1,18 +1,17 @@
 #pragma once
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/number_text.hpp>
 #include <amalgam/core/result.hpp>
 
 namespace amalgam {
@@ -30,14 +29,7 @@ struct attribute {
     /// not fit T.
     template <typename T>
     requires(std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) std::optional<T> number()
-    const noexcept {
-        T read{};
-        const std::string_view all = text();
-        const auto [end, why] = std::from_chars(all.data(), all.data() + all.size(), read);
-        if (why != std::errc() || end != all.data() + all.size() || all.empty())
-            return std::nullopt;
-        return read;
-    }
+    const noexcept { return detail::number_in<T>(text()); }
 };
 
 /// Read-only view of a list of attributes, in the order they were added.

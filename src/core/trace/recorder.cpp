@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/clock.hpp>
+#include <amalgam/core/detail/number_text.hpp>
 #include <amalgam/core/detail/pinned_library.hpp>
 #include <amalgam/core/detail/recorder.hpp>
 #include <amalgam/core/detail/thread_owned.hpp>
@@ -209,10 +209,8 @@ std::string_view variable(const char* name) noexcept {
 double number_of(const char* variable, double fallback, double most, const char* example) {
     const char* const text = ::secure_getenv(variable);
     if (text == nullptr || *text == '\0') return fallback;
-    double value = -1;
-    const char* const end = text + std::strlen(text);
-    const auto [stop, wrong] = std::from_chars(text, end, value);
-    if (wrong == std::errc{} && stop == end && value >= 0 && value <= most) return value;
+    const double value = number_in<double>(text).value_or(-1);
+    if (value >= 0 && value <= most) return value;
     log(log_level::warn, "trace",
         fmt::format("{} is \"{}\", expected a number from 0 to {}; example: {}={}", variable, text,
                     most, variable, example));
