@@ -11,6 +11,7 @@
 #include "temp_folder.hpp"
 #include "tool/run_tool.hpp"
 
+using amalgam::shell_word;
 using amalgam::tool_testing::amalgam_tool;
 using amalgam::tool_testing::has;
 using amalgam::tool_testing::run_tool;
