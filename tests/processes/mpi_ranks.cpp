@@ -9,14 +9,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -33,8 +31,7 @@ namespace {
 
 using namespace amalgam;
 
-constexpr std::uint64_t echo_tag = 1, echoed_tag = 2, key_tag = 3, told_key_tag = 4, done_tag = 5,
-                        stopped_tag = 6;
+constexpr std::uint64_t echo_tag = 1, echoed_tag = 2, key_tag = 3, told_key_tag = 4, done_tag = 5;
 constexpr std::size_t served_bytes = std::size_t{3} << 20;
 
 /// Where ranks meet; with keys, over TLS.
@@ -104,7 +101,7 @@ public:
         }
         std::byte into[8];
         awaited never;
-        const peer_id lost = asked_ = peer_of(doomed);
+        const peer_id lost = peer_of(doomed);
         expect(port_->post_receive(lost, 7, into, never) == posted::pending, "a receive waits");
         for (int i = 0; !has_lost(lost); ++i) {
             send(lost, echo_tag, pattern(200000, static_cast<std::uint64_t>(i)));
@@ -122,40 +119,9 @@ public:
         until([&] { return done_ == size - 2; });
     }
 
-    /// The last one stops while others talk to it, and goes on once another has answered the first
-    /// all that it asked.
-    void pause(int own, int size) {
-        const int stopping = size - 1;
-        if (own == stopping) {
-            until([&] { return give_waiting() && echoed_ >= 20; });
-            std::vector<std::byte> self(sizeof(std::uint64_t));
-            store_le(self.data(), static_cast<std::uint64_t>(::getpid()));
-            send(peer_of(0), stopped_tag, self);
-            until([&] { return give_waiting(); });
-            std::raise(SIGSTOP);
-        } else if (own == 0) {
-            const peer_id there = peer_of(stopping);
-            for (int i = 0; i < 20; ++i)
-                send(there, echo_tag, pattern(1000, 7));
-            until([&] { return give_waiting() && stopped_ != 0; });
-            while (state_of(stopped_) != 'T')
-                std::this_thread::yield();
-            for (int i = 0; i < 20; ++i)
-                send(there, echo_tag, pattern(i % 2 == 0 ? 1000 : 200'000, 7));
-            ask(1);
-            expect(state_of(stopped_) == 'T', "it stood still meanwhile");
-            expect(::kill(stopped_, SIGCONT) == 0, "it can go on");
-            // What was said to it while it stood still is answered, once.
-            until([&] { return give_waiting() && answers_from_[there.value] == 40; });
-        }
-        talk(own, size);
-    }
-
 private:
     void on_message(message& got) noexcept override {
-        if (got.tag() == stopped_tag) {
-            stopped_ = static_cast<pid_t>(load_le<std::uint64_t>(got.bytes().data()));
-        } else if (got.tag() == echo_tag) {
+        if (got.tag() == echo_tag) {
             ++echoed_;
             send(got.from(), echoed_tag, {got.bytes().begin(), got.bytes().end()});
         } else if (got.tag() == key_tag) {
@@ -164,8 +130,6 @@ private:
         } else if (got.tag() == done_tag) {
             ++done_;
         } else {
-            ++answers_from_[got.from().value];
-            if (got.from() != asked_) return;
             answer_.assign(got.bytes().begin(), got.bytes().end());
             echoed_back_ = true;
         }
@@ -204,25 +168,14 @@ private:
         return how != posted::full;
     }
 
-    /// True: all is given.
-    bool give_waiting() {
-        while (!waiting_.empty() && waiting_.back()())
-            waiting_.pop_back();
-        return waiting_.empty();
-    }
-    static char state_of(pid_t process) {
-        std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
-        std::string number, name;
-        char state = '?';
-        stat >> number >> name >> state;
-        return state;
-    }
-
     std::vector<std::byte> answer_to(peer_id to, std::uint64_t tag, std::vector<std::byte> bytes) {
-        asked_ = to;
         echoed_back_ = false;
         send(to, tag, std::move(bytes));
-        until([&] { return give_waiting(), echoed_back_; });
+        until([&] {
+            while (!waiting_.empty() && waiting_.back()())
+                waiting_.pop_back();
+            return echoed_back_;
+        });
         return answer_;
     }
 
@@ -285,11 +238,8 @@ private:
     std::vector<std::function<bool()>> waiting_;
     std::unordered_set<std::uint64_t> lost_;
     status why_lost_;
-    peer_id asked_{};
-    std::unordered_map<std::uint64_t, int> answers_from_;
     bool echoed_back_ = false;
     int echoed_ = 0;
-    pid_t stopped_ = 0;
     int done_ = 0;
 };
 
@@ -350,7 +300,7 @@ int main(int argc, char** argv) {
     const char* own = std::getenv("OMPI_COMM_WORLD_RANK");
     const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
     if (argc < 2 || argc > 3 || own == nullptr || size == nullptr) {
-        std::fprintf(stderr, "usage: mpirun -n 3 mpi_ranks talk|lose|vanish|pause|call [KEYS]\n");
+        std::fprintf(stderr, "usage: mpirun -n 3 mpi_ranks talk|lose|vanish|call [KEYS]\n");
         return 2;
     }
     if (argc == 3) {
@@ -363,10 +313,10 @@ int main(int argc, char** argv) {
         } else {
             rank here;
             here.mine_ = std::atoi(own);
-            const std::string_view mode = argv[1];
-            mode == "lose"    ? here.lose(here.mine_, std::atoi(size))
-            : mode == "pause" ? here.pause(here.mine_, std::atoi(size))
-                              : here.talk(here.mine_, std::atoi(size));
+            if (std::string_view(argv[1]) != "lose")
+                here.talk(here.mine_, std::atoi(size));
+            else
+                here.lose(here.mine_, std::atoi(size));
         }
         if (std::string_view(argv[1]) == "vanish" && std::atoi(own) == std::atoi(size) - 1)
             std::raise(SIGKILL);

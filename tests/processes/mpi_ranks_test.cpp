@@ -50,12 +50,6 @@ TEST(mpi_ranks, death_of_one_while_all_end_holds_nobody_up) {
         EXPECT_NE(output.find(std::string("rank ") + rank + " is content"), output.npos) << output;
 }
 
-TEST(mpi_ranks, one_that_stands_still_holds_nobody_up_and_goes_on_where_it_was) {
-    const std::string output = three_ranks("pause");
-    for (const char* rank : {"0", "1", "2"})
-        EXPECT_NE(output.find(std::string("rank ") + rank + " is content"), output.npos) << output;
-}
-
 /// A key that all ranks have.
 struct keys_of_ranks : temp_folder {
     keys_of_ranks() { make_key(all, {.name = "ranks", .shared = true}); }
@@ -64,7 +58,7 @@ struct keys_of_ranks : temp_folder {
 
 TEST(mpi_ranks, over_tls_talk_call_and_move_bulks_as_without) {
     const keys_of_ranks keys;
-    for (const char* mode : {"talk", "call", "pause"}) {
+    for (const char* mode : {"talk", "call"}) {
         const std::string output = three_ranks(mode, {}, keys.all);
         for (const char* rank : {"0", "1", "2"})
             EXPECT_NE(output.find(std::string("rank ") + rank + " is content"), output.npos)
