@@ -188,32 +188,6 @@ TEST_F(unknown_senders, who_forges_is_found_where_there_is_no_room_to_remember_t
 }
 
 TEST_F(unknown_senders,
-       who_proves_nothing_is_not_who_has_a_pre_shared_key_and_those_are_not_told_apart) {
-    const engine_options keyed{
-        .ports = {.trust = credentials::from_text(
-                      {.shared_keys = "lab:" + std::string(64, '7') + "\n"})}};
-    engine at{"tcp+tls://127.0.0.1:0", keyed}, in_a{"tcp+tls://127.0.0.1:0", keyed};
-    engine in_b{"tcp+tls://127.0.0.1:0", keyed};
-    engine both{{"tcp+tls://127.0.0.1:0", "tcp://127.0.0.1:0"}, keyed};
-    engine plain{"tcp://127.0.0.1:0"};
-    const directory_server directory(at);
-    context r{both, {.directory = at.address()}}, a{in_a, {.directory = at.address()}};
-    const resource box = r.add({{"type", "box"}}), one = a.add({{"type", "one"}});
-    box.send(one.id(), 1, "so that it knows where that is");
-    const auto send_by = [&](engine& by, const std::string& where) {
-        return by.procedure<at_context::message>(at_context::message_name)
-            .on(by.lookup(where))(one.id(), box.id(), 2, {});
-    };
-    EXPECT_EQ(send_by(plain, both.addresses()[1]), errc::denied);
-    EXPECT_FALSE(box.try_receive());
-    one.send(box.id(), 3, "mine");
-    EXPECT_EQ(box.receive().tag, 3);
-    // As the guide says: another with the key could be it.
-    EXPECT_EQ(send_by(in_b, both.addresses()[0]), errc::ok);
-    EXPECT_EQ(box.receive().tag, 2);
-}
-
-TEST_F(unknown_senders,
        one_too_many_waits_until_another_is_settled_and_does_not_try_again_and_again) {
     const directory_server directory(host);
     engine in_a{"tcp+tls://127.0.0.1:0", named("a")};
