@@ -131,7 +131,7 @@ void collect_calls(engine_core& core, std::size_t room, seen_engine& into) {
         } else if (const auto* const later = cast_if_typed<const future_core>(each.record)) {
             one.waiter = later->waiter_seen();
             one.awaits = &is_future;
-        } else if (auto* const stream = dynamic_cast<stream_call*>(&each.record)) {
+        } else if (auto* const stream = cast_if_typed<stream_call>(each.record)) {
             one.waiter = stream->reader_seen();
             one.awaits = &is_reader;
         }
