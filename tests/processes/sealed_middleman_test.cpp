@@ -70,7 +70,8 @@ private:
         if (order == "doing?") {
             line_.say(order_);
         } else if (order == "recorded") {
-            line_.say(recorded_.substr(recorded_.size() - std::min(recorded_.size(), std::size_t{60'000})));
+            line_.say(recorded_.substr(recorded_.size() -
+                                       std::min(recorded_.size(), std::size_t{60'000})));
         } else {
             line_.say(order_ = order);
         }
@@ -83,8 +84,7 @@ private:
         char host[INET_ADDRSTRLEN] = {};
         ::inet_ntop(AF_INET, &meant.sin_addr, host, sizeof host);
         const std::uint16_t port = ntohs(meant.sin_port);
-        const bool is_callers =
-            socket_address::far_end(near_end.fd()).host().starts_with("10.1.");
+        const bool is_callers = socket_address::far_end(near_end.fd()).host().starts_with("10.1.");
         tcp_raw_peer far_end("tcp://" + std::string(host) + ":" + std::to_string(port));
         const bool has_packets = port != introductions;
         if (is_callers)

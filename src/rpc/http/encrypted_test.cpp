@@ -155,7 +155,9 @@ TEST_F(encrypted_http, tells_who_speaks_no_tls_and_goes_on) {
           std::string("\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", 10),
           std::string("\x15\x03\x03\x00\x02\x02\x28", 7)})
         EXPECT_FALSE(has(ask(listener.address(), garbage), "secret"));
-    if (there_is_curl()) { EXPECT_EQ(curl(listener.origin() + "/"), "secret\n200"); }
+    if (there_is_curl()) {
+        EXPECT_EQ(curl(listener.origin() + "/"), "secret\n200");
+    }
 }
 
 TEST_F(encrypted_http, other_hosts_need_a_key_and_a_token) {

@@ -1,7 +1,7 @@
 // Somebody who has the wire between two ports of MPI: this program's MPI_Isend() is his, and the
 // plug-in calls it in place of MPI's.
-#include <cstddef>
 #include <algorithm>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <map>
