@@ -66,11 +66,11 @@ inline std::string shown(std::string_view text, std::size_t most = 200) {
 }
 
 /// JSON in which nothing drives a terminal: in its texts, what does is escaped as JSON allows.
-inline std::string shown_json(std::string_view json) {
+inline std::string shown_json(std::string_view text) {
     std::string safe;
-    safe.reserve(json.size());
-    while (!json.empty()) {
-        const character next = first_character(json);
+    safe.reserve(text.size());
+    while (!text.empty()) {
+        const character next = first_character(text);
         const std::size_t bytes = next.bytes == 0 ? 1 : next.bytes;
         // C0 is escaped already, and lines end outside of texts.
         if (next.code >= 0x7f && drives_a_terminal(next.code)) {
@@ -79,9 +79,9 @@ inline std::string shown_json(std::string_view json) {
             for (int shift = 12; shift >= 0; shift -= 4)
                 safe += digits[next.code >> shift & 15];
         } else {
-            safe += json.substr(0, bytes);
+            safe += text.substr(0, bytes);
         }
-        json.remove_prefix(bytes);
+        text.remove_prefix(bytes);
     }
     return safe;
 }
