@@ -26,6 +26,7 @@
 using amalgam::temp_folder;
 using amalgam::tool_testing::amalgam_tool;
 using amalgam::tool_testing::has;
+using amalgam::tool_testing::lines_of_json;
 using amalgam::tool_testing::run_tool;
 
 TEST(tool_info, lists_every_native_transport) {
