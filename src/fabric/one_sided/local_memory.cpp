@@ -11,7 +11,7 @@ namespace {
 // How many registrations before an address may hold it: regions can overlap.
 constexpr int looks_back = 8;
 
-/// A block that the port's thread frees.
+/// A block that the port's thread frees, once that knows of it.
 class known_block final : public shared_block::body {
 public:
     known_block(shared_block block, std::shared_ptr<blocks_in_transit> to) noexcept
@@ -20,7 +20,7 @@ public:
         if (!joined) return;
         const std::lock_guard guard(to_->lock);
         --to_->live;
-        if (to_->port_is_gone) return;
+        if (to_->port_is_gone || to_->forget(block_.bytes())) return;
         to_->freed.push_back(std::move(block_));  // There is capacity.
         to_->any.store(true, std::memory_order_release);
     }
@@ -36,6 +36,16 @@ private:
 };
 
 }  // namespace
+
+bool blocks_in_transit::forget(mutable_bytes block) noexcept {
+    // What was made last is freed first, mostly.
+    for (auto at = fresh.end(); at != fresh.begin();)
+        if ((--at)->data() == block.data()) {
+            fresh.erase(at);
+            return true;
+        }
+    return false;
+}
 
 local_memory::local_memory(one_sided_carrier& carrier)
     : carrier_(carrier), blocks_(std::make_shared<blocks_in_transit>()) {}
@@ -149,7 +159,8 @@ result<shared_block> local_memory::allocate(std::size_t bytes) noexcept try {
     const mutable_bytes memory = made.value().bytes();
     auto body = std::make_unique<known_block>(std::move(made).value(), blocks_);
     const std::lock_guard guard(blocks_->lock);
-    blocks_->freed.reserve(blocks_->freed.size() + blocks_->live + 1);
+    const std::size_t wanted = blocks_->freed.size() + blocks_->live + 1;
+    if (blocks_->freed.capacity() < wanted) blocks_->freed.reserve(2 * wanted);
     blocks_->fresh.push_back(memory);
     ++blocks_->live;
     body->joined = true;

@@ -40,6 +40,10 @@ struct blocks_in_transit {
     std::vector<mutable_bytes> fresh;  ///< Allocated, and not known to the port's thread.
     std::vector<shared_block> freed;
     std::atomic<bool> any{false};
+
+    /// With the lock held. False: the port's thread may know of the block. Else who drops it frees
+    /// it: threads that take and free many would fill the memory faster than one can free it.
+    bool forget(mutable_bytes block) noexcept;
 };
 
 /// Local registrations. The user's regions and the port's blocks are registered once, at the first
