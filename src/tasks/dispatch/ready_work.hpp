@@ -119,8 +119,6 @@ public:
     bool is_known_empty() const noexcept {
         return own_order_ && stashed_ == nullptr && own_is_empty();
     }
-    /// Whether all units come from the own pool, and no scheduler is asked.
-    bool has_own_order() const noexcept { return own_order_; }
     bool owns(const pool* what) const noexcept { return what == &own_pool_; }
     /// Whether units of `home` run on this stream, `here`, and nowhere else.
     bool alone_serves(const pool& home, const dispatcher& here) const noexcept {

@@ -111,11 +111,8 @@ void stream_loop::run_those_above(std::size_t depth) noexcept {
     return !schedulers_.asked() && !is_timer_due();
 }
 
-// The own pool's last batch ended because the pool was empty, or the budget used up.
 [[gnu::always_inline]] inline bool stream_loop::has_done_all() noexcept {
-    if (batch_was_full_) return false;
-    if (!runs_.work().has_own_order() && !schedulers_have_run_dry()) return false;
-    return !is_timer_due() && !pollers_.has_more();
+    return has_run_dry_but_pollers() && !pollers_.has_more();
 }
 
 std::size_t stream_loop::run_ready(std::size_t most) {
