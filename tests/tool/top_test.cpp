@@ -140,6 +140,10 @@ TEST(top_tables, are_sorted_and_filtered_as_chosen) {
     EXPECT_EQ(chosen_rows(table, {.filter = "alp"}).size(), 1u);
     EXPECT_EQ(chosen_rows(table, {.filter = "nothing"}).size(), 0u);
     EXPECT_TRUE(has(lines_of(table, {.sort_by = {{"procedures", 1}}}, 80)[0], "process*"));
+    const std::string narrow = lines_of(table, {.sort_by = {{"procedures", 9}}}, 60)[0];
+    EXPECT_TRUE(has(narrow, "out/s*")) << narrow;
+    EXPECT_FALSE(has(narrow, "in/s")) << narrow;
+    EXPECT_TRUE(has(lines_of(table, {}, 200)[0], "in/s"));
 }
 
 TEST(top_tables, fit_the_width) {

@@ -536,6 +536,18 @@ std::vector<std::string> lines_of(const top_table& table, const top_view& view, 
         else
             of_numbers += widest + 2;
     }
+    // The last numbers are left out where texts could not be told apart beside them.
+    constexpr std::size_t readable = 12;
+    std::vector<bool> is_shown(widths.size(), true);
+    std::size_t of_short_texts = 0;
+    for (std::size_t i = 0; i < widths.size(); ++i)
+        if (table.columns[i].as == shown_as::text)
+            of_short_texts += std::min(widths[i], readable) + 2;
+    for (std::size_t i = widths.size(); i-- > 0 && of_short_texts + of_numbers > width + 2;) {
+        if (table.columns[i].as == shown_as::text || i == by) continue;
+        is_shown[i] = false;
+        of_numbers -= widths[i] + 2;
+    }
     // Texts share what numbers leave; the widest gives way first.
     const auto of_texts = [&] {
         std::size_t sum = 0;
@@ -557,6 +569,7 @@ std::vector<std::string> lines_of(const top_table& table, const top_view& view, 
     for (const auto& row : all) {
         std::string line;
         for (std::size_t i = 0; i < row.size(); ++i) {
+            if (!is_shown[i]) continue;
             if (i != 0) line += "  ";
             line +=
                 padded(cut(row[i], widths[i]), widths[i], table.columns[i].as == shown_as::text);
