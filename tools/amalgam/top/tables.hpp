@@ -101,7 +101,8 @@ struct top_view {
 /// Rows that pass the filter, sorted.
 std::vector<std::vector<top_cell>> chosen_rows(const top_table& table, const top_view& view);
 /// Lines of a table: the title line, then the rows; each at most `width` columns wide. The column
-/// that it is sorted by has a "*". Where texts have no room, the last columns of numbers are left out.
+/// that it is sorted by has a "*". Where texts have no room, the last columns of numbers are left
+/// out.
 std::vector<std::string> lines_of(const top_table& table, const top_view& view, std::size_t width);
 /// The names of all tables with their digits, the chosen one in brackets. Where they do not fit
 /// `width` columns, with less between them, then without the names of the others.
