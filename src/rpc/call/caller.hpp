@@ -283,7 +283,7 @@ private:
     sampling sampling_;
     std::array<measured_call, 16> measured_{};
     std::vector<std::unique_ptr<latency_histogram>> took_;  // By remote_procedure::index.
-    std::atomic<std::size_t> handed_over_{0};  // See handing().
+    std::atomic<std::size_t> handed_over_{0};               // See handing().
 };
 
 caller& caller_of(engine_core& core) noexcept;
