@@ -22,7 +22,7 @@
 #include <amalgam/tasks/ult.hpp>
 
 #include "numbers.hpp"
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/loop_pair.hpp"
 #include "rpc/memory/rendezvous.hpp"
 #include "rpc/peers/routes.hpp"

@@ -17,7 +17,7 @@
 #include <amalgam/tasks/inspect.hpp>
 
 #include "memory/memory.hpp"
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/loop_pair.hpp"
 
 // Every allocation of a call, on either side, fails once: the first, the second, the third …, until

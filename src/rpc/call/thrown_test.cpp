@@ -9,7 +9,7 @@
 
 #include <amalgam/rpc/interceptor.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/loop_pair.hpp"
 
 // Every user function throws every kind of exception: one call fails, and nothing else.

@@ -11,7 +11,7 @@
 #include <amalgam/rpc/streamed.hpp>
 #include <amalgam/tasks/event.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/loop_pair.hpp"
 #include "rpc/wire/wire.hpp"
 

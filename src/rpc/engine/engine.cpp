@@ -8,9 +8,10 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/extension/local.hpp>
 
-#include "rpc/engine/core.hpp"
-#include "rpc/engine/shown_numbers.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/limits.hpp"
+#include "rpc/monitoring/describe.hpp"
+#include "rpc/monitoring/shown_numbers.hpp"
 #include "rpc/serve/raw_handler.hpp"
 #include "rpc/wire/wire.hpp"
 

@@ -7,7 +7,7 @@
 #include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/rpc/provider.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/limits.hpp"
 
 namespace amalgam {

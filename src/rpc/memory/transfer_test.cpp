@@ -12,7 +12,7 @@
 #include <amalgam/rpc/extension/transfer.hpp>
 
 #include "conformance/random_segments.hpp"
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/loop_pair.hpp"
 
 namespace amalgam::detail {

@@ -10,7 +10,7 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/limits.hpp"
 
 namespace amalgam::detail {

@@ -13,7 +13,7 @@
 #include <amalgam/tasks/event.hpp>
 
 #include "conformance/random_segments.hpp"
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/loop_pair.hpp"
 
 namespace amalgam {

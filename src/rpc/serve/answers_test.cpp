@@ -9,7 +9,7 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/wait_any.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/loop_pair.hpp"
 
 // How calls are answered and end, on the deterministic network.

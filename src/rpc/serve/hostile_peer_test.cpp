@@ -14,7 +14,7 @@
 #include <amalgam/rpc/streamed.hpp>
 #include <amalgam/tasks/event.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/limits.hpp"
 #include "rpc/loop_pair.hpp"
 #include "rpc/memory/rendezvous.hpp"

@@ -13,7 +13,7 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/loop_pair.hpp"
 #include "rpc/streaming/client_streams_testing.hpp"
 

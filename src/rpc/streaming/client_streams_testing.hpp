@@ -11,7 +11,7 @@
 #include <amalgam/rpc/stream_reader.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/loop_pair.hpp"
 
 /// Handlers of streams of values, and what must be left of a stream once it is over.

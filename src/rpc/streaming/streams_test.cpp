@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/loop_pair.hpp"
 
 // Streams and large values, on the deterministic network.

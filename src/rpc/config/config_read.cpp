@@ -5,8 +5,8 @@
 #include <amalgam/rpc/engine_config.hpp>
 
 #include "core/json_reader.hpp"
+#include "rpc/config/config_words.hpp"
 #include "rpc/context/options_check.hpp"
-#include "rpc/engine/config_words.hpp"
 
 // From JSON to engine_config; config.cpp has the reverse.
 

@@ -1,11 +1,11 @@
-#include "rpc/engine/describe.hpp"
+#include "rpc/monitoring/describe.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include <amalgam/rpc/engine.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/limits.hpp"
 
 namespace amalgam {
@@ -30,18 +30,6 @@ page page_of(const procedure_table& table, std::size_t first, std::size_t most) 
 }
 
 }  // namespace
-
-void health_state::set(bool serving, std::string_view sentence) {
-    std::string fresh(sentence.substr(0, limits::max_about_bytes));
-    const std::lock_guard hold(lock_);
-    serving_ = serving;
-    sentence_.swap(fresh);
-}
-
-engine_health health_state::now(std::size_t running) const {
-    const std::lock_guard hold(lock_);
-    return {serving_, sentence_, running};
-}
 
 void define_descriptions(engine& here) {
     engine_core& core = here.core();

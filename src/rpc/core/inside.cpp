@@ -12,7 +12,7 @@
 #include <amalgam/rpc/extension/origin.hpp>
 #include <amalgam/tasks/parking.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 
 namespace amalgam::detail {
 

@@ -1,4 +1,4 @@
-#include "rpc/engine/route_search.hpp"
+#include "rpc/core/route_search.hpp"
 
 #include <algorithm>
 #include <exception>
@@ -12,7 +12,7 @@
 #include <amalgam/rpc/procedure.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/limits.hpp"
 
 namespace amalgam::detail {

@@ -21,7 +21,4 @@ private:
     std::string sentence_;
 };
 
-/// Defines the procedures by which peers ask.
-void define_descriptions(engine& here);
-
 }  // namespace amalgam::detail

@@ -6,7 +6,7 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 
 namespace amalgam::detail {
 

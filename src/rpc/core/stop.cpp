@@ -13,7 +13,7 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/limits.hpp"
 
 // Stops an engine, in steps that each take bounded time:

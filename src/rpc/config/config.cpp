@@ -6,8 +6,8 @@
 #include <amalgam/rpc/engine_config.hpp>
 
 #include "core/json_reader.hpp"
-#include "rpc/engine/config_words.hpp"
-#include "rpc/engine/core.hpp"
+#include "rpc/config/config_words.hpp"
+#include "rpc/core/core.hpp"
 
 // From engine_config to JSON; config_read.cpp has the reverse. Writes text rather than
 // nlohmann values, whose destructors allocate, which without memory ends the process.

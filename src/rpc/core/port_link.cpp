@@ -1,6 +1,6 @@
-#include "rpc/engine/port_link.hpp"
+#include "rpc/core/port_link.hpp"
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 
 namespace amalgam::detail {
 

@@ -14,8 +14,8 @@
 #include <amalgam/rpc/extension/inside.hpp>
 
 #include "core/json_reader.hpp"
-#include "rpc/engine/config_words.hpp"
-#include "rpc/engine/core.hpp"
+#include "rpc/config/config_words.hpp"
+#include "rpc/core/core.hpp"
 
 // Changes of a running engine, from JSON.
 

@@ -1,4 +1,4 @@
-#include "rpc/engine/keepalive.hpp"
+#include "rpc/core/keepalive.hpp"
 
 #include <cstdint>
 #include <new>

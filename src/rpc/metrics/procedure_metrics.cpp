@@ -1,4 +1,4 @@
-#include "rpc/engine/procedure_metrics.hpp"
+#include "rpc/metrics/procedure_metrics.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "rpc/engine/put_metric.hpp"
 #include "rpc/limits.hpp"
+#include "rpc/metrics/put_metric.hpp"
 
 namespace amalgam::detail {
 

@@ -13,9 +13,9 @@
 #include <amalgam/rpc/ult_report.hpp>
 #include <amalgam/tasks/inspect.hpp>
 
-#include "rpc/engine/core.hpp"
-#include "rpc/engine/wait_report.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/limits.hpp"
+#include "rpc/monitoring/wait_report.hpp"
 
 namespace amalgam {
 

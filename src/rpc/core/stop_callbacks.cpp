@@ -1,4 +1,4 @@
-#include "rpc/engine/stop_callbacks.hpp"
+#include "rpc/core/stop_callbacks.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -6,7 +6,7 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/core/uri.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 
 // Peers by their addresses, and by several at once; route_search.cpp tries those out.
 

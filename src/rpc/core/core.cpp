@@ -1,4 +1,4 @@
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -12,7 +12,8 @@
 #include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "rpc/engine/metrics.hpp"
+#include "rpc/metrics/counter_metrics.hpp"
+#include "rpc/metrics/port_metrics.hpp"
 
 // Construction of an engine, and dispatch of messages. The end is in stop.cpp.
 

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 
 // All engines of the process, for what concerns several.
 //

@@ -6,7 +6,7 @@
 
 #include <amalgam/tasks/ult.hpp>
 
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 
 // Engines driven by their caller. Their state belongs to the loop's thread: inside progress(), and
 // also outside, where nothing runs concurrently.

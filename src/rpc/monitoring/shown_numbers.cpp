@@ -1,4 +1,4 @@
-#include "rpc/engine/shown_numbers.hpp"
+#include "rpc/monitoring/shown_numbers.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -19,8 +19,8 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/rpc/metrics_server.hpp>
 
-#include "rpc/engine/core.hpp"
-#include "rpc/engine/metrics.hpp"
+#include "rpc/core/core.hpp"
+#include "rpc/monitoring/metrics.hpp"
 
 namespace amalgam::detail {
 

@@ -1,4 +1,4 @@
-#include "rpc/engine/wait_report.hpp"
+#include "rpc/monitoring/wait_report.hpp"
 
 #include <algorithm>
 #include <array>
@@ -25,7 +25,7 @@
 #include <amalgam/tasks/extension/ult_snapshot.hpp>
 
 #include "rpc/call/pending_call.hpp"
-#include "rpc/engine/core.hpp"
+#include "rpc/core/core.hpp"
 #include "rpc/limits.hpp"
 
 namespace amalgam {
