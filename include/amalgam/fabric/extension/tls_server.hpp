@@ -21,8 +21,8 @@ public:
     tls_server_end(const tls_server_end&) = delete;
 
     /// Appends what `received` says to `plain`, and what is to be sent because of it to `to_send`,
-    /// also on failure. Failure: `unreachable` for what is no TLS, or is refused; throws
-    /// std::bad_alloc.
+    /// also on failure. Failure: `unreachable` for what is no TLS, is refused, or follows the
+    /// client's end; throws std::bad_alloc.
     result<void> take(std::string_view received, std::string& plain, std::string& to_send);
     /// Appends the ciphertext of `plain`. Precondition: take() has told something of the client.
     /// Failure: throws std::bad_alloc; throws error{unreachable} after a failure of take().

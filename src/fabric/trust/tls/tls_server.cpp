@@ -68,6 +68,9 @@ result<void> tls_server_end::take(std::string_view received, std::string& plain,
     const no_errors_left clean;
     SSL* const ssl = state_->ssl.get();
     ERR_clear_error();
+    // OpenSSL would read none of it, so it would be kept, however much comes.
+    if ((SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN) != 0)
+        return {errc::unreachable, "bytes came behind the end of a TLS connection"};
     if (BIO_write(state_->from_client, received.data(), static_cast<int>(received.size())) !=
         static_cast<int>(received.size()))
         throw std::bad_alloc();
