@@ -35,7 +35,7 @@ void engine_core::check_driven_by_caller(std::string_view asked) const {
 }
 
 void engine_core::check_not_inside_progress() const {
-    if (execution_stream::current() != &streams_.first()) return;
+    if (!driven_here(streams_.first())) return;
     throw error(errc::invalid,
                 "progress() must not be called from within itself, for example by a handler: wait "
                 "instead, with a future or this_task::yield()");

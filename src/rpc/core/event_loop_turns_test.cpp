@@ -1,6 +1,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -8,6 +9,8 @@
 
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/tasks/ult.hpp>
+
+#include "thrown.hpp"
 
 // What a turn of a user's event loop does, and who else may have the engine meanwhile.
 namespace amalgam {
@@ -112,6 +115,54 @@ TEST_P(engine_turns, two_threads_may_poll_it_and_each_call_is_served_once) {
     done = true;
     for (std::thread& each : loops)
         each.join();
+}
+
+/// A handler of one engine drives another, whose handler does something to the first.
+class engine_below : public testing::TestWithParam<const char*> {
+protected:
+    template <typename Function>
+    void inside(Function what) {
+        other_.define("inner", [&] {
+            what();
+            done_ = true;
+        });
+        outer_->define("outer", [this] {
+            other_.procedure<void()>("inner").on(other_.address()).post();
+            while (!done_)
+                other_.progress();
+        });
+        future<void> call = outer_->procedure<void()>("outer").on(outer_->address()).start();
+        while (outer_ && !call.ready())
+            outer_->progress();
+        EXPECT_TRUE(done_);
+    }
+
+    bool done_ = false;
+    engine other_{GetParam(), {.progress = by_caller}};
+    std::unique_ptr<engine> outer_ =
+        std::make_unique<engine>(GetParam(), engine_options{.progress = by_caller});
+};
+INSTANTIATE_TEST_SUITE_P(shm, engine_below, testing::Values("shm://"));
+INSTANTIATE_TEST_SUITE_P(tcp, engine_below, testing::Values("tcp://127.0.0.1:0"));
+
+TEST_P(engine_below, is_not_driven_within_itself) {
+    inside([this] {
+        const error why = error_of([this] { outer_->progress(); });
+        EXPECT_EQ(why.code(), errc::invalid);
+        EXPECT_TRUE(std::string(why.what()).starts_with("progress() must not be called"))
+            << why.what();
+    });
+}
+
+TEST_P(engine_below, is_stopped_at_once) {
+    inside([this] {
+        outer_->stop();
+        EXPECT_TRUE(outer_->stopped());
+    });
+}
+
+TEST_P(engine_below, is_destroyed_and_its_handler_goes_on) {
+    inside([this] { outer_.reset(); });
 }
 
 }  // namespace

@@ -183,7 +183,9 @@ void engine_core::wait_until_quiet(clock::duration at_most, First first) {
 }
 
 bool engine_core::on_own_stream() noexcept {
-    return streams_.has(execution_stream::current());
+    // A handler of another engine may run in that one's progress(), called by a handler of ours.
+    return streams_.has(execution_stream::current()) ||
+           (streams_.driven_by_caller() && driven_here(streams_.first()));
 }
 
 /// Runs the functions given to on_stopping(), where the first stop() was called. False: the caller

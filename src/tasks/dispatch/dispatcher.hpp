@@ -54,6 +54,13 @@ public:
         return here != nullptr && here == ready_work::main_server_of(what);
     }
     class on_thread;  ///< See on_thread.hpp.
+    /// Whether the calling thread acts as this stream, also below another one on its stack.
+    bool acts_here() const noexcept {
+        const dispatcher* each = current();
+        while (each != nullptr && each != this)
+            each = each->below_;
+        return each != nullptr;
+    }
 
     /// The thread that runs it, or last did.
     pid_t thread_seen() const noexcept { return thread_id_; }
@@ -161,6 +168,7 @@ private:
     seen_by_others<std::uint64_t> coarse_now_;  // in cycles(), renewed after each batch and sleep
     seen_by_others<pid_t> thread_id_;
     stream& of_;
+    const dispatcher* below_ = nullptr;  // that the thread acted as before, while it acts as this
     const ult_core* thread_ult_ = nullptr;
     void (*loop_turn_)(stream&) = nullptr;       // with thread_ult_
     const stack_memory* loop_memory_ = nullptr;  // with thread_ult_

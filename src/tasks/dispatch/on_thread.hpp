@@ -30,6 +30,7 @@ private:
         self.caches_ = own != nullptr
                            ? thread_caches{own->exceptions, &own->stacks, &own->blocks}
                            : thread_caches{exception_state::of_thread(), nullptr, nullptr};
+        self.below_ = before_;
         self.loop_.stack.floats = float_control::now();
         self.thread_id_ = own_thread_id();
         self.loop_.sanitizer.adopt_thread();

@@ -115,6 +115,9 @@ std::size_t detail::drive_kept(execution_stream& what) {
 bool detail::being_driven(const execution_stream& what) noexcept {
     return stream_access::of(what).loop().driven_seen();
 }
+bool detail::driven_here(const execution_stream& what) noexcept {
+    return stream_access::of(what).loop().driven_here();
+}
 
 timer::timer(execution_stream& where, callback on_time) noexcept : timer(where, on_time, nullptr) {}
 

@@ -76,6 +76,8 @@ public:
     bool has_pollers() { return pollers_.any(); }
     const sleep_times& slept() const noexcept { return slept_; }
     bool driven_seen() const noexcept { return pollers_.used_seen(); }
+    /// See drive.hpp.
+    bool driven_here() const noexcept { return runs_.acts_here(); }
 
 private:
     friend class amalgam::scheduler_loop;

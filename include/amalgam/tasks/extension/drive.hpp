@@ -31,6 +31,8 @@ std::size_t drive(execution_stream& what, drive_turns& turns, std::size_t most);
 std::size_t drive_kept(execution_stream& what);
 /// Whether some thread is in run_ready() or drive().
 bool being_driven(const execution_stream& what) noexcept;
+/// Whether the calling thread is, also below another stream that it drives meanwhile.
+bool driven_here(const execution_stream& what) noexcept;
 /// Names the calling thread, for comparison only.
 const void* this_driver() noexcept;
 
