@@ -371,6 +371,10 @@ http_answer http_listener::answer_to(std::string_view request, bool& head) {
         return answer_(asked);
     } catch (const std::exception& why) {
         return sentence(500, why.what());
+    } catch (...) {
+        return sentence(500,
+                        "the function that answers threw an exception not derived from "
+                        "std::exception");
     }
 }
 

@@ -83,6 +83,20 @@ TEST(metrics_server, tells_what_a_function_reads) {
     EXPECT_TRUE(get(server.address(), "/else").starts_with("HTTP/1.1 404"));
 }
 
+TEST(metrics_server, answers_what_the_function_throws_and_goes_on) {
+    int asked = 0;
+    const metrics_server server(
+        [&asked]() -> metric_snapshot {
+            if (++asked == 1) throw 5;
+            throw error(errc::unavailable, "the numbers are at lunch");
+        },
+        "127.0.0.1:0");
+    const std::string odd = get(server.address(), "/metrics");
+    EXPECT_TRUE(odd.starts_with("HTTP/1.1 500") && has(odd, "threw an exception")) << odd;
+    const std::string told = get(server.address(), "/metrics");
+    EXPECT_TRUE(told.starts_with("HTTP/1.1 500") && has(told, "the numbers are at lunch")) << told;
+}
+
 /// AMALGAM_METRICS while this lives.
 struct metrics_variable {
     explicit metrics_variable(const char* to) { ::setenv("AMALGAM_METRICS", to, 1); }
