@@ -18,13 +18,16 @@ const tables = (() => {
 
   function showProcesses(state, bytes) {
     const rows = at("processes");
-    const known = new Map([...rows.rows].map(row => [row.dataset.label, row]));
+    const known = new Map([...rows.rows].map(row => [row.dataset.key, row]));
+    const called = new Map();  // How many so far by each label: who looks at two may name one twice.
     state.processes.forEach((each, i) => {
-      let row = known.get(each.label);
-      known.delete(each.label);
+      called.set(each.label, (called.get(each.label) || 0) + 1);
+      const key = called.get(each.label) + " " + each.label;
+      let row = known.get(key);
+      known.delete(key);
       if (!row) {
         row = rows.insertRow();
-        row.dataset.label = each.label;
+        row.dataset.key = key;
       }
       if (rows.rows[i] !== row) rows.insertBefore(row, rows.rows[i]);
       const cores = each.running ? each.processor.toFixed(2) + (each.cores ? ` of ${each.cores}` : "") : "";
