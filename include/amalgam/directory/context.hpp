@@ -94,7 +94,8 @@ struct context_options {
 ///          others too. A context's own engine ends with it; its memory is freed once its resources
 ///          and searches are gone, too. May be destroyed anywhere: on another engine's stream (in
 ///          its call_then() or an inline handler) and in a tasklet the end does not wait, and its
-///          engine can have another context soon after.
+///          engine can have another context soon after. In a child of fork(), what sends,
+///          waits or asks others throws error{closed}; what was being sent stays its parent's.
 /// Threads: any. Inline handlers of the engine cannot wait, so they must not call members that do.
 /// Failure: the constructor throws error{unreachable} if no directory is running or can be started,
 ///          error{denied} if its directory_roles do not let this process in, error{invalid} if the

@@ -224,6 +224,7 @@ private:
 
 void context_core::start_send(resource_id from, resource_id to, std::shared_ptr<queued_send> what) {
     check_not_closed();
+    check_runs(on_.core());  // Nobody would send it.
     if (!lanes_.push(from, to, std::move(what))) return;
     amalgam::post(on_.pool(), lane_start(shared_from_this(), from, to));
 }

@@ -135,6 +135,7 @@ void context_core::send(resource_id from, resource_id to, std::int32_t tag, cons
     const time_point deadline = deadline_after(within, on_.now());
     if (lanes_.idle()) [[likely]]
         return send_now(from, to, tag, content, deadline);
+    check_runs(on_.core());
     const send_turn mine(lanes_, from, to, deadline);
     send_now(from, to, tag, content, deadline);
 }
@@ -161,12 +162,13 @@ void context_core::check_own(resource_id which) const {
 
 void context_core::finish_sends() {
     messages_.close_all();
-    lanes_.wait_until_idle();
+    if (!is_of_parent(on_.core())) lanes_.wait_until_idle();
 }
 
 std::optional<resource_message> context_core::receive(resource_id to, const message_choice& which,
                                                       nanoseconds within) {
     if (within == nanoseconds(0)) return messages_.try_take(to, which);
+    check_runs(on_.core());
     return messages_.take(to, which, deadline_after(within));
 }
 
@@ -197,6 +199,7 @@ void context_core::post(resource_id from, resource_id to, std::int32_t tag,
                         message_buffer content) {
     if (lanes_.idle()) [[likely]]
         return post_now(from, to, tag, std::move(content));
+    check_runs(on_.core());
     const auto behind = std::make_shared<posted_send>(tag, std::move(content));
     if (!lanes_.push_if_open(from, to, behind, options_.store_bytes))
         post_now(from, to, tag, std::move(behind->content()));

@@ -10,11 +10,14 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/rocl.h>
 
+#include "conformance/slow_build.hpp"
 #include "temp_folder.hpp"
 
 namespace {
@@ -349,6 +352,51 @@ TEST_F(rocl, buffers_and_lists_stay_valid_when_the_context_is_closed) {
 }
 
 // Each thread's call that the end interrupts, or comes after, tells it.
+/// Result of `body` in a child of fork().
+template <typename Body>
+int status_of_fork(Body body) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(body());
+    int how = 0;
+    EXPECT_EQ(::waitpid(child, &how, 0), child);
+    return WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+}
+
+TEST(rocl_exit, in_a_child_of_fork_leaves_what_is_being_sent_to_its_parent) {
+    if (conformance::slow_build)
+        GTEST_SKIP() << "sanitizers allow no threads after a fork() with several";
+    engine host{"shm://", {.name = "directory"}};
+    const directory_server directory{host};
+    context receiver{"shm://", {.directory = host.address(), .store_bytes = 4096}};
+    const resource box = receiver.add({{"type", "box"}});
+    const int to = static_cast<int>(box.id());
+    ::setenv("AMALGAM_DIRECTORY", host.address().c_str(), 1);
+    const int me = rocl_init();
+    ASSERT_GT(me, 0);
+    constexpr int count = 20;  // More than fit, so that one is being sent.
+    for (int i = 0; i < count; ++i) {
+        void* const out = rocl_bfget(1000);
+        ASSERT_EQ(rocl_send(me, to, i, out, 1000), 0);
+        ASSERT_EQ(rocl_bftoret(out), 0);
+    }
+    EXPECT_EQ(status_of_fork([&] {
+                  void* const out = rocl_bfget(10);
+                  if (rocl_send(me, to, count, out, 10) != ROCL_ECLOSED) return 1;
+                  void* in = nullptr;
+                  if (rocl_recv(me, ROCL_ANY, ROCL_ANY, &in, nullptr, nullptr, nullptr, -1) !=
+                      ROCL_ECLOSED)
+                      return 4;
+                  if (rocl_exit() != 0) return 2;
+                  ::setenv("AMALGAM_DIRECTORY", "here", 1);
+                  return rocl_init() > 0 && rocl_exit() == 0 ? 0 : 3;
+              }),
+              0);
+    for (int i = 0; i < count; ++i)
+        ASSERT_EQ(box.receive().tag, i);
+    EXPECT_EQ(rocl_exit(), 0);
+    EXPECT_FALSE(box.try_receive());
+}
+
 TEST(rocl_codes, calls_beside_rocl_exit_end_with_closed) {
     ::setenv("AMALGAM_DIRECTORY", "here", 1);
     for (int round = 0; round < 30; ++round) {

@@ -94,6 +94,7 @@ public:
     void check_runs() const;
     /// The message of error{closed}.
     const char* why_closed() const noexcept;
+    bool is_of_parent() const noexcept { return forked_.load(std::memory_order_relaxed); }
     /// Called after a user function that may have forked: ends the child.
     void stay_in_parent() const noexcept {
         if (forked_.load(std::memory_order_relaxed)) [[unlikely]]

@@ -63,6 +63,9 @@ void check_may_wait(const engine_core& core) {
 void check_runs(const engine_core& core) {
     core.check_runs();
 }
+bool is_of_parent(const engine_core& core) noexcept {
+    return core.is_of_parent();
+}
 
 const remote_procedure& intern(engine_core& core, std::string_view name, std::string signature) {
     return core.procedures().intern(name, std::move(signature));

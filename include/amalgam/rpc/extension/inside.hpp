@@ -56,8 +56,10 @@ clock::time_point now_of(const engine_core& core) noexcept;
 pool& pool_of(engine_core& core);
 /// Throws error{invalid} where the caller would wait forever.
 void check_may_wait(const engine_core& core);
-/// Throws error{closed} after stop().
+/// Throws error{closed} after stop(), and in a child of fork().
 void check_runs(const engine_core& core);
+/// Whether this process is a child of fork(), so that none of the engine's code runs in it.
+bool is_of_parent(const engine_core& core) noexcept;
 /// As engine::intern(): the procedure as callers name it.
 const remote_procedure& intern(engine_core& core, std::string_view name, std::string signature);
 /// Runs `define()`, which defines the library procedure `first`. For layers of which an engine has
