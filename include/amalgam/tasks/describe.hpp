@@ -40,6 +40,9 @@ std::string describe(const scheduler& what);
 std::string describe(const work_unit& what);  ///< Where the unit may be used, as in pool::visit().
 std::string describe(const execution_stream& what);
 
+/// Names of the streams that serve a pool. Threads and failure as list_streams().
+std::vector<std::string> servers_of(const pool& what);
+
 const char* name(stream_state state) noexcept;  ///< For example "asleep".
 
 }  // namespace amalgam

@@ -19,13 +19,18 @@ public:
 
     void push(work_unit& unit) noexcept override;
     void push_by_priority(work_unit& unit) noexcept override;
-    work_unit* pop() noexcept override { return pop_in_turn(pops_++); }
+    work_unit* pop() noexcept override {
+        work_unit* const first = pop_in_turn(taken());
+        if (first != nullptr) count_taken(1);
+        return first;
+    }
     void push_many(std::span<work_unit* const> units) noexcept override;
     std::size_t pop_many(std::span<work_unit*> into) noexcept override;
     void visit(unit_visitor see) override;
     bool remove(work_unit& unit) noexcept override;
     bool empty() const noexcept override;
     std::size_t size() const noexcept override;
+    std::uint64_t taken() const noexcept override { return taken_.load(std::memory_order_relaxed); }
 
 private:
     friend class detail::ready_work;  // works without virtual calls
@@ -61,6 +66,8 @@ private:
         own_size_.store(own_size_.load(std::memory_order_relaxed) + static_cast<std::size_t>(more),
                         std::memory_order_relaxed);
     }
+    void count_taken(std::size_t more) noexcept { set_taken(taken() + more); }
+    void set_taken(std::uint64_t all) noexcept { taken_.store(all, std::memory_order_relaxed); }
     void push_outside(work_unit& unit) noexcept;
     void push_chain(work_unit& oldest, work_unit& newest) noexcept;
     void drain_inbox() noexcept;
@@ -72,8 +79,9 @@ private:
 
     // Used by the serving stream.
     detail::unit_list own_;
-    std::size_t pops_ = 0;
-    std::atomic<std::size_t> own_size_{0};  // written only by the serving stream
+    // Written only by the serving stream.
+    std::atomic<std::uint64_t> taken_{0};
+    std::atomic<std::size_t> own_size_{0};
     // Set to 0 by others for urgent units.
     std::atomic<std::size_t> unlooked_{most_unlooked};
     // Used by everyone else, on its own cache line: newest first, taken as a whole. When empty it

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <type_traits>
 
@@ -102,6 +103,9 @@ public:
     virtual bool empty() const noexcept = 0;
     /// Number of queued units; exact only while nobody pushes or pops.
     virtual std::size_t size() const noexcept = 0;
+    /// Number of units taken out so far, to run them: a ULT counts once for each of its turns. A
+    /// batch of units that runs now may not be counted yet. By default 0: not counted.
+    virtual std::uint64_t taken() const noexcept { return 0; }
 
     /// Who may push and pop, as given when it was made.
     pool_access access() const noexcept { return access_; }

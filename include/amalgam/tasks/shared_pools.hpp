@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,7 @@ public:
     bool remove(work_unit& unit) noexcept final;
     bool empty() const noexcept final;
     std::size_t size() const noexcept final { return size_.load(std::memory_order_relaxed); }
+    std::uint64_t taken() const noexcept final { return taken_.load(std::memory_order_relaxed); }
 
 protected:
     explicit shared_pool() noexcept : pool(pool_access::any_stream) {}
@@ -34,6 +36,11 @@ protected:
 private:
     enum class as { ready, yielded, by_priority };
     void add(work_unit& unit, as what) noexcept;
+    /// With the lock held: that many units were unlinked.
+    void count_out(std::size_t units) noexcept {
+        size_.store(size_.load(std::memory_order_relaxed) - units, std::memory_order_relaxed);
+        taken_.store(taken_.load(std::memory_order_relaxed) + units, std::memory_order_relaxed);
+    }
     // Called with the lock held.
     virtual void link(work_unit& unit, bool yielded) noexcept = 0;
     virtual void link_by_priority(work_unit& unit) noexcept = 0;
@@ -42,7 +49,9 @@ private:
     virtual void walk(const unit_visitor&) const {}
 
     alignas(64) mutable detail::spin_lock busy_;
+    // Written with the lock held.
     std::atomic<std::size_t> size_{0};
+    std::atomic<std::uint64_t> taken_{0};
 };
 
 /// First in, first out, for any number of streams.

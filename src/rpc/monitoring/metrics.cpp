@@ -12,6 +12,7 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 #include <amalgam/rpc/metrics.hpp>
+#include <amalgam/tasks/describe.hpp>
 #include <amalgam/tasks/inspect.hpp>
 
 #include "rpc/core/core.hpp"
@@ -122,6 +123,23 @@ void write_stream(execution_stream& which, metric_writer& into) {
                labels, seconds(did.longest_hold));
 }
 
+void write_pool(const std::string& name, const pool& which, metric_writer& into) {
+    const std::vector<metric_label> labels{{"pool", name}};
+    put_metric(into, {"amalgam_pool_ready_units", "Units of work that wait in a pool.", varies},
+               labels, static_cast<double>(which.size()));
+    put_metric(into, {"amalgam_pool_ults", "ULTs of a pool, ready, running and parked.", varies},
+               labels, static_cast<double>(which.ults()));
+    put_metric(
+        into,
+        {"amalgam_pool_taken_units_total",
+         "Units of work that streams took from a pool: a ULT once for each of its turns.", grows},
+        labels, static_cast<double>(which.taken()));
+    for (const std::string& stream : servers_of(which)) {
+        put_metric(into, {"amalgam_pool_served", "1 for each stream that serves a pool.", varies},
+                   {{"pool", name}, {"stream", stream}}, 1.0);
+    }
+}
+
 /// What peers can make the engine hold, beside what it holds. Those without a bound are left out.
 void write_limits(engine_core& core, metric_writer& into) {
     const engine_options now = core.configuration().options;
@@ -206,12 +224,7 @@ void write_on_stream(engine_core& core, metric_writer& into) {
     put_metric(into, {"amalgam_rpc_peers", "Peers known, connected or being looked up.", varies},
                {}, static_cast<double>(peers));
     core.streams().for_each_pool([&](std::string_view name, const pool& each) {
-        const std::vector<metric_label> labels{{"pool", std::string(name)}};
-        put_metric(into, {"amalgam_pool_ready_units", "Units of work that wait in a pool.", varies},
-                   labels, static_cast<double>(each.size()));
-        put_metric(into,
-                   {"amalgam_pool_ults", "ULTs of a pool, ready, running and parked.", varies},
-                   labels, static_cast<double>(each.ults()));
+        write_pool(std::string(name), each, into);
     });
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -112,6 +113,32 @@ TEST(metrics, peers_ports_pools_and_the_process_are_there) {
     EXPECT_EQ(all.value("amalgam_rpc_running_handlers_limit"),
               static_cast<double>(engine_options{}.max_running));
     EXPECT_EQ(all.value("amalgam_rpc_open_value_streams"), 0);
+}
+
+TEST(metrics, pools_tell_who_serves_them_and_how_many_units_were_taken) {
+    engine here("shm://", {.streams = {{.name = "net"},
+                                       {.name = "left", .pools = {"work"}},
+                                       {.name = "right", .pools = {"work"}}},
+                           .pools = {{.name = "work"}}});
+    here.define("nothing", [] {}, {.in_pool = "work"});
+    const auto taken = [&](const char* pool) {
+        return read_metrics(here).value("amalgam_pool_taken_units_total", {{"pool", pool}});
+    };
+    const double before = taken("work");
+    constexpr int times = 20;
+    const auto nothing = here.procedure<void()>("nothing").on(here.lookup(here.address()));
+    for (int i = 0; i < times; ++i)
+        nothing();
+    EXPECT_GE(taken("work"), before + times);
+    const metric_snapshot all = read_metrics(here);
+    const metric_family* const served = all.find("amalgam_pool_served");
+    ASSERT_NE(served, nullptr);
+    std::set<std::string> by;
+    for (const metric_sample& each : served->samples)
+        if (each.labels[0] == metric_label{"pool", "work"}) by.insert(each.labels[1].value);
+    EXPECT_EQ(by, (std::set<std::string>{"left", "right"}));
+    EXPECT_GT(taken("net"), 0);
+    EXPECT_EQ(all.failed, 0u);
 }
 
 TEST(metrics, a_programs_own_counters_and_registrations_stand_beside) {

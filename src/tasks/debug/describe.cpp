@@ -108,14 +108,21 @@ void print_streams(int fd) {
 std::string describe(const pool& what) {
     std::string text = without_servers(what);
     const char* before = ", served by '";
+    for (const std::string& each : servers_of(what)) {
+        text += before + each + '\'';
+        before = ", '";
+    }
+    return text;
+}
+
+std::vector<std::string> servers_of(const pool& what) {
+    std::vector<std::string> names;
     detail::ult_registry::with_streams([&](std::span<detail::dispatcher* const> streams) {
         for (const detail::dispatcher* each : streams) {
-            if (!detail::ready_work::serves(*each, what)) continue;
-            text += before + each->of().options().name + '\'';
-            before = ", '";
+            if (detail::ready_work::serves(*each, what)) names.push_back(each->of().options().name);
         }
     });
-    return text;
+    return names;
 }
 
 std::string describe(const scheduler& what) {

@@ -22,12 +22,14 @@ namespace amalgam::detail {
 
 std::size_t dispatcher::run_batch(std::size_t most) noexcept {
     work_.begin_batch(most);
+    const std::uint64_t taken_before = work_.own_pool().taken();
     if (hooks::any()) [[unlikely]]
         run_picked_told();
     while (work_unit* next = work_.pick_stashed_first())
         next->run();
     const std::size_t happened = most - work_.budget();
     if (happened != 0) {
+        work_.count_batch(taken_before, happened);
         const std::uint64_t took = renew_time_after_work();
         if (happened == work_.batch()) work_.adapt_batch(took);
     }

@@ -52,6 +52,10 @@ public:
     void begin_batch(std::size_t most) noexcept { budget_ = most; }
     std::size_t budget() const noexcept { return budget_; }
     void spend() noexcept { --budget_; }
+    /// The batch that began when the own pool had counted `before` has run that many units.
+    void count_batch(std::uint64_t before, std::size_t units) noexcept {
+        if (own_order_) own_pool_.set_taken(before + units);
+    }
     std::size_t batch() const noexcept { return batch_; }
     /// A whole batch took that many cycles().
     void adapt_batch(std::uint64_t took) noexcept;

@@ -65,6 +65,7 @@ std::size_t fifo_pool::pop_many(std::span<work_unit*> into) noexcept {
     while (taken < into.size() && !own_.empty())
         into[taken++] = own_.pop_front();
     add_own_size(-static_cast<std::ptrdiff_t>(taken));
+    count_taken(taken);
     return taken;
 }
 
@@ -119,6 +120,7 @@ bool fifo_pool::remove(work_unit& unit) noexcept {
     if (!own_.holds(unit)) return false;
     own_.remove(unit);
     add_own_size(-1);
+    count_taken(1);
     return true;
 }
 

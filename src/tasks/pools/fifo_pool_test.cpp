@@ -2,6 +2,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <random>
@@ -47,12 +48,14 @@ void compare_with_deque(bool on_stream, unsigned seed) {
     for (auto& each : units)
         free.push_back(&each);
     std::deque<numbered*> model;
+    std::uint64_t taken = 0;
     std::mt19937 random(seed);
 
     const auto play = [&] {
         for (int i = 0; i < 20000; ++i) {
             ASSERT_EQ(pool.size(), model.size());
             ASSERT_EQ(pool.empty(), model.empty());
+            ASSERT_EQ(pool.taken(), taken);
             if (random() % 2 == 0 && !free.empty()) {
                 numbered& unit = *free.back();
                 free.pop_back();
@@ -72,6 +75,7 @@ void compare_with_deque(bool on_stream, unsigned seed) {
                 ASSERT_EQ(got, model.empty() ? nullptr : model.front());
                 if (got == nullptr) continue;
                 model.pop_front();
+                ++taken;
                 free.push_back(got);
             }
         }
@@ -89,6 +93,28 @@ void compare_with_deque(bool on_stream, unsigned seed) {
 TEST(fifo_pool, behaves_as_a_deque_on_its_stream_and_from_outside) {
     for (unsigned seed = 1; seed <= 4; ++seed)
         compare_with_deque(seed % 2 == 0, seed);
+}
+
+TEST(fifo_pool, of_a_stream_of_its_own_counts_each_turn_of_a_ult_once) {
+    execution_stream stream(execution_stream_options{.driven = true});
+    const pool& where = stream.main_pool();
+    constexpr std::uint64_t ults = 100, yields = 3;
+    for (std::uint64_t i = 0; i < ults; ++i) {
+        post(stream, [] {
+            for (std::uint64_t turn = 0; turn < yields; ++turn)
+                this_task::yield();
+        });
+    }
+    EXPECT_EQ(where.taken(), 0u);
+    stream.run_ready();
+    EXPECT_EQ(where.taken(), ults * (yields + 1));
+    ult child;
+    post(stream, [&] {
+        child = spawn(stream, [] {});
+        child.join();  // Which switches to it directly.
+    });
+    stream.run_ready();
+    EXPECT_EQ(where.taken(), ults * (yields + 1) + 2);
 }
 
 TEST(fifo_pool, takes_in_what_others_push_while_its_own_work_goes_on) {

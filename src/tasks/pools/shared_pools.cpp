@@ -55,9 +55,7 @@ work_unit* shared_pool::pop() noexcept {
     if (size_.load(std::memory_order_relaxed) == 0) return nullptr;
     const std::lock_guard hold(busy_);
     work_unit* const unit = unlink();
-    if (unit != nullptr) {
-        size_.store(size_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
-    }
+    if (unit != nullptr) count_out(1);
     return unit;
 }
 
@@ -91,7 +89,7 @@ std::size_t shared_pool::pop_many(std::span<work_unit*> into) noexcept {
         if (unit == nullptr) break;
         into[taken++] = unit;
     }
-    size_.store(size_.load(std::memory_order_relaxed) - taken, std::memory_order_relaxed);
+    count_out(taken);
     return taken;
 }
 
@@ -103,7 +101,7 @@ void shared_pool::visit(unit_visitor see) {
 bool shared_pool::remove(work_unit& unit) noexcept {
     const std::lock_guard hold(busy_);
     if (!unlink(unit)) return false;
-    size_.store(size_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+    count_out(1);
     return true;
 }
 

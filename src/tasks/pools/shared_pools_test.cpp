@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -58,8 +59,10 @@ void compare(pool& tested, const model& should) {
     for (auto& each : units)
         free.push_back(&each);
     std::deque<numbered*> inside;
+    std::uint64_t taken = 0;
     for (int i = 0; i < 30000; ++i) {
         ASSERT_EQ(tested.size(), inside.size());
+        ASSERT_EQ(tested.taken(), taken);
         ASSERT_EQ(tested.empty(), inside.empty());
         const auto what = random() % 16;
         if (what < 8 && !free.empty()) {
@@ -82,12 +85,14 @@ void compare(pool& tested, const model& should) {
             numbered* const any = inside[random() % inside.size()];
             ASSERT_TRUE(tested.remove(*any));
             ASSERT_FALSE(tested.remove(*any));
+            ++taken;
             inside.erase(std::find(inside.begin(), inside.end(), any));
             free.push_back(any);
         } else {
             auto* const got = static_cast<numbered*>(tested.pop());
             ASSERT_EQ(got, should.take(inside));
             if (got != nullptr) free.push_back(got);
+            if (got != nullptr) ++taken;
         }
     }
     while (tested.pop() != nullptr)
