@@ -1,6 +1,8 @@
 #include <atomic>
 #include <cstdio>
 #include <iostream>
+#include <mutex>
+#include <shared_mutex>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -17,6 +19,8 @@
 //   ult PATH…      a ULT locks the accounts, then follows the path
 //   thread PATH…   a plain thread does
 //   future PATH…   a ULT without the accounts does, by a future
+//   write PATH…    a ULT that writes the ledger does
+//   audit PATH…    a ULT that reads the ledger does
 //
 //   send URI       a ULT opens a stream to a handler, sends one value, and sleeps
 //   unread URI     a ULT opens a stream from a handler that does not end, reads one, and sleeps
@@ -24,7 +28,8 @@
 //                  and sleeps
 //
 // To follow a path is to call the first address in it, which follows the rest; "caller" is whoever
-// called. Where the path ends, the accounts are locked, or what its last word says is done.
+// called. Where the path ends, the accounts are locked, or what its last word says is done:
+// "ledger" reads the ledger, "entry" writes it, "news" waits for a condition.
 
 namespace {
 
@@ -79,6 +84,22 @@ public:
         };
         if (who == "thread") {
             std::thread(act).detach();
+        } else if (who == "write") {
+            am::spawn(own_,
+                      [this, rest, wait] {
+                          const std::lock_guard hold(ledger_);
+                          follow(rest, wait);
+                      },
+                      {.name = "writer"})
+                .detach();
+        } else if (who == "audit") {
+            am::spawn(own_,
+                      [this, rest, wait] {
+                          const std::shared_lock hold(ledger_);
+                          follow(rest, wait);
+                      },
+                      {.name = "auditor"})
+                .detach();
         } else if (who == "ult") {
             am::spawn(own_, act, {.name = "teller"}).detach();
         } else {
@@ -118,6 +139,18 @@ private:
         const std::string next = rest.front();
         rest.erase(rest.begin());
         if (next == "sleep") return am::this_task::sleep_for(std::chrono::hours(1));
+        if (next == "ledger") {
+            const std::shared_lock hold(ledger_);
+            return;
+        }
+        if (next == "entry") {
+            const std::lock_guard hold(ledger_);
+            return;
+        }
+        if (next == "news") {
+            std::unique_lock hold(accounts_);
+            return news_.wait(hold);
+        }
         if (next == "hog") {
             const std::atomic<bool> never{false};
             while (!never) {
@@ -130,6 +163,8 @@ private:
     }
 
     am::mutex accounts_;
+    am::shared_mutex ledger_;
+    am::condition_variable news_;
     std::vector<am::responder<void>> left_;
     am::engine here_;
     am::execution_stream own_;

@@ -132,6 +132,38 @@ TEST(why, finds_a_deadlock_over_three_processes_that_begins_with_a_plain_thread)
     EXPECT_FALSE(has(alone.output, "deadlock")) << alone.output;
 }
 
+TEST(why, finds_a_deadlock_with_who_writes_what_a_shared_mutex_protects) {
+    branch bank("bank"), till("till");
+    bank.tell("write " + till.address + " caller ledger");
+    const outcome got = why(bank.address, "deadlock over");
+    EXPECT_HAS(got.output, ": it waits for the shared mutex that ULT \"writer\" holds, for ");
+    EXPECT_HAS(got.output, "the handler of \"relay\" in \"bank\" " + bank.process() +
+                               " waits for the shared mutex that ULT \"writer\" holds");
+}
+
+TEST(why, tells_how_many_read_what_another_would_write) {
+    branch bank("bank");
+    bank.tell("audit sleep");
+    bank.tell("audit sleep");
+    bank.tell("future " + bank.address + " entry");
+    const outcome got = why(bank.address, ", which 2 readers hold, for ");
+    EXPECT_HAS(got.output, ": it waits for shared mutex ");
+    const auto json = nlohmann::json::parse(amalgam_tool("why --json " + bank.address).output);
+    bool found = false;
+    for (const auto& each : json["engines"][0]["units"])
+        if (each["readers"] == 2) found = each["mutex"].is_string();
+    EXPECT_TRUE(found) << json;
+}
+
+TEST(why, tells_with_which_mutex_a_handler_waits_for_a_condition) {
+    branch bank("bank");
+    bank.tell("future " + bank.address + " news");
+    const outcome got =
+        why(bank.address, "it waits for a condition variable that goes with mutex ");
+    EXPECT_HAS(got.output, ", and nobody has notified it");
+    EXPECT_HAS(got.output, ", for ");
+}
+
 TEST(why, tells_a_handler_that_sleeps_from_one_that_computes_and_one_that_left_its_answer) {
     branch bank("bank"), till("till");
     bank.tell("future " + till.address + " sleep");

@@ -26,10 +26,12 @@ struct waiting_unit {
     std::string stream;                  ///< As ult_info::stream.
     std::uint64_t call = 0;              ///< open_call::id of the call that it waits for; 0: none.
     std::uint64_t unit = 0;  ///< Holds the mutex that it waits for, or is joined by it; 0: unknown.
+    std::uint64_t mutex = 0;    ///< Names ult_info::mutex, the same for all of a process; 0: none.
+    std::uint64_t readers = 0;  ///< As ult_info::readers.
 
     template <typename Archive>
     void serialize(Archive& a) {
-        a(id, thread, name, state, waits_for, waited, stream, call, unit);
+        a(id, thread, name, state, waits_for, waited, stream, call, unit, mutex, readers);
     }
 };
 

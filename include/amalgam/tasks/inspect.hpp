@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -34,8 +35,13 @@ struct ult_info {
     /// ended a batch.
     std::chrono::nanoseconds waited{};
     /// If parked for a mutex or a join: the id of the ULT that holds the mutex or is joined. Null
-    /// if it is a plain thread, a coroutine or a tasklet.
+    /// if it is a plain thread, a coroutine or a tasklet. Of a shared_mutex the one that writes.
     const void* waits_for_ult = nullptr;
+    /// If parked for a mutex or shared_mutex: that one; for a condition_variable: the mutex that it
+    /// goes with. For comparison, and for a debugger.
+    const void* mutex = nullptr;
+    /// If parked for a shared_mutex: how many readers hold it.
+    std::size_t readers = 0;
     /// Running: the stream's name. Otherwise the stream whose main pool is its home; empty if there
     /// is none, as for shared pools.
     std::string stream;

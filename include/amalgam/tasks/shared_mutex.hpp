@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/tasks/detail/stack_page.hpp>
 #include <amalgam/tasks/detail/wait_list.hpp>
 #include <amalgam/tasks/detail/wait_operation.hpp>
 #include <amalgam/tasks/extension/deadline.hpp>
@@ -20,7 +21,8 @@ namespace amalgam {
 ///          it, even if the previous unlock() has not returned.
 /// Failure: locking throws error{invalid} if it would have to wait inside a tasklet, timer callback
 ///          or poller.
-/// Cost:    a short lock per call.
+/// Cost:    a short lock per call; for writing two instructions more, so that list_ults() can tell
+///          who holds it.
 class shared_mutex {
 public:
     using time_point = std::chrono::steady_clock::time_point;
@@ -33,7 +35,10 @@ public:
     void lock() {
         if (!try_lock()) lock_slow(access::write, time_point::max());
     }
-    bool try_lock() noexcept { return try_take(access::write); }
+    bool try_lock() noexcept {
+        const std::lock_guard hold(waiting_);
+        return waiting_.empty() && take(access::write, detail::stack_page());
+    }
     /// False: the deadline passed first. Uses the clock of the caller's stream.
     bool try_lock_until(time_point deadline) {
         return try_lock() || lock_slow(access::write, deadline);
@@ -51,7 +56,10 @@ public:
         if (!try_lock_shared()) lock_slow(access::read, time_point::max());
     }
     /// False: a writer holds it or waits for it.
-    bool try_lock_shared() noexcept { return try_take(access::read); }
+    bool try_lock_shared() noexcept {
+        const std::lock_guard hold(waiting_);
+        return waiting_.empty() && take(access::read, 0);
+    }
     bool try_lock_shared_until(time_point deadline) {
         return try_lock_shared() || lock_slow(access::read, deadline);
     }
@@ -65,21 +73,19 @@ public:
 
 private:
     enum class access : std::uintptr_t { read, write };
+    friend class detail::ult_registry;  // shows who holds it
     template <typename, typename...>
     friend class detail::wait_operation;
 
     bool enlist(detail::wait_node& me, access how) noexcept;
     bool lock_slow(access how, time_point deadline);
-    bool try_take(access how) noexcept {
-        const std::lock_guard hold(waiting_);
-        return waiting_.empty() && take(how);
-    }
 
-    // Needs the list's lock.
-    bool take(access how) noexcept {
+    // Needs the list's lock. `by`: where the writer's stack is, see detail::stack_page().
+    bool take(access how, std::uint32_t by) noexcept {
         if (writing_ || (how == access::write && readers_ != 0)) return false;
         if (how == access::write) {
             writing_ = true;
+            written_at_ = by;
         } else {
             ++readers_;
         }
@@ -90,6 +96,7 @@ private:
     detail::wait_list waiting_;
     std::size_t readers_ = 0;
     bool writing_ = false;
+    std::uint32_t written_at_ = 0;  // In what would be padding.
 };
 
 }  // namespace amalgam

@@ -187,6 +187,8 @@ private:
                 if (sender.waits_for_credit && sender.unit == each.info.id &&
                     one.waits_for == "semaphore")
                     one.waits_for = credit_wait;
+            one.mutex = number_of(each.info.mutex);
+            one.readers = each.info.readers;
             one.unit = number_of(each.info.waits_for_ult);
             if (each.holder_page != 0) one.unit = thread_at(each.holder_page);
             for (std::size_t i = 0; i < ults_.size(); ++i) {

@@ -94,7 +94,7 @@ void detail::ult_registry::look(std::span<ult_core* const> at, bool with_traces,
                 one.state = ult_state::parked;
                 one.waits_for = what->what_;
                 one.waited = time_since(each->parked_at);
-                look_at_wait(*what, into.all.size(), into);
+                look_at_wait(*what, one, into);
             }
             if (with_traces) {
                 frames seen{};  // where nothing can be traced, nobody fills it
@@ -108,12 +108,22 @@ void detail::ult_registry::look(std::span<ult_core* const> at, bool with_traces,
 }
 
 // What it waits for exists as long as it is held: it has either not got the mutex, or not unlocked
-// it.
-void detail::ult_registry::look_at_wait(const waiter& what, std::size_t of, listing& into) {
+// it. A shared mutex's list is locked for a few instructions only, and by nobody who is held.
+void detail::ult_registry::look_at_wait(const waiter& what, ult_info& one, listing& into) {
+    const std::size_t of = into.all.size();
+    const auto* const node = reinterpret_cast<const wait_node*>(&what);  // its first member
     if (what.what_ == mutex_wait::text) {
-        const auto& node = static_cast<const mutex_wait&>(
-            *reinterpret_cast<const wait_node*>(&what));  // its first member
-        into.waits.push_back({of, node.of.held_at_.load(std::memory_order_relaxed), 0});
+        const class mutex& awaited = static_cast<const mutex_wait*>(node)->of;
+        one.mutex = &awaited;
+        into.waits.push_back({of, awaited.held_at_.load(std::memory_order_relaxed), 0});
+    } else if (what.what_ == shared_mutex_wait::text) {
+        shared_mutex& awaited = static_cast<const shared_mutex_wait*>(node)->of;
+        one.mutex = &awaited;
+        const std::lock_guard hold(awaited.waiting_);
+        one.readers = awaited.readers_;
+        if (awaited.writing_) into.waits.push_back({of, awaited.written_at_, 0});
+    } else if (what.what_ == condition_wait::text) {
+        one.mutex = &static_cast<const condition_wait*>(node)->with;
     } else if (std::string_view(what.what_) == "join") {
         into.waits.push_back({of, 0, reinterpret_cast<std::uintptr_t>(&what)});
     }
@@ -289,6 +299,12 @@ void print_ults(int fd) {
             text += fmt::format(" for {:.3f} s, waiting for {}", seconds.count(), each.waits_for);
             if (each.waits_for_ult != nullptr)
                 text += fmt::format(" of ULT {}", each.waits_for_ult);
+            if (each.mutex != nullptr)
+                text += fmt::format(
+                    "{}{}",
+                    each.waits_for == detail::condition_wait::text ? " with mutex " : " at ",
+                    each.mutex);
+            if (each.readers != 0) text += fmt::format(" with {} readers", each.readers);
         }
         text += each.stream.empty()
                     ? fmt::format(", pool {}\n", static_cast<const void*>(each.home))

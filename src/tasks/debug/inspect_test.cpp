@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <shared_mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -21,12 +22,14 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/tasks/channel.hpp>
+#include <amalgam/tasks/condition_variable.hpp>
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/extension/ult_snapshot.hpp>
 #include <amalgam/tasks/future.hpp>
 #include <amalgam/tasks/inspect.hpp>
 #include <amalgam/tasks/mutex.hpp>
+#include <amalgam/tasks/shared_mutex.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "emulated.hpp"
@@ -421,6 +424,67 @@ TEST_F(inspect, tells_which_ult_holds_the_mutex_that_another_waits_for) {
     stream.run_ready();
     for (ult* each : {&first, &second, &third})
         each->join();
+}
+
+TEST_F(inspect, tells_who_writes_and_how_many_read_what_a_shared_mutex_protects) {
+    shared_mutex ledger;
+    event first_ends, second_ends, readers_end;
+    const auto write_until = [&](event& ends) {
+        const std::lock_guard hold(ledger);
+        ends.wait();
+    };
+    const auto read = [&] {
+        const std::shared_lock hold(ledger);
+        readers_end.wait();
+    };
+    ult first = spawn(stream, [&] { write_until(first_ends); }, {.name = "first"});
+    stream.run_ready();
+    ult second = spawn(stream, [&] { write_until(second_ends); }, {.name = "second"});
+    ult third = spawn(stream, read, {.name = "third"});
+    ult fourth = spawn(stream, read, {.name = "fourth"});
+    stream.run_ready();
+    EXPECT_EQ(wait_of("third"), "shared mutex");
+    EXPECT_EQ(name_awaited_by("second"), "first");
+    EXPECT_EQ(name_awaited_by("third"), "first");
+    EXPECT_EQ(find("third")->mutex, &ledger);
+    EXPECT_EQ(find("third")->readers, 0u);
+    first_ends.set();
+    stream.run_ready();
+    EXPECT_EQ(name_awaited_by("third"), "second");  // Which was served when it had waited.
+    second_ends.set();
+    stream.run_ready();
+    ult fifth = spawn(stream, [&] { write_until(second_ends); }, {.name = "fifth"});
+    stream.run_ready();
+    EXPECT_EQ(name_awaited_by("fifth"), "nobody");
+    EXPECT_EQ(find("fifth")->readers, 2u);
+    readers_end.set();
+    stream.run_ready();
+    for (ult* each : {&first, &second, &third, &fourth, &fifth})
+        each->join();
+}
+
+TEST_F(inspect, tells_which_mutex_goes_with_a_condition) {
+    mutex accounts;
+    condition_variable changed;
+    ult waits = spawn(stream,
+                      [&] {
+                          std::unique_lock hold(accounts);
+                          changed.wait(hold);
+                      },
+                      {.name = "waits"});
+    stream.run_ready();
+    EXPECT_EQ(wait_of("waits"), "condition variable");
+    EXPECT_EQ(find("waits")->mutex, &accounts);
+    EXPECT_EQ(name_awaited_by("waits"), "nobody");
+    {
+        const std::lock_guard hold(accounts);
+        changed.notify_one();
+        stream.run_ready();
+        EXPECT_EQ(wait_of("waits"), "mutex");
+        EXPECT_EQ(find("waits")->mutex, &accounts);
+    }
+    stream.run_ready();
+    waits.join();
 }
 
 TEST_F(inspect, tells_which_ult_another_joins) {

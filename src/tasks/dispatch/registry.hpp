@@ -83,7 +83,7 @@ private:
     struct listing;
     static std::mutex& lock_of_streams() noexcept;
     static void look(std::span<ult_core* const> at, bool with_traces, listing& into);
-    static void look_at_wait(const waiter& what, std::size_t of, listing& into);
+    static void look_at_wait(const waiter& what, ult_info& one, listing& into);
     static void find_awaited(listing& of, std::size_t first);
 
     // Hidden: each copy in a process, such as a plug-in's, has its own.

@@ -3,6 +3,8 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/condition_variable.hpp>
 
+#include "tasks/dispatch/mutex_wait.hpp"
+
 namespace amalgam {
 
 void condition_variable::check_locked(const std::unique_lock<mutex>& lock) {
@@ -40,7 +42,7 @@ void condition_variable::wait(std::unique_lock<mutex>& lock) {
 
 std::cv_status condition_variable::wait_until(std::unique_lock<mutex>& lock, time_point deadline) {
     check_locked(lock);
-    detail::wait_node me;
+    detail::condition_wait me(*lock.mutex());
     waiting_.lock();
     waiting_.push(me);
     waiting_.unlock();
@@ -49,7 +51,8 @@ std::cv_status condition_variable::wait_until(std::unique_lock<mutex>& lock, tim
         std::unique_lock<mutex>& lock;
         ~relock() { lock.lock(); }  // never canceled
     } at_end{lock};
-    const bool notified = waiting_.wait_cancelable_until(me, deadline, "condition variable");
+    const bool notified =
+        waiting_.wait_cancelable_until(me, deadline, detail::condition_wait::text);
     return notified ? std::cv_status::no_timeout : std::cv_status::timeout;
 }
 

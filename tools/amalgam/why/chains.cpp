@@ -103,6 +103,15 @@ std::string name_of(const waiting_unit& who) {
     return fmt::format("ULT {:08x}", static_cast<std::uint32_t>(who.id));
 }
 
+std::string several(std::size_t count, const char* what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+/// As other lines about the same one have it.
+std::string name_of_mutex(const waiting_unit& who) {
+    return fmt::format("{:08x}", static_cast<std::uint32_t>(who.mutex));
+}
+
 /// What a unit that waits for nothing known does.
 std::string state_of(const waiting_unit& who) {
     if (who.state == ult_state::running)
@@ -113,11 +122,20 @@ std::string state_of(const waiting_unit& who) {
     if (who.state != ult_state::parked) return "it is ready, but no stream has run it yet";
     if (who.waits_for.empty()) return "what it waits for is not known";
     if (who.waits_for == "sleep") return fmt::format("it sleeps{}", lasting(who.waited));
-    if (who.waits_for == "mutex")
+    if (who.waits_for == "condition variable")
         return fmt::format(
-            "it waits for a mutex{}, which no ULT holds and no thread that sleeps: a coroutine "
+            "it waits for a condition variable that goes with mutex {}{}, and nobody has notified "
+            "it",
+            name_of_mutex(who), lasting(who.waited));
+    if (who.waits_for == "shared mutex" && who.readers != 0)
+        return fmt::format("it waits for shared mutex {}, which {} hold{}{}", name_of_mutex(who),
+                           several(who.readers, "reader"), who.readers == 1 ? "s" : "",
+                           lasting(who.waited));
+    if (who.waits_for == "mutex" || who.waits_for == "shared mutex")
+        return fmt::format(
+            "it waits for a {}{}, which no ULT holds and no thread that sleeps: a coroutine "
             "does, or a thread that runs",
-            lasting(who.waited));
+            who.waits_for, lasting(who.waited));
     if (who.waits_for == "rpc reply")
         return fmt::format("it waits for the answer to a call of another engine of its process{}",
                            lasting(who.waited));
@@ -347,9 +365,6 @@ std::vector<std::uint64_t> cycle_in(const all_waits& of, const wait_chain& chain
 std::string text_of(const all_waits& of, const std::vector<wait_chain>& chains) {
     const asked_engine& first = of.engines.front();
     const wait_report& told = first.told;
-    const auto several = [](std::size_t count, const char* what) {
-        return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-    };
     std::string text =
         fmt::format("{} is {} on {}: {} open, {} running; asked {}\n", shown(first.address),
                     place_of(of, 0), shown(told.host, 64), several(told.calls.size(), "call"),

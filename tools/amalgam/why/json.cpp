@@ -53,7 +53,8 @@ json json_of(const waiting_unit& unit) {
             {"name", unit.name},           {"state", name(unit.state)},
             {"waits_for", unit.waits_for}, {"waited_ns", unit.waited.count()},
             {"stream", unit.stream},       {"call", id_of(unit.call)},
-            {"unit", id_of(unit.unit)}};
+            {"unit", id_of(unit.unit)},    {"mutex", id_of(unit.mutex)},
+            {"readers", unit.readers}};
 }
 
 template <typename Items>

@@ -16,7 +16,7 @@ namespace amalgam::detail {
 /// A ULT, and whose stack holds what it waits for.
 struct ult_snapshot {
     ult_info info;
-    /// If parked for a mutex that no ULT holds: see stack_page(); 0: unknown.
+    /// If parked for a mutex, or a shared one, that no ULT holds: see stack_page(); 0: unknown.
     std::uint32_t holder_page = 0;
 };
 
