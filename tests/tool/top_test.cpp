@@ -22,6 +22,7 @@
 #include "shell_word.hpp"
 #include "temp_folder.hpp"
 #include "tool/run_tool.hpp"
+#include "top/drawing.hpp"
 #include "top/tables.hpp"
 
 namespace amalgam::tool {
@@ -57,6 +58,13 @@ numbers_told told(double calls, double running = 0) {
     all.add({"amalgam_stream_idle_seconds_total", "", metric_kind::counter}, stream, calls / 400);
     all.add({"amalgam_stream_steals_total", "", metric_kind::counter}, stream, calls);
     all.add({"amalgam_stream_longest_hold_seconds", ""}, stream, 0.25);
+    const std::vector<metric_label> pool{{"pool", "work"}};
+    all.add({"amalgam_pool_ready_units", ""}, pool, 4.0);
+    all.add({"amalgam_pool_ults", ""}, pool, 9.0);
+    all.add({"amalgam_pool_taken_units_total", "", metric_kind::counter}, pool, 5 * calls);
+    for (const char* by : {"one", "two"})
+        all.add({"amalgam_pool_served", ""}, {{"pool", "work"}, {"stream", by}}, 1.0);
+    all.add({"amalgam_pool_served", ""}, {{"pool", "other"}, {"stream", "three"}}, 1.0);
     const std::vector<metric_label> port{{"port", "shm://x"}, {"transport", "shm"}};
     all.add({"amalgam_port_registered_bytes", ""}, port, 4096.0);
     all.add({"amalgam_port_puts_total", "", metric_kind::counter}, port, calls);
@@ -121,6 +129,17 @@ TEST(top_tables, have_bytes_of_procedures_values_of_streams_and_the_work_of_stre
     EXPECT_DOUBLE_EQ(ports[0][7].number, 4096);
 }
 
+TEST(top_tables, have_the_work_of_pools_and_who_serves_them) {
+    const auto all = after_two_rounds();
+    const auto pools = table_of(all, "pools").rows;
+    ASSERT_EQ(pools.size(), 1u);
+    EXPECT_EQ(pools[0][0].text, "work");
+    EXPECT_DOUBLE_EQ(pools[0][2].number, 4);
+    EXPECT_DOUBLE_EQ(pools[0][3].number, 500);
+    EXPECT_DOUBLE_EQ(pools[0][4].number, 9);
+    EXPECT_EQ(pools[0][5].text, "one, two");
+}
+
 TEST(top_tables, a_process_that_began_again_has_no_rate_below_zero) {
     top_model model;
     const top_model::clock::time_point start{};
@@ -144,6 +163,27 @@ TEST(top_tables, are_sorted_and_filtered_as_chosen) {
     EXPECT_TRUE(has(narrow, "out/s*")) << narrow;
     EXPECT_FALSE(has(narrow, "in/s")) << narrow;
     EXPECT_TRUE(has(lines_of(table, {}, 200)[0], "in/s"));
+}
+
+TEST(top_tables, can_be_scrolled_to_their_last_column) {
+    const auto all = after_two_rounds();
+    const top_table& table = table_of(all, "procedures");
+    top_view view;
+    constexpr std::size_t width = 50;
+    ASSERT_TRUE(leaves_out_last_columns(table, view, width));
+    EXPECT_FALSE(has(lines_of(table, view, width)[0], "out/s"));
+    while (leaves_out_last_columns(table, view, width)) {
+        ++view.columns_left_out;
+        ASSERT_LT(view.columns_left_out, table.columns.size());
+        for (const std::string& line : lines_of(table, view, width))
+            EXPECT_LE(line.size(), width) << line;
+    }
+    const auto lines = lines_of(table, view, width);
+    EXPECT_TRUE(lines[0].ends_with("out/s")) << lines[0];
+    EXPECT_TRUE(lines[0].starts_with("procedure")) << lines[0];  // Whose numbers they are.
+    EXPECT_TRUE(lines[1].starts_with("beta")) << lines[1];
+    EXPECT_FALSE(has(lines[0], "process ")) << lines[0];
+    EXPECT_FALSE(leaves_out_last_columns(table, {}, 200));
 }
 
 TEST(top_tables, fit_the_width) {
@@ -386,6 +426,17 @@ TEST(tool_top, on_a_terminal_answers_keys_and_changes_of_its_size) {
     shown.wait_for("PAUSED");
     shown.press("Space");
 
+    shown.resize(50, 24);
+    do
+        screen = shown.screen();
+    while (longest_line(screen) > 50 || !has(screen, "calls/s*"));
+    EXPECT_FALSE(has(screen, "out/s")) << screen;
+    while (!has(screen = shown.screen(), "out/s"))
+        shown.press("Right");
+    EXPECT_TRUE(has(screen, "[2 procedures") && has(screen, "sum")) << screen;
+    for (int i = 0; i < 20; ++i)
+        shown.press("Left");
+    shown.wait_for("calls/s*");
     shown.resize(50, 15);
     do
         screen = shown.screen();

@@ -15,6 +15,7 @@
 #include "commands.hpp"
 #include "json_output.hpp"
 #include "stats/number_source.hpp"
+#include "top/drawing.hpp"
 #include "top/tables.hpp"
 #include "top/web.hpp"
 #ifdef AMALGAM_WITH_CURSES
@@ -105,9 +106,9 @@ void add_top(CLI::App& app) {
     auto* command = app.add_subcommand(
         "top",
         "Watch engines, a run or a directory's processes in the terminal, or as a page: who "
-        "computes, who waits, what is called. Keys: Tab or 1 to 9 choose a table, < and > the "
-        "column to sort "
-        "by, r reverses, / filters, space pauses, q quits");
+        "computes, who waits, what is called. Keys: Tab or 1 to 9 choose a table, the arrows "
+        "scroll its rows and columns, < and > choose the column to sort by, r reverses, / "
+        "filters, space pauses, q quits");
     command->footer("example: amalgam top --run");
     add_numbers(*command, options->whose);
     command->add_option("--interval", options->interval, "Seconds between two rounds")

@@ -24,6 +24,7 @@
 #include <amalgam/core/status.hpp>
 
 #include "call/shown.hpp"
+#include "top/drawing.hpp"
 #include "top/tables.hpp"
 
 // Of <term.h>, whose macros would change names of ours, too.
@@ -219,7 +220,8 @@ private:
     }
 
     void draw_foot() {
-        std::string foot = "q quit  Tab next  < > sort  r reverse  / filter  space pause";
+        std::string foot =
+            "q quit  Tab next  arrows scroll  < > sort  r reverse  / filter  space pause";
         if (typing_)
             foot = "filter: " + view_.filter + "_  (Enter: keep, Esc: none)";
         else if (!view_.filter.empty())
@@ -240,11 +242,17 @@ private:
             case 'Q':
                 return false;
             case '\t':
-            case KEY_RIGHT:
                 return turn_to(view_.table + 1);
             case KEY_BTAB:
-            case KEY_LEFT:
                 return turn_to(view_.table + tables_.size() - 1);
+            case KEY_RIGHT:
+                if (table() != nullptr &&
+                    leaves_out_last_columns(*table(), view_, terminal::columns()))
+                    ++view_.columns_left_out;
+                break;
+            case KEY_LEFT:
+                view_.columns_left_out -= view_.columns_left_out > 0;
+                break;
             case '<':
                 sort_by(-1);
                 break;
@@ -285,6 +293,7 @@ private:
     bool turn_to(std::size_t which) {
         if (!tables_.empty()) view_.table = which % tables_.size();
         view_.first = 0;
+        view_.columns_left_out = 0;
         return true;
     }
 

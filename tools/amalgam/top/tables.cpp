@@ -12,24 +12,6 @@
 namespace amalgam::tool {
 namespace {
 
-std::string scaled(double number, double step, const std::array<const char*, 6>& units) {
-    std::size_t unit = 0;
-    while (std::abs(number) >= step && unit + 1 < units.size()) {
-        number /= step;
-        ++unit;
-    }
-    return std::abs(number) < 10 && number != std::floor(number)
-               ? fmt::format("{:.1f}{}", number, units[unit])
-               : fmt::format("{:.0f}{}", number, units[unit]);
-}
-
-std::string time_text(double seconds) {
-    if (seconds <= 0) return "-";
-    if (seconds < 1e-6) return fmt::format("{:.0f} ns", seconds * 1e9);
-    if (seconds < 1e-3) return fmt::format("{:.1f} us", seconds * 1e6);
-    return seconds < 1 ? fmt::format("{:.1f} ms", seconds * 1e3) : fmt::format("{:.1f} s", seconds);
-}
-
 top_cell text(std::string_view what) {
     return {shown(std::string(what)), 0};
 }
@@ -85,52 +67,18 @@ const std::vector<metric_sample>& samples(const metric_snapshot& all, std::strin
     return found == nullptr ? none : found->samples;
 }
 
-/// Columns that a text of UTF-8 takes, as far as one character takes one.
-std::size_t columns_of(std::string_view text) {
-    return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-        return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-    }));
-}
-
-std::string padded(const std::string& what, std::size_t width, bool left) {
-    const std::size_t is = columns_of(what);
-    const std::string room(width > is ? width - is : 0, ' ');
-    return left ? what + room : room + what;
+/// Names of the streams that serve a pool.
+std::string servers_of(const metric_snapshot& all, const std::string& pool) {
+    std::string names;
+    for (const metric_sample& each : samples(all, "amalgam_pool_served")) {
+        if (label(each, "pool") != pool) continue;
+        if (!names.empty()) names += ", ";
+        names += label(each, "stream");
+    }
+    return names;
 }
 
 }  // namespace
-
-std::string written(const top_cell& cell, shown_as as) {
-    static constexpr std::array<const char*, 6> thousands{"", "k", "M", "G", "T", "P"};
-    static constexpr std::array<const char*, 6> binary{" B",   " KiB", " MiB",
-                                                       " GiB", " TiB", " PiB"};
-    switch (as) {
-        case shown_as::text:
-            return cell.text;
-        case shown_as::count:
-        case shown_as::rate:
-            return scaled(cell.number, 1000, thousands);
-        case shown_as::percent:
-            return fmt::format("{:.0f} %", 100 * cell.number);
-        case shown_as::bytes:
-            return scaled(cell.number, 1024, binary);
-        case shown_as::time:
-            return time_text(cell.number);
-    }
-    return {};
-}
-
-std::string cut(std::string_view text, std::size_t width) {
-    if (columns_of(text) <= width) return std::string(text);
-    if (width == 0) return {};
-    std::string kept;
-    std::size_t columns = 0;
-    for (const char c : text) {
-        if ((static_cast<unsigned char>(c) & 0xc0) != 0x80 && ++columns == width) break;
-        kept += c;
-    }
-    return kept + "~";
-}
 
 void top_model::take(numbers_told told, clock::time_point now) {
     const bool first = now_.processes.empty() && !now_.run;
@@ -354,14 +302,18 @@ top_table top_model::pools() const {
                   {{"pool", shown_as::text},
                    {"process", shown_as::text},
                    {"ready", shown_as::count},
-                   {"ults", shown_as::count}},
+                   {"taken/s", shown_as::rate},
+                   {"ults", shown_as::count},
+                   {"served by", shown_as::text}},
                   2,
                   {}};
     for (const seen& each : all_seen()) {
         for (const metric_sample& one : samples(*each.now, "amalgam_pool_ready_units")) {
             const metric_sample* const ults = sample_of(*each.now, "amalgam_pool_ults", one.labels);
             all.rows.push_back({text(label(one, "pool")), text(each.name), number(one.value),
-                                number(ults == nullptr ? 0 : ults->value)});
+                                number(rate(each, "amalgam_pool_taken_units_total", one.labels)),
+                                number(ults == nullptr ? 0 : ults->value),
+                                text(servers_of(*each.now, label(one, "pool")))});
         }
     }
     return all;
@@ -474,128 +426,6 @@ void top_model::add_to_curves() {
         curves_[i].values.push_back(finite(newest[i]));
         if (curves_[i].values.size() > longest) curves_[i].values.pop_front();
     }
-}
-
-std::vector<std::vector<top_cell>> chosen_rows(const top_table& table, const top_view& view) {
-    std::vector<std::vector<top_cell>> rows;
-    for (const auto& each : table.rows) {
-        const bool fits =
-            view.filter.empty() || std::any_of(each.begin(), each.end(), [&](const top_cell& cell) {
-                return cell.text.find(view.filter) != std::string::npos;
-            });
-        if (fits) rows.push_back(each);
-    }
-    const auto chosen = view.sort_by.find(table.name);
-    const std::size_t by = std::min(chosen == view.sort_by.end() ? table.sort_by : chosen->second,
-                                    table.columns.size() - 1);
-    const bool is_text = table.columns[by].as == shown_as::text;
-    const auto less = [&](const auto& a, const auto& b) {
-        return is_text ? a[by].text < b[by].text : a[by].number > b[by].number;
-    };
-    std::stable_sort(rows.begin(), rows.end(), [&](const auto& a, const auto& b) {
-        return view.ascending ? less(b, a) : less(a, b);
-    });
-    return rows;
-}
-
-std::string tabs_of(const std::vector<top_table>& tables, std::size_t chosen, std::size_t width) {
-    const auto line = [&](std::string text, bool spaced, bool named) {
-        for (std::size_t i = 0; i < tables.size(); ++i) {
-            const std::string one = named || i == chosen
-                                        ? fmt::format("{} {}", i + 1, tables[i].name)
-                                        : fmt::format("{}", i + 1);
-            const char* const form =
-                i == chosen ? (spaced ? " [{}]" : "[{}]") : (spaced ? "  {} " : " {} ");
-            text += fmt::format(fmt::runtime(form), one);
-        }
-        return text;
-    };
-    std::string text = line("amalgam top ", true, true);
-    if (text.size() > width) text = line("", false, true);
-    if (text.size() > width) text = line("", false, false);
-    return text;
-}
-
-std::vector<std::string> lines_of(const top_table& table, const top_view& view, std::size_t width) {
-    const auto rows = chosen_rows(table, view);
-    const auto chosen = view.sort_by.find(table.name);
-    const std::size_t by = chosen == view.sort_by.end() ? table.sort_by : chosen->second;
-    std::vector<std::vector<std::string>> all(rows.size() + 1);
-    std::vector<std::size_t> widths;
-    std::size_t of_numbers = 0, texts = 0;
-    for (std::size_t i = 0; i < table.columns.size(); ++i) {
-        all[0].push_back(table.columns[i].title + (i == by ? "*" : ""));
-        std::size_t widest = columns_of(all[0].back());
-        for (std::size_t row = 0; row < rows.size(); ++row) {
-            all[row + 1].push_back(written(rows[row][i], table.columns[i].as));
-            widest = std::max(widest, columns_of(all[row + 1].back()));
-        }
-        widths.push_back(widest);
-        if (table.columns[i].as == shown_as::text)
-            ++texts;
-        else
-            of_numbers += widest + 2;
-    }
-    // The last numbers are left out where texts could not be told apart beside them.
-    constexpr std::size_t readable = 12;
-    std::vector<bool> is_shown(widths.size(), true);
-    std::size_t of_short_texts = 0;
-    for (std::size_t i = 0; i < widths.size(); ++i)
-        if (table.columns[i].as == shown_as::text)
-            of_short_texts += std::min(widths[i], readable) + 2;
-    for (std::size_t i = widths.size(); i-- > 0 && of_short_texts + of_numbers > width + 2;) {
-        if (table.columns[i].as == shown_as::text || i == by) continue;
-        is_shown[i] = false;
-        of_numbers -= widths[i] + 2;
-    }
-    // Texts share what numbers leave; the widest gives way first.
-    const auto of_texts = [&] {
-        std::size_t sum = 0;
-        for (std::size_t i = 0; i < widths.size(); ++i)
-            if (table.columns[i].as == shown_as::text) sum += widths[i] + 2;
-        return sum;
-    };
-    constexpr std::size_t least = 6;
-    while (texts != 0 && of_texts() + of_numbers > width + 2) {
-        std::size_t at = widths.size();
-        for (std::size_t i = 0; i < widths.size(); ++i)
-            if (table.columns[i].as == shown_as::text && widths[i] > least &&
-                (at == widths.size() || widths[i] > widths[at]))
-                at = i;
-        if (at == widths.size()) break;
-        --widths[at];
-    }
-    std::vector<std::string> lines;
-    for (const auto& row : all) {
-        std::string line;
-        for (std::size_t i = 0; i < row.size(); ++i) {
-            if (!is_shown[i]) continue;
-            if (i != 0) line += "  ";
-            line +=
-                padded(cut(row[i], widths[i]), widths[i], table.columns[i].as == shown_as::text);
-        }
-        while (line.ends_with(' '))
-            line.pop_back();
-        lines.push_back(cut(line, width));
-    }
-    return lines;
-}
-
-std::string curve_text(const std::deque<double>& values, std::size_t width, bool plain) {
-    static constexpr std::array<const char*, 8> bars{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-    const std::size_t count = std::min(width, values.size());
-    double most = 0;
-    for (std::size_t i = values.size() - count; i < values.size(); ++i)
-        most = std::max(most, values[i]);
-    std::string text(width - count, ' ');
-    for (std::size_t i = values.size() - count; i < values.size(); ++i) {
-        const double part = most > 0 ? values[i] / most : 0;
-        if (plain)
-            text += static_cast<char>('0' + std::lround(9 * part));
-        else
-            text += bars[static_cast<std::size_t>(std::lround(7 * part))];
-    }
-    return text;
 }
 
 }  // namespace amalgam::tool

@@ -15,6 +15,7 @@
 #include <amalgam/core/status.hpp>
 
 #include "call/shown.hpp"
+#include "top/drawing.hpp"
 
 namespace amalgam::tool {
 namespace {
