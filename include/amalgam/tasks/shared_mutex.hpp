@@ -21,8 +21,8 @@ namespace amalgam {
 ///          it, even if the previous unlock() has not returned.
 /// Failure: locking throws error{invalid} if it would have to wait inside a tasklet, timer callback
 ///          or poller.
-/// Cost:    a short lock per call; for writing two instructions more, so that list_ults() can tell
-///          who holds it.
+/// Cost:    a short lock per call; for writing at most three instructions more, so that list_ults()
+///          can tell who holds it.
 class shared_mutex {
 public:
     using time_point = std::chrono::steady_clock::time_point;
