@@ -10,6 +10,7 @@
 
 #include "conformance/transport_suite.hpp"
 #include "fabric/sealing/crowd_testing.hpp"
+#include "fabric/sealing/stopped_testing.hpp"
 #include "fabric/sealing/trusted_testing.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
@@ -60,6 +61,10 @@ TEST(ofi_tls, both_ends_know_who_the_other_is) {
 TEST(ofi_tls, a_thousand_handshakes_at_once_do_not_hold_up_a_connection_that_stands) {
     expect_served_beside_a_thousand_handshakes(
         [](const port_options& with) { return open_here(local, with); });
+}
+
+TEST(ofi_tls, a_peer_that_stands_still_holds_nobody_up_and_goes_on_where_it_was) {
+    expect_a_stopped_peer_holds_nobody_up(local);
 }
 
 TEST(ofi_tls, certificates_made_anew_and_revoked_under_load_hold_for_newcomers_only) {
