@@ -41,7 +41,9 @@ enum {
 int rocl_init(void);
 /* Closes the context and all its resources, after every message accepted by rocl_send() has arrived
  * or failed: waits for receivers without room, as long as they exist. Messages not received here
- * are dropped at once. Buffers and attribute lists stay valid. */
+ * are dropped at once. Buffers and attribute lists stay valid. In a child of fork(), what sends,
+ * waits or asks gives ROCL_ECLOSED until rocl_exit(), which leaves all to the parent, and
+ * rocl_init(), which opens a context of the child's own. */
 int rocl_exit(void);
 
 /* ---- attributes: names, each with or without a value */
