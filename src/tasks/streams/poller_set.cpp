@@ -34,7 +34,7 @@ void poller_set::blank(poller& what) noexcept {
 }
 
 bool poller_set::remove(poller& what, stream_loop& of) {
-    if (of.runs_caller()) {
+    if (of.driven_here()) {
         const std::lock_guard hold(lock_);
         blank(what);
         return erase(what);

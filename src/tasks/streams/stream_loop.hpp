@@ -64,7 +64,6 @@ public:
 
     void add_poller(poller& what);
     void remove_poller(poller& what);
-    bool runs_caller() const noexcept { return dispatcher::current() == &runs_; }
     void wake() noexcept;
     void ring() noexcept { bell_.ring(); }
     void set_spin(std::chrono::nanoseconds time) noexcept;
