@@ -1,9 +1,11 @@
 // Started by mpi_ranks_test under mpirun: every rank serves all others and sends requests to all
 // others, at the same time. "mpi_ranks talk" ends when all have their answers; in "mpi_ranks lose"
 // the last rank kills itself in the middle, and in "mpi_ranks vanish" afterwards, while the others
-// end; "mpi_ranks call" uses engines, with calls and bulks. A folder of keys behind that:
-// over mpi+static+tls. Exit code 1 and a line for each rank with a failure.
-#include <atomic>
+// end; "mpi_ranks call" uses engines, with calls and bulks, in "mpi_ranks stop" one of them is
+// stopped, and in "mpi_ranks strange" the last one has a key that nobody trusts. A folder of keys
+// behind that: over mpi+static+tls. Exit code 1 and a line for each rank with a failure.
+#include "processes/mpi_ranks.hpp"
+
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -11,47 +13,21 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <unordered_set>
 #include <vector>
 
 #include <poll.h>
 #include <unistd.h>
 
-#include <amalgam/bulk/expose.hpp>
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/fabric/transport.hpp>
-#include <amalgam/rpc/engine.hpp>
-#include <amalgam/tasks/event.hpp>
 
+namespace amalgam::processes {
 namespace {
 
-using namespace amalgam;
-
 constexpr std::uint64_t echo_tag = 1, echoed_tag = 2, key_tag = 3, told_key_tag = 4, done_tag = 5;
-constexpr std::size_t served_bytes = std::size_t{3} << 20;
-
-/// Where ranks meet; with keys, over TLS.
-std::string scheme = "mpi+static";
-std::string own_uri = "mpi+static";
-
-std::string address_of(int rank) {
-    return scheme + "://" + std::to_string(rank);
-}
-
-void expect(bool holds, const std::string& what) {
-    if (!holds) throw std::runtime_error(what);
-}
-
-std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
-    std::vector<std::byte> made(bytes);
-    for (std::size_t i = 0; i < bytes; ++i)
-        made[i] = static_cast<std::byte>((i * 31 + (i >> 8) + seed) & 0xff);
-    return made;
-}
 
 /// Keeps its bytes until sent.
 struct sending : completion {
@@ -243,64 +219,16 @@ private:
     int done_ = 0;
 };
 
-/// Calls with short and long arguments, and bulks both ways, between engines of all ranks.
-void call(int own, int size) {
-    std::vector<std::byte> read_only = pattern(served_bytes, static_cast<std::uint64_t>(own));
-    std::vector<std::vector<std::byte>> written(static_cast<std::size_t>(size),
-                                                std::vector<std::byte>(served_bytes));
-    std::atomic<int> content = 0;
-    event all_content;
-
-    engine here(own_uri);
-    const exposed shown = expose(here, read_only, access::read);
-    std::vector<exposed> writable;
-    for (auto& each : written)
-        writable.push_back(expose(here, each, access::write));
-    here.define("sum", [](int a, int b) { return a + b; });
-    here.define("echo", [](std::vector<std::byte> bytes) { return bytes; });
-    here.define("read", [&] { return shown.descriptor(); });
-    here.define("write",
-                [&](int who) { return writable[static_cast<std::size_t>(who)].descriptor(); });
-    here.define("content", [&] {
-        if (++content == size - 1) all_content.set();
-    });
-    // Last: implies all others.
-    here.define("is_ready", [] { return true; });
-
-    for (int other = 0; other < size; ++other) {
-        if (other == own) continue;
-        const peer there = here.lookup(address_of(other));
-        while (!here.procedure<bool()>("is_ready").on(there).try_call())
-            std::this_thread::yield();
-        expect(here.procedure<int(int, int)>("sum").on(there)(own, other) == own + other,
-               "a sum is right");
-        const auto sent = pattern(2000000, static_cast<std::uint64_t>(own));
-        expect(here.procedure<std::vector<std::byte>(std::vector<std::byte>)>("echo").on(there)(
-                   sent) == sent,
-               "long arguments come back");
-        const auto pulled = here.procedure<bulk()>("read").on(there)().pull_all<std::byte>();
-        expect(pulled == pattern(served_bytes, static_cast<std::uint64_t>(other)),
-               "a bulk is pulled");
-        const auto pushed = pattern(served_bytes, static_cast<std::uint64_t>(100 * own + other));
-        here.procedure<bulk(int)>("write").on(there)(own).push(pushed);
-    }
-    for (int other = 0; other < size; ++other)
-        if (other != own) here.procedure<void()>("content").on(address_of(other))();
-    all_content.wait();
-    for (int other = 0; other < size; ++other)
-        if (other != own)
-            expect(written[static_cast<std::size_t>(other)] ==
-                       pattern(served_bytes, static_cast<std::uint64_t>(100 * other + own)),
-                   "what others push arrives");
-}
-
 }  // namespace
+}  // namespace amalgam::processes
 
 int main(int argc, char** argv) {
+    using namespace amalgam::processes;
     const char* own = std::getenv("OMPI_COMM_WORLD_RANK");
     const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
     if (argc < 2 || argc > 3 || own == nullptr || size == nullptr) {
-        std::fprintf(stderr, "usage: mpirun -n 3 mpi_ranks talk|lose|vanish|call [KEYS]\n");
+        std::fprintf(stderr,
+                     "usage: mpirun -n 3 mpi_ranks talk|lose|vanish|call|stop|strange [KEYS]\n");
         return 2;
     }
     if (argc == 3) {
@@ -310,6 +238,10 @@ int main(int argc, char** argv) {
     try {
         if (std::string_view(argv[1]) == "call") {
             call(std::atoi(own), std::atoi(size));
+        } else if (std::string_view(argv[1]) == "stop") {
+            stop(std::atoi(own), std::atoi(size));
+        } else if (std::string_view(argv[1]) == "strange") {
+            strange(std::atoi(own), std::atoi(size));
         } else {
             rank here;
             here.mine_ = std::atoi(own);

@@ -50,6 +50,12 @@ TEST(mpi_ranks, death_of_one_while_all_end_holds_nobody_up) {
         EXPECT_NE(output.find(std::string("rank ") + rank + " is content"), output.npos) << output;
 }
 
+TEST(mpi_ranks, one_that_stands_still_loses_its_calls_holds_up_no_others_and_gets_nothing_twice) {
+    const std::string output = three_ranks("stop");
+    for (const char* rank : {"0", "1", "2"})
+        EXPECT_NE(output.find(std::string("rank ") + rank + " is content"), output.npos) << output;
+}
+
 /// A key that all ranks have.
 struct keys_of_ranks : temp_folder {
     keys_of_ranks() { make_key(all, {.name = "ranks", .shared = true}); }
@@ -64,6 +70,21 @@ TEST(mpi_ranks, over_tls_talk_call_and_move_bulks_as_without) {
             EXPECT_NE(output.find(std::string("rank ") + rank + " is content"), output.npos)
                 << mode << ": " << output;
     }
+}
+
+TEST(mpi_ranks, over_tls_one_that_stands_still_loses_its_calls_and_gets_nothing_twice) {
+    const keys_of_ranks keys;
+    const std::string output = three_ranks("stop", {}, keys.all);
+    for (const char* rank : {"0", "1", "2"})
+        EXPECT_NE(output.find(std::string("rank ") + rank + " is content"), output.npos) << output;
+}
+
+TEST(mpi_ranks, one_with_the_key_of_another_run_is_denied_and_the_log_says_why) {
+    const std::string output = three_ranks("strange");
+    for (const char* rank : {"0", "1", "2"})
+        EXPECT_NE(output.find(std::string("rank ") + rank + " is content"), output.npos) << output;
+    EXPECT_NE(output.find("no TLS with mpi+static+tls://"), output.npos) << output;
+    EXPECT_NE(output.find("certificate not trusted"), output.npos) << output;
 }
 
 TEST(mpi_ranks, over_tls_death_of_one_is_told_to_the_others_and_holds_nobody_up) {
