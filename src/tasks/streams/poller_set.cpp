@@ -57,21 +57,42 @@ bool poller_set::remove(poller& what, stream_loop& of) {
 }
 
 void poller_set::renew() noexcept {
-    remover* told = nullptr;
+    remover* waiting = nullptr;
     {
         const std::lock_guard hold(lock_);
-        if (current_.capacity() < wanted_.size()) current_.swap(next_);
-        current_ = wanted_;  // No allocation: add() reserved capacity.
-        only_ = current_.size() == 1 ? current_.front() : nullptr;
-        current_version_ = version_.load(std::memory_order_relaxed);
-        told = std::exchange(removers_, nullptr);
+        waiting = renew_locked();
     }
-    while (told != nullptr)
-        std::exchange(told, told->next)->who.unpark();
+    tell(waiting);
+}
+
+/// For who had it in use: whoever begins to use it after the look sees that the list changed, and
+/// waits for the lock.
+[[gnu::noinline]] void poller_set::renew_unless_used() noexcept {
+    remover* waiting = nullptr;
+    {
+        const std::lock_guard hold(lock_);
+        if (used_seen()) return;
+        waiting = renew_locked();
+    }
+    tell(waiting);
+}
+
+/// Returns who waited for it.
+poller_set::remover* poller_set::renew_locked() noexcept {
+    if (current_.capacity() < wanted_.size()) current_.swap(next_);
+    current_ = wanted_;  // No allocation: add() reserved capacity.
+    only_ = current_.size() == 1 ? current_.front() : nullptr;
+    current_version_.store(version_.load(std::memory_order_relaxed), std::memory_order_release);
+    return std::exchange(removers_, nullptr);
+}
+
+void poller_set::tell(remover* first) noexcept {
+    while (first != nullptr)
+        std::exchange(first, first->next)->who.unpark();
 }
 
 bool poller_set::has_work() noexcept {
-    if (version_.load(std::memory_order_seq_cst) != current_version_) return true;
+    if (has_changed()) return true;
     return std::any_of(current_.begin(), current_.end(),
                        [](poller* each) { return each != nullptr && each->has_work(); });
 }
@@ -92,7 +113,7 @@ bool poller_set::has_work() noexcept {
 }
 
 bool poller_set::prepare_to_sleep() noexcept {
-    if (version_.load(std::memory_order_acquire) != current_version_) return false;
+    if (has_changed(std::memory_order_acquire)) return false;
     return std::all_of(current_.begin(), current_.end(),
                        [](poller* each) { return each == nullptr || each->prepare_to_sleep(); });
 }

@@ -35,14 +35,12 @@ public:
         return happened;
     }
     /// The only one. Null: there are several or none, or the list changed.
-    poller* only() const noexcept {
-        return version_.load(std::memory_order_seq_cst) == current_version_ ? only_ : nullptr;
-    }
+    poller* only() const noexcept { return has_changed() ? nullptr : only_; }
     /// Whether one of them has, or the list changed.
     bool has_work() noexcept;
     /// As poller::has_more(), likewise.
     bool has_more() noexcept {
-        if (version_.load(std::memory_order_relaxed) != current_version_) [[unlikely]]
+        if (has_changed(std::memory_order_relaxed)) [[unlikely]]
             return true;
         return only_ != nullptr ? only_->has_more() : any_has_more();
     }
@@ -55,10 +53,12 @@ public:
     bool begin_use() noexcept { return !used_.exchange(true, std::memory_order_seq_cst); }
     // Either who removes one sees `used` as it is here, or this sees the list's new version, and
     // then takes the lock, and with it the turn of who removes one. After begin_use() it is the
-    // same: what asks the pollers looks at the version first.
+    // same: what asks the pollers looks at the version first. Another may have begun by then, and
+    // renews its copy itself.
     void end_use() noexcept {
         used_.store(false, std::memory_order_seq_cst);
-        renew_if_changed();
+        if (has_changed()) [[unlikely]]
+            renew_unless_used();
     }
     bool used_seen() const noexcept { return used_.load(std::memory_order_seq_cst); }
 
@@ -79,11 +79,18 @@ private:
         waiter who;
         remover* next = nullptr;
     };
+    // Whoever sees the version of the copy sees that copy.
+    bool has_changed(std::memory_order how = std::memory_order_seq_cst) const noexcept {
+        return version_.load(how) != current_version_.load(std::memory_order_acquire);
+    }
     void renew_if_changed() noexcept {
-        if (version_.load(std::memory_order_seq_cst) != current_version_) [[unlikely]]
+        if (has_changed()) [[unlikely]]
             renew();
     }
     void renew() noexcept;
+    void renew_unless_used() noexcept;
+    remover* renew_locked() noexcept;
+    static void tell(remover* first) noexcept;
     std::size_t poll_all() noexcept;
     bool any_has_more() noexcept;
     bool erase(poller& what);
@@ -91,7 +98,7 @@ private:
 
     std::vector<poller*> current_;  // the stream's; null where removed while polling
     poller* only_ = nullptr;        // of current_, if that has one
-    std::uint64_t current_version_ = 0;
+    std::atomic<std::uint64_t> current_version_{0};
 
     std::atomic<std::uint64_t> version_{0};
     std::mutex lock_;
