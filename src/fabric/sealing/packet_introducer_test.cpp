@@ -14,7 +14,7 @@
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
-#include "fabric/sealing/wire_testing.hpp"
+#include "fabric/sealing/introduced_testing.hpp"
 #include "fabric/trust/tls/tls_contexts.hpp"
 #include "fabric/trust/tls/tls_session.hpp"
 #include "fabric/trust/tls/tls_testing.hpp"
@@ -25,59 +25,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// One end of a wire whose ends are introduced by the first packets.
-class introduced_end {
-public:
-    explicit introduced_end(std::shared_ptr<const credentials> trust, std::uint8_t ciphers = 2,
-                            std::chrono::milliseconds limit = 1h, std::size_t packet_bytes = 4096)
-        : wire_(new wired_carrier),
-          here(std::make_unique<packet_introducer>(std::unique_ptr<packet_carrier>(wire_),
-                                                   packet_bytes, std::move(trust), limit,
-                                                   ciphers)) {
-        here->start(events);
-    }
-    void connect() {
-        link = here->connect("wire+path+tls://there").value();
-        below = wire_->links.back().get();
-    }
-    void accept(std::string from = "wire+path://caller") {
-        below = &accepted_;
-        is_accepted = wire_->events->accepted(accepted_, std::move(from));
-        if (is_accepted) link = events.links.back();
-    }
-    void room() { wire_->events->room(*below); }
-    void receive(const packet_bytes_of& bytes) { wire_->events->received(*below, bytes); }
-    wired_carrier& wire() noexcept { return *wire_; }
-
-    noted_upcalls events;
-    packet_link* link = nullptr;
-    wired_carrier::link* below = nullptr;
-    bool is_accepted = false;
-
-private:
-    wired_carrier::link accepted_;
-    wired_carrier* wire_;
-
-public:
-    std::unique_ptr<packet_introducer> here;
-};
-
 class packet_introducer_test : public testing::Test {
 protected:
-    /// Carries packets both ways until there are none; `changes` each before it arrives.
-    static void carry(introduced_end& caller, introduced_end& called,
-                      const std::function<void(packet_bytes_of&)>& changes = {}) {
-        const auto pass = [&](introduced_end& from, introduced_end& to) {
-            if (from.below->left.empty()) return false;
-            packet_bytes_of next = std::move(from.below->left.front());
-            from.below->left.pop_front();
-            if (changes) changes(next);
-            to.receive(next);
-            return true;
-        };
-        while (pass(caller, called) || pass(called, caller)) {
-        }
-    }
     static void meet(introduced_end& caller, introduced_end& called,
                      const std::function<void(packet_bytes_of&)>& changes = {}) {
         caller.connect();
@@ -171,6 +120,31 @@ TEST_F(packet_introducer_test, each_connection_has_keys_of_its_own) {
     meet(again, other);
     EXPECT_NE(caller.here->take_secrets(*caller.link)->sending,
               again.here->take_secrets(*again.link)->sending);
+}
+
+// A member of a run between two others, who are trusted as he is, and who keeps what they say.
+TEST_F(packet_introducer_test, a_handshake_of_another_that_is_played_again_introduces_nobody) {
+    const auto shared =
+        credentials::from_text({.shared_keys = "node:" + std::string(64, '4') + "\n"});
+    for (const auto& trust : {std::shared_ptr<const credentials>(lab_.trust), shared}) {
+        introduced_end caller(trust), called(trust);
+        meet(caller, called);
+        ASSERT_TRUE(caller.events.rooms == 1 && called.events.rooms == 1);
+        introduced_end called_again(trust), caller_again(trust);
+        called_again.accept();
+        for (const packet_bytes_of& each : caller.below->tried)
+            called_again.receive(each);
+        caller_again.connect();
+        caller_again.room();
+        for (const packet_bytes_of& each : called.below->tried)
+            caller_again.receive(each);
+        for (introduced_end* again : {&called_again, &caller_again}) {
+            EXPECT_EQ(again->events.rooms, 0);
+            EXPECT_EQ(again->events.downs.size(), 1u);
+            EXPECT_EQ(again->below->closes, 1);
+            EXPECT_EQ(again->here->take_secrets(*again->link), nullptr);
+        }
+    }
 }
 
 TEST_F(packet_introducer_test, addresses_are_those_below_with_tls) {
