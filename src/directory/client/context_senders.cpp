@@ -138,8 +138,8 @@ context_core::owner_found context_core::look_up_sender(resource_id which) {
     owner_found found;
     try {
         const peer owner = look_up(which, traffic::small, true);
-        // So that it is connected, and known who it is. A new look-up has waited for that already, so
-        // no test fails without this: it is for one that was known, and was lost a moment ago.
+        // So that it is connected, and known who it is. A new look-up has waited for that already,
+        // so no test fails without this: it is for one that was known, and was lost a moment ago.
         (void)on_.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping")
             .on(owner)
             .within(limits::answer_limit)
