@@ -110,6 +110,18 @@ TEST_F(launcher_ranks, that_other_hosts_can_reach_tell_each_other_keys) {
         << differ.output;
 }
 
+TEST_F(launcher_ranks, that_exchange_items_over_mpi_use_keys_of_the_run_where_the_uri_says_tls) {
+    if (words_.find("mpirun") == std::string::npos)
+        GTEST_SKIP() << "MPI of another starter is not tried";
+    // Without keys it opens no port.
+    write_config(1, "mpi+static+tls");
+    const outcome got = run_tool(3, "count");
+    if (got.output.find("there is no transport") != std::string::npos)
+        GTEST_SKIP() << "built without mpi";
+    EXPECT_EQ(got.code, 0) << got.output;
+    EXPECT_EQ(got.output, "got 1000\n");
+}
+
 TEST_F(launcher_ranks, become_replicas_too) {
     write_config(2);
     const outcome got = run_program(4, "count");
