@@ -62,7 +62,6 @@ constexpr std::array not_asked_for{
     "amalgam_rpc_late_replies_total",
     "amalgam_rpc_malformed_total",
     "amalgam_rpc_one_way_calls_",
-    "amalgam_rpc_pings_",
     "amalgam_rpc_refused_total",
     "amalgam_rpc_taken_back_total",
     "amalgam_rpc_transfers_failed_total",
