@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -247,6 +248,18 @@ TEST(metrics_server, who_connects_without_end_and_asks_nothing_keeps_nobody_away
     }
     // The oldest ones made room.
     EXPECT_EQ(all_of(silent.front()), "");
+}
+
+TEST(metrics_server, who_comes_takes_the_place_of_one) {
+    const metrics_server server([] { return metric_snapshot(); }, "127.0.0.1:0");
+    std::vector<unique_fd> silent;
+    for (std::size_t i = 0; i < http_listener::most_connections; ++i)
+        silent.push_back(connect_to(server.address()));
+    EXPECT_TRUE(get(server.address(), "/metrics").starts_with("HTTP/1.1 200 "));
+    EXPECT_EQ(all_of(silent[0]), "");
+    char nothing;
+    EXPECT_EQ(::recv(silent[1].get(), &nothing, 1, MSG_DONTWAIT), -1);
+    EXPECT_EQ(errno, EAGAIN);
 }
 
 TEST(metrics_server, slow_readers_of_much_are_bounded_and_others_are_answered) {

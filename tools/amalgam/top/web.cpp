@@ -38,6 +38,12 @@ page_table as_page_table(const top_table& from) {
 }
 
 /// Of the table of processes, whose columns begin with process, where, cpu and memory.
+/// Peers may tell any number.
+std::uint64_t as_bytes(double told) {
+    constexpr double most = 1ull << 63;
+    return told > 0 ? static_cast<std::uint64_t>(std::min(told, most)) : 0;
+}
+
 std::vector<page_process> processes_of(const top_table& from, const numbers_told& told) {
     std::vector<page_process> all;
     for (const auto& row : from.rows) {
@@ -46,7 +52,7 @@ std::vector<page_process> processes_of(const top_table& from, const numbers_told
                          .state = "running",
                          .running = true,
                          .processor = row[2].number,
-                         .memory = static_cast<std::uint64_t>(std::max(0.0, row[3].number))};
+                         .memory = as_bytes(row[3].number)};
         if (told.run) {
             for (const process_status& each : told.run->processes) {
                 if (each.label != one.label) continue;
