@@ -193,5 +193,20 @@ TEST(top_web, rows_are_in_the_order_of_the_terminal_and_texts_come_first) {
     EXPECT_EQ(now.tables[0].rows[0][0].text, "alpha");
 }
 
+TEST(top_web, a_process_may_tell_any_number_of_bytes) {
+    top_model model;
+    numbers_told told;
+    for (const double bytes : {1e300, -1.0}) {
+        metric_writer all;
+        all.add({"process_resident_memory_bytes", ""}, {}, bytes);
+        told.processes.push_back({std::to_string(bytes), all.take()});
+    }
+    model.take(told, top_model::clock::time_point{});
+    const page_state now = state_of(model, told);
+    ASSERT_EQ(now.processes.size(), 2u);
+    EXPECT_GE(now.processes[0].memory, std::uint64_t{1} << 63);
+    EXPECT_EQ(now.processes[1].memory, 0u);
+}
+
 }  // namespace
 }  // namespace amalgam::tool
