@@ -1,7 +1,6 @@
 // Cost of a call, a one-way call, a stream value and a 4 KiB push, over shared memory and tcp. Both
 // ends run in one thread, so that count_instructions sees all of it and nothing else.
 //   calls shm-call|shm-inline|shm-deadline|shm-loop|shm-post|shm-value|shm-push|tcp-…
-//   calls shm-inline-unmeasured: without histograms of times, as in an engine of many procedures
 //   [SECONDS|OPERATIONSx] ns for one
 #include <array>
 #include <chrono>
@@ -30,13 +29,8 @@ using bench::pair_in_one_thread;
 constexpr auto no_deadline = std::chrono::nanoseconds::max();
 
 double call(const std::string& uri, handler way, const bench::length& how_long,
-            std::chrono::nanoseconds within = no_deadline, std::size_t others = 0) {
+            std::chrono::nanoseconds within = no_deadline) {
     pair_in_one_thread both(uri);
-    for (std::size_t i = 0; i < others; ++i) {
-        const std::string name = "other" + std::to_string(i);
-        both.server.define(name, [] {});
-        (void)both.client.procedure<void()>(name);
-    }
     both.server.define("next", [](std::uint64_t number) { return number + 1; }, {.run = way});
     const auto next = both.client.procedure<std::uint64_t(std::uint64_t)>("next")
                           .on(both.server.address())
@@ -47,12 +41,6 @@ double call(const std::string& uri, handler way, const bench::length& how_long,
                 (void)next(i);
         });
     });
-}
-
-/// Behind as many procedures as are measured: of this one's calls no times are kept.
-double call_unmeasured(const std::string& uri, const bench::length& how_long) {
-    constexpr std::size_t all_measured = 1000;
-    return call(uri, handler::inline_, how_long, no_deadline, all_measured);
 }
 
 /// One call after the other, as in an event loop that has nothing else to do.
@@ -129,10 +117,9 @@ constexpr const char* tcp = "tcp://127.0.0.1:0";
 int main(int argc, char** argv) {
     using bench::length;
     using std::chrono_literals::operator""min;
-    constexpr std::array<bench::question, 15> known{{
+    constexpr std::array<bench::question, 14> known{{
         {"shm-call", [](const length& l) { return call(shm, handler::ult, l); }},
         {"shm-inline", [](const length& l) { return call(shm, handler::inline_, l); }},
-        {"shm-inline-unmeasured", [](const length& l) { return call_unmeasured(shm, l); }},
         {"shm-deadline", [](const length& l) { return call(shm, handler::ult, l, 1min); }},
         {"shm-loop", [](const length& l) { return in_a_loop(shm, l); }},
         {"shm-post", [](const length& l) { return one_way(shm, l); }},

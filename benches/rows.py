@@ -454,13 +454,6 @@ ROWS = [
          peers={"native": instructions("encodings", "call-native")}, limit=None,
          goal=lambda row: 1.05 * row["peers"]["native"] if "native" in row["peers"] else None,
          once=True),
-    # The "peer" is the same call of a procedure whose times nobody measures.
-    dict(metric="instructions: inline call, shm, beside one without histograms",
-         unit="instructions", better="lower", read=value,
-         ours=instructions("calls", "shm-inline"),
-         peers={"unmeasured": instructions("calls", "shm-inline-unmeasured")}, limit=None,
-         goal=lambda row: 1.01 * row["peers"]["unmeasured"] if "unmeasured" in row["peers"] else None,
-         once=True),
     count_row("ULT yield", "yield", "boost_fiber argobots"),
     count_row("ULT create + join, one by one", "create-join", "boost_fiber argobots"),
     count_row("ULT create + join, batches of 1000", "create-join-batch",
