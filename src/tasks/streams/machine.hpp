@@ -20,7 +20,7 @@ public:
     void add(std::string_view kind, unsigned number, cpu_set& to) const;
 
 private:
-    void* topology_ = nullptr;
+    [[maybe_unused]] void* topology_ = nullptr;  // hwloc's, where it is there
 };
 
 }  // namespace amalgam::detail
