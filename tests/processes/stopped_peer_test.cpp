@@ -11,6 +11,7 @@
 #include <amalgam/tasks/event.hpp>
 
 #include "conformance/child_process.hpp"
+#include "conformance/slow_build.hpp"
 #include "temp_folder.hpp"
 #include "thrown.hpp"
 
@@ -87,7 +88,10 @@ protected:
     child_process victim_{[this](channel& parent) { return serve(where(), parent); }};
     child_process other_{[this](channel& parent) { return serve(where(), parent); }};
     const std::string victims_address_ = victim_.line().hear();
-    engine client_{where(), {.drain = 10ms, .keepalive = {.interval = 20ms, .timeout = 1s}}};
+    /// Who goes on has much to take before it answers a ping.
+    static constexpr std::chrono::seconds ping_timeout{conformance::slow_build ? 10 : 2};
+    engine client_{where(),
+                   {.drain = 10ms, .keepalive = {.interval = 20ms, .timeout = ping_timeout}}};
     const peer other_peer_ = client_.lookup(other_.line().hear());
 };
 
