@@ -60,7 +60,7 @@ public:
         const std::lock_guard hold(waiting_);
         return waiting_.empty() && take(access::read, 0);
     }
-    /// The same, tried until then.
+    /// As try_lock_shared(), but waits until `deadline`.
     bool try_lock_shared_until(time_point deadline) {
         return try_lock_shared() || lock_slow(access::read, deadline);
     }

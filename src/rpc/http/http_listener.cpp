@@ -227,7 +227,7 @@ void http_listener::run() noexcept {
 bool http_listener::accept_all() {
     for (std::size_t i = 0; i < most_connections; ++i) {
         ::pollfd waits{listening_.get(), POLLIN, 0};
-        if (::poll(&waits, 1, 0) != 1) return true;  // Nobody makes room for nobody.
+        if (::poll(&waits, 1, 0) != 1) return true;  // No newcomer waits: nobody is evicted.
         if (!make_room()) return false;
         unique_fd fresh(
             ::accept4(listening_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
