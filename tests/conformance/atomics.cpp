@@ -390,8 +390,7 @@ TEST_P(transport_suite, numbers_of_another_process_add_up_and_end_with_it) {
     node& here = open();
     SKIP_WITHOUT_ATOMICS(here);
     const served told = served::from_text(hear(other));
-    const peer_id peer = here.end().lookup(told.address).value();
-    expect_echo(*this, here, peer);
+    const peer_id peer = reach(*this, here, told.address);
     mutable_bytes old = zeroed(8);
     std::vector<operation*> ops;
     for (const remote_key& key : {told.key, told.block_key}) {

@@ -166,8 +166,7 @@ TEST_P(transport_suite, canceled_put_into_a_process_that_stands_still_ends_when_
     child_process& process = spawn([this](channel& parent) { serve(*this, parent, GetParam()); });
     node& here = open();
     const served told = served::from_text(hear(process));
-    const peer_id peer = here.end().lookup(told.address).value();
-    expect_echo(*this, here, peer);
+    const peer_id peer = reach(*this, here, told.address);
     process.freeze();
     const const_bytes out = patterned(served_bytes, 1);
     operation& op = start(here, request::put(peer, {out}, told.key, 0));
@@ -198,8 +197,7 @@ TEST_P(transport_suite, canceled_put_into_a_process_that_is_killed_ends_with_it)
     child_process& process = spawn([this](channel& parent) { serve(*this, parent, GetParam()); });
     node& here = open();
     const served told = served::from_text(hear(process));
-    const peer_id peer = here.end().lookup(told.address).value();
-    expect_echo(*this, here, peer);
+    const peer_id peer = reach(*this, here, told.address);
     process.freeze();
     operation& op = start(here, request::put(peer, {patterned(served_bytes, 1)}, told.key, 0));
     for (int i = 0; i < 20; ++i)

@@ -20,8 +20,7 @@ TEST_P(transport_suite, malformed_bytes_end_their_connection_and_harm_nobody_els
     child_process& friendly = spawn([&](channel& parent) { serve(*this, parent, GetParam()); });
     node& here = open();
     served told = served::from_text(hear(friendly));
-    peer_id honest = here.end().lookup(told.address).value();
-    expect_echo(*this, here, honest);
+    peer_id honest = reach(*this, here, told.address);
     mutable_bytes memory = zeroed(4096);
     region readable = here.end().open_region(memory, access::read_write).value();
     operation& waiting = start(here, request::receive(honest, 1, zeroed(8)));

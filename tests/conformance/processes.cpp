@@ -34,9 +34,7 @@ public:
         here_ = &suite_.open(options);
         for (child_process* each : processes_) {
             served told = served::from_text(suite_.hear(*each));
-            peer_id peer = here_->end().lookup(told.address).value();
-            partners_.push_back({*each, told, peer});
-            expect_echo(suite_, *here_, peer);
+            partners_.push_back({*each, told, reach(suite_, *here_, told.address)});
         }
     }
     node& here() { return *here_; }
@@ -205,8 +203,7 @@ TEST_P(transport_suite, process_killed_in_the_midst_of_its_own_doing_harms_nobod
                 spawn([&](channel& parent) { serve(*this, parent, GetParam()); });
             node& here = open(roomy);
             region target = here.end().open_region(memory, access::read_write).value();
-            peer_id bystander =
-                here.end().lookup(served::from_text(hear(friendly)).address).value();
+            const peer_id bystander = reach(*this, here, served::from_text(hear(friendly)).address);
             peer_id pouring;
             here.on_arrival = [&](message& got) {
                 pouring = got.from();
@@ -267,8 +264,7 @@ TEST_P(transport_suite, process_started_again_at_the_same_address_is_somebody_el
     });
     node& here = open();
     served old = served::from_text(hear(first));
-    peer_id old_peer = here.end().lookup(old.address).value();
-    expect_echo(*this, here, old_peer);
+    peer_id old_peer = reach(*this, here, old.address);
     operation& waits = start(here, request::receive(old_peer, 1, zeroed(8)));
     first.kill();
     second.line().say(old.address);

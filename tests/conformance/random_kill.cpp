@@ -50,9 +50,9 @@ private:
         waiting_.pop_back();
         one.process->line().say("go");
         one.told = served::from_text(suite_.hear(*one.process));
-        one.peer = here_->end().lookup(one.told.address).value();
         // Some are killed before they are connected.
-        if (dice_.chance(0.7)) expect_echo(suite_, *here_, one.peer);
+        one.peer = dice_.chance(0.7) ? reach(suite_, *here_, one.told.address)
+                                     : here_->end().lookup(one.told.address).value();
         alive_.push_back(std::move(one));
     }
 

@@ -61,21 +61,42 @@ void serve(transport_suite& suite, channel& parent, const std::string& where) {
     });
 }
 
-void expect_echo(transport_suite& suite, node& at, peer_id peer) {
+namespace {
+
+/// What became of the message that asks for an echo: ok when that came back.
+errc ask_for_echo(transport_suite& suite, node& at, peer_id peer) {
     static std::uint64_t seed = 1000;
     auto before = std::exchange(at.on_arrival, nullptr);
     ++seed;
-    suite.start(at, request::send(peer, seed, suite.patterned(300, seed)));
+    operation& asked = suite.start(at, request::send(peer, seed, suite.patterned(300, seed)));
     auto echo = at.arrived.end();
     suite.until("an echo", [&] {
         echo = std::find_if(at.arrived.begin(), at.arrived.end(),
                             [&](const arrival& one) { return one.tag == seed; });
-        return echo != at.arrived.end();
+        return echo != at.arrived.end() || (asked.over() && asked.code() != errc::ok);
     });
+    at.on_arrival = before;
+    if (echo == at.arrived.end()) return asked.code();
     EXPECT_EQ(echo->from, peer);
     EXPECT_TRUE(is_pattern(echo->bytes, seed));
     at.arrived.erase(echo);
-    at.on_arrival = before;
+    return errc::ok;
+}
+
+}  // namespace
+
+void expect_echo(transport_suite& suite, node& at, peer_id peer) {
+    EXPECT_EQ(ask_for_echo(suite, at, peer), errc::ok);
+}
+
+peer_id reach(transport_suite& suite, node& at, const std::string& address) {
+    for (;;) {
+        const peer_id peer = at.end().lookup(address).value();
+        const errc reached = ask_for_echo(suite, at, peer);
+        if (reached == errc::unreachable) continue;
+        EXPECT_EQ(reached, errc::ok);
+        return peer;
+    }
 }
 
 }  // namespace amalgam::conformance

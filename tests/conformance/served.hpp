@@ -26,4 +26,8 @@ void serve(transport_suite& suite, channel& parent, const std::string& where);
 /// Expects that `peer`, which serves, echoes a message.
 void expect_echo(transport_suite& suite, node& at, peer_id peer);
 
+/// Connects to who serves at an address, again where a busy machine was too slow for a handshake
+/// within the silence limit, and expects an echo.
+peer_id reach(transport_suite& suite, node& at, const std::string& address);
+
 }  // namespace amalgam::conformance

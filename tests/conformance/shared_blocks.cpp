@@ -205,8 +205,7 @@ TEST_P(transport_suite, block_of_another_process_is_read_and_written) {
     child_process& other = spawn([&](channel& parent) { serve(*this, parent, GetParam()); });
     node& here = open();
     const served told = served::from_text(hear(other));
-    const peer_id peer = here.end().lookup(told.address).value();
-    expect_echo(*this, here, peer);
+    const peer_id peer = reach(*this, here, told.address);
     shared_block near = here.end().allocate(served_bytes).value();
     fill_pattern(near.bytes(), 4);
     ASSERT_EQ(complete(here, request::put(peer, {near.bytes()}, told.block_key, 0)).code(),
@@ -225,8 +224,7 @@ TEST_P(transport_suite, process_killed_in_transfers_of_its_block_ends_them) {
         child_process& other = spawn([&](channel& parent) { serve(*this, parent, GetParam()); });
         node& here = open();
         const served told = served::from_text(hear(other));
-        const peer_id peer = here.end().lookup(told.address).value();
-        expect_echo(*this, here, peer);
+        const peer_id peer = reach(*this, here, told.address);
         std::vector<operation*> ops;
         for (int i = 0; i < 3; ++i) {
             ops.push_back(&here.try_post(request::put(peer, {out}, told.block_key, 0)));
