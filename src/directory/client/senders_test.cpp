@@ -303,5 +303,30 @@ TEST_F(unknown_senders, whatever_many_send_arrives_once_in_order_and_nothing_tha
     }
 }
 
+TEST(senders_with_pre_shared_keys, are_not_compared_since_who_is_connected_to_has_ones_own_name) {
+    const auto keyed = [](char own) {
+        std::string lines;
+        for (const char each : std::string{own} + "abcd")  // The first is the own key.
+            if (lines.empty() || each != own)
+                lines += std::string("node_") + each + ':' + std::string(64, each) + '\n';
+        return engine_options{.ports = {.trust = credentials::from_text({.shared_keys = lines})}};
+    };
+    engine host{"tcp+tls://127.0.0.1:0", keyed('d')}, in_r{"tcp+tls://127.0.0.1:0", keyed('b')};
+    engine in_a{"tcp+tls://127.0.0.1:0", keyed('a')};
+    const directory_server directory(host);
+    context r{in_r, {.directory = host.address()}}, a{in_a, {.directory = host.address()}};
+    const resource box = r.add({{"type", "box"}}), one = a.add({{"type", "one"}});
+    box.send(one.id(), 1, "the receiver connects to the owner");
+    EXPECT_EQ(one.receive().tag, 1);
+    for (const char who : {'a', 'c'}) {  // The owner on a connection of its own, and another.
+        engine by{"tcp+tls://", keyed(who)};
+        EXPECT_EQ(by.procedure<at_context::message>(at_context::message_name)
+                      .on(by.lookup(in_r.address()))(one.id(), box.id(), 2, {}),
+                  errc::ok);
+        EXPECT_EQ(box.receive({.from = one.id()}).tag, 2);
+    }
+    EXPECT_EQ(counters_of(in_r)["context.forged"], 0u);
+}
+
 }  // namespace
 }  // namespace amalgam
