@@ -93,9 +93,12 @@ peer_id reach(transport_suite& suite, node& at, const std::string& address) {
     for (;;) {
         const peer_id peer = at.end().lookup(address).value();
         const errc reached = ask_for_echo(suite, at, peer);
-        if (reached == errc::unreachable) continue;
-        EXPECT_EQ(reached, errc::ok);
-        return peer;
+        if (reached != errc::unreachable) {
+            EXPECT_EQ(reached, errc::ok);
+            return peer;
+        }
+        suite.until("the word that nobody was reached", [&] { return at.has_lost(peer); });
+        std::erase_if(at.lost, [&](const peer_loss& loss) { return loss.peer == peer; });
     }
 }
 
