@@ -1,9 +1,7 @@
 // A middleman in the network: the router between two hosts takes every connection to the server for
 // itself (a redirect of the kernel's), and does what it likes with the bytes. Neither host knows.
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/socket.h>
 
 #include <amalgam/fabric/key_folder.hpp>
@@ -105,12 +103,6 @@ private:
     std::optional<tcp_raw_peer> caller_, server_;
 };
 
-int enter_network_of(pid_t process) {
-    const unique_fd network(
-        ::open(("/proc/" + std::to_string(process) + "/ns/net").c_str(), O_RDONLY | O_CLOEXEC));
-    return ::setns(network.get(), CLONE_NEWNET);
-}
-
 struct middleman : testing::Test {
     void SetUp() override {
         if (auto why = network_host::why_not(true))
@@ -118,14 +110,8 @@ struct middleman : testing::Test {
         make_key(folder.with("lab"), {.name = "lab", .authority = true});
         certify("server", "10.2.0.2", "lab");
         certify("caller", "10.1.0.2", "lab");
-        caller.emplace();
-        router.emplace();
-        server.emplace();
-        caller->plug("up0", "10.1.0.2/24", *router, "home0", "10.1.0.1/24");
-        router->plug("out0", "10.2.0.1/24", *server, "net0", "10.2.0.2/24");
-        caller->run("ip route add default via 10.1.0.1");
-        router->run("sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'");
-        router->run(
+        net.emplace();
+        net->router.run(
             "nft 'table ip nat { chain in { type nat hook prerouting priority -100; "
             "iifname home0 tcp dport 7000 redirect to :7001; }; }'");
     }
@@ -138,11 +124,7 @@ struct middleman : testing::Test {
         return "tcp+tls://" + address + "?credentials=" + folder.with(name);
     }
     void stand_between() {
-        between.emplace([at = router->pid()](channel& line) {
-            if (enter_network_of(at) != 0) return 1;
-            proxy(line).serve();
-            return 0;
-        });
+        between.emplace(net->router.start([](channel& line) { proxy(line).serve(); }));
         ASSERT_EQ(between->line().hear(), "ready");
     }
     std::string tell(const std::string& order) {
@@ -153,25 +135,25 @@ struct middleman : testing::Test {
     void meet() {
         if (!between) stand_between();
         tell("pass");
-        server->open(with_key(server_address, "server"));
-        caller->open(with_key("", "caller"));
-        ASSERT_EQ(caller->send(there, "hello"), "ok");
-        EXPECT_EQ(server->receive().rfind("hello from ", 0), 0u);
-        lost_by_server = server->lost();
-        lost_by_caller = caller->lost();
+        net->server.open(with_key(server_address, "server"));
+        net->caller.open(with_key("", "caller"));
+        ASSERT_EQ(net->caller.send(there, "hello"), "ok");
+        EXPECT_EQ(net->server.receive().rfind("hello from ", 0), 0u);
+        lost_by_server = net->server.lost();
+        lost_by_caller = net->caller.lost();
     }
     /// That connection is lost to both, and nothing came over it; a new one works.
     void expect_nothing_taken() {
-        while (server->lost() == lost_by_server || caller->lost() == lost_by_caller) {
+        while (net->server.lost() == lost_by_server || net->caller.lost() == lost_by_caller) {
         }
         tell("pass");
-        EXPECT_EQ(caller->send(there, "after"), "ok");
-        EXPECT_EQ(server->receive().rfind("after from ", 0), 0u);
+        EXPECT_EQ(net->caller.send(there, "after"), "ok");
+        EXPECT_EQ(net->server.receive().rfind("after from ", 0), 0u);
     }
 
     const std::string there = std::string("tcp+tls://") + server_address;
     temp_folder folder;
-    std::optional<network_host> caller, router, server;
+    std::optional<two_subnets> net;
     std::optional<child_process> between;
     int lost_by_server = 0, lost_by_caller = 0;
 };
@@ -179,22 +161,22 @@ struct middleman : testing::Test {
 TEST_F(middleman, changes_what_is_said_without_keys) {
     stand_between();
     const std::string plain = std::string("tcp://") + server_address;
-    server->open(plain);
-    caller->open("tcp://");
-    EXPECT_EQ(caller->send(plain, "hello"), "ok");
-    server->receive();
+    net->server.open(plain);
+    net->caller.open("tcp://");
+    EXPECT_EQ(net->caller.send(plain, "hello"), "ok");
+    net->server.receive();
     tell("change");
-    EXPECT_EQ(caller->send(plain, "pay 1 to node7"), "ok");
-    EXPECT_EQ(server->receive().rfind("pay 9 to node7 from ", 0), 0u);
+    EXPECT_EQ(net->caller.send(plain, "pay 1 to node7"), "ok");
+    EXPECT_EQ(net->server.receive().rfind("pay 9 to node7 from ", 0), 0u);
     EXPECT_NE(tell("recorded").find("pay 1 to node7"), std::string::npos);
 }
 
 TEST_F(middleman, that_only_listens_learns_nothing_over_tls) {
     meet();
-    EXPECT_EQ(caller->send(there, "pay 1 to node7"), "ok");
-    EXPECT_EQ(server->receive().rfind("pay 1 to node7 from ", 0), 0u);
-    EXPECT_EQ(server->reply("paid to node7"), "ok");
-    EXPECT_EQ(caller->receive().rfind("paid to node7 from ", 0), 0u);
+    EXPECT_EQ(net->caller.send(there, "pay 1 to node7"), "ok");
+    EXPECT_EQ(net->server.receive().rfind("pay 1 to node7 from ", 0), 0u);
+    EXPECT_EQ(net->server.reply("paid to node7"), "ok");
+    EXPECT_EQ(net->caller.receive().rfind("paid to node7 from ", 0), 0u);
     EXPECT_EQ(tell("recorded").find("pay"), std::string::npos);
 }
 
@@ -203,7 +185,7 @@ TEST_F(middleman, that_changes_or_cuts_bytes_over_tls_has_nothing_taken) {
         SCOPED_TRACE(order);
         meet();
         tell(order);
-        caller->post("pay 1 to node7");
+        net->caller.post("pay 1 to node7");
         expect_nothing_taken();
     }
 }
@@ -211,52 +193,52 @@ TEST_F(middleman, that_changes_or_cuts_bytes_over_tls_has_nothing_taken) {
 TEST_F(middleman, that_leaves_bytes_out_over_tls_has_nothing_taken_behind_them) {
     meet();
     tell("drop");
-    EXPECT_EQ(caller->send(there, "pay 1 to node7"), "ok");
+    EXPECT_EQ(net->caller.send(there, "pay 1 to node7"), "ok");
     while (tell("doing?") == "drop") {
     }
-    caller->post("pay 1 to node8");
+    net->caller.post("pay 1 to node8");
     expect_nothing_taken();
 }
 
 TEST_F(middleman, that_repeats_bytes_over_tls_has_them_taken_once) {
     meet();
     tell("repeat");
-    caller->post("pay 1 to node7");
-    EXPECT_EQ(server->receive().rfind("pay 1 to node7 from ", 0), 0u);
+    net->caller.post("pay 1 to node7");
+    EXPECT_EQ(net->server.receive().rfind("pay 1 to node7 from ", 0), 0u);
     expect_nothing_taken();
 }
 
 TEST_F(middleman, that_sends_bytes_back_over_tls_has_nothing_taken) {
     meet();
     tell("reflect");
-    caller->post("pay 1 to node7");
+    net->caller.post("pay 1 to node7");
     expect_nothing_taken();
 }
 
 TEST_F(middleman, that_plays_a_connection_again_is_nobody) {
     meet();
-    EXPECT_EQ(caller->send(there, "pay 1 to node7"), "ok");
-    EXPECT_EQ(server->receive().rfind("pay 1 to node7 from ", 0), 0u);
+    EXPECT_EQ(net->caller.send(there, "pay 1 to node7"), "ok");
+    EXPECT_EQ(net->server.receive().rfind("pay 1 to node7 from ", 0), 0u);
     EXPECT_EQ(tell("again"), "ended");  // By the server.
-    EXPECT_EQ(server->lost(), lost_by_server);
-    EXPECT_EQ(caller->send(there, "after"), "ok");
-    EXPECT_EQ(server->receive().rfind("after from ", 0), 0u);
+    EXPECT_EQ(net->server.lost(), lost_by_server);
+    EXPECT_EQ(net->caller.send(there, "after"), "ok");
+    EXPECT_EQ(net->server.receive().rfind("after from ", 0), 0u);
 }
 
 TEST_F(middleman, that_answers_as_the_server_with_other_keys_is_told_nothing) {
     make_key(folder.with("other"), {.name = "other", .authority = true});
     certify("forged", "10.2.0.2", "other");  // The right host, by nobody who is trusted.
     certify("stolen", "10.9.0.9", "lab");    // A key of the lab, of another host.
-    caller->open(with_key("", "caller"));
+    net->caller.open(with_key("", "caller"));
     for (const char* key : {"forged", "stolen"}) {
         SCOPED_TRACE(key);
-        router->open(with_key("0.0.0.0:7001", key));
-        EXPECT_EQ(caller->send(there, "pay 1 to node7"), "denied");
+        net->router.open(with_key("0.0.0.0:7001", key));
+        EXPECT_EQ(net->caller.send(there, "pay 1 to node7"), "denied");
     }
     // It is he whom the caller reaches: with the server's own key he is believed.
-    router->open(with_key("0.0.0.0:7001", "server"));
-    EXPECT_EQ(caller->send(there, "hello"), "ok");
-    EXPECT_EQ(router->receive().rfind("hello from ", 0), 0u);
+    net->router.open(with_key("0.0.0.0:7001", "server"));
+    EXPECT_EQ(net->caller.send(there, "hello"), "ok");
+    EXPECT_EQ(net->router.receive().rfind("hello from ", 0), 0u);
 }
 
 }  // namespace

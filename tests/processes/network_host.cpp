@@ -10,6 +10,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -261,6 +262,23 @@ std::string network_host::ended() {
 
 int network_host::lost() {
     return std::stoi(ask("lost"));
+}
+
+child_process network_host::start(const std::function<void(channel&)>& body) const {
+    return child_process([of = pid(), &body](channel& parent) {
+        const unique_fd network(
+            ::open(("/proc/" + std::to_string(of) + "/ns/net").c_str(), O_RDONLY | O_CLOEXEC));
+        if (::setns(network.get(), CLONE_NEWNET) != 0) return 1;
+        body(parent);
+        return 0;
+    });
+}
+
+two_subnets::two_subnets() {
+    caller.plug("up0", "10.1.0.2/24", router, "home0", "10.1.0.1/24");
+    router.plug("out0", "10.2.0.1/24", server, "net0", "10.2.0.2/24");
+    caller.run("ip route add default via 10.1.0.1");
+    router.run("sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'");
 }
 
 }  // namespace amalgam::processes

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -29,6 +30,9 @@ public:
 
     /// For running programs in this host: nsenter enters its network by this.
     pid_t pid() const noexcept { return process_.pid(); }
+    /// Another process of this host.
+    conformance::child_process start(
+        const std::function<void(conformance::channel& parent)>& body) const;
 
     /// Opens the port; returns its address.
     std::string open(const std::string& uri, int silence_limit_ms = 5000);
@@ -54,6 +58,15 @@ private:
     std::string ask(const std::string& order);
 
     conformance::child_process process_;
+};
+
+/// Two subnets with a router in between, which forwards. The server has no way to the caller's.
+struct two_subnets {
+    two_subnets();
+
+    network_host caller;  ///< up0, 10.1.0.2; the router's end is home0, 10.1.0.1.
+    network_host router;
+    network_host server;  ///< net0, 10.2.0.2; the router's end is out0, 10.2.0.1.
 };
 
 }  // namespace amalgam::processes

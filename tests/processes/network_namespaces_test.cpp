@@ -30,17 +30,6 @@ INSTANTIATE_TEST_SUITE_P(ofi, between_networks, testing::Values("ofi+tcp"));
 INSTANTIATE_TEST_SUITE_P(ucx, between_networks, testing::Values("ucx+tcp"));
 #endif
 
-/// Two subnets with a router in between.
-struct two_subnets {
-    two_subnets() {
-        caller.plug("up0", "10.1.0.2/24", router, "home0", "10.1.0.1/24");
-        router.plug("out0", "10.2.0.1/24", server, "net0", "10.2.0.2/24");
-        caller.run("ip route add default via 10.1.0.1");
-        router.run("sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'");
-    }
-    network_host caller, router, server;
-};
-
 TEST_P(between_networks, a_caller_behind_address_translation_is_answered_on_its_own_connection) {
     AMALGAM_NEEDS_NETWORKS(true);
     two_subnets net;

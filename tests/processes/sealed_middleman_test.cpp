@@ -10,11 +10,9 @@
 #include <vector>
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/netfilter_ipv4.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/socket.h>
 
 #include <amalgam/fabric/key_folder.hpp>
@@ -127,12 +125,6 @@ private:
     std::string order_ = "pass", held_, recorded_;
 };
 
-int enter_network_of(pid_t process) {
-    const unique_fd network(
-        ::open(("/proc/" + std::to_string(process) + "/ns/net").c_str(), O_RDONLY | O_CLOEXEC));
-    return ::setns(network.get(), CLONE_NEWNET);
-}
-
 class sealed_middleman : public testing::TestWithParam<std::string> {
 protected:
     void SetUp() override {
@@ -143,30 +135,20 @@ protected:
             make_key(folder.with(name), {.name = name, .hosts = {host}});
             sign_key(folder.with(name), folder.with("lab"));
         }
-        caller.emplace();
-        router.emplace();
-        server.emplace();
-        caller->plug("up0", "10.1.0.2/24", *router, "home0", "10.1.0.1/24");
-        router->plug("out0", "10.2.0.1/24", *server, "net0", "10.2.0.2/24");
-        caller->run("ip route add default via 10.1.0.1");
-        server->run("ip route add default via 10.2.0.1");
-        router->run("sh -c 'echo 1 > /proc/sys/net/ipv4/ip_forward'");
-        router->run(
+        net.emplace();
+        net->server.run("ip route add default via 10.2.0.1");
+        net->router.run(
             "nft 'table ip nat { chain in { type nat hook prerouting priority -100; "
             "iifname { home0, out0 } meta l4proto tcp redirect to :7001; }; }'");
-        between.emplace([at = router->pid()](channel& line) {
-            if (enter_network_of(at) != 0) return 1;
-            proxy(line).serve();
-            return 0;
-        });
+        between.emplace(net->router.start([](channel& line) { proxy(line).serve(); }));
         ASSERT_EQ(between->line().hear(), "ready");
-        server->open(with_key("10.2.0.2:7000", "server"));
-        caller->open(with_key("", "caller"));
+        net->server.open(with_key("10.2.0.2:7000", "server"));
+        net->caller.open(with_key("", "caller"));
         // Behind the answer both know all of each other.
-        ASSERT_EQ(caller->send(there(), "hello"), "ok");
-        EXPECT_EQ(server->receive().rfind("hello from ", 0), 0u);
-        EXPECT_EQ(server->reply("answer"), "ok");
-        EXPECT_EQ(caller->receive().rfind("answer from ", 0), 0u);
+        ASSERT_EQ(net->caller.send(there(), "hello"), "ok");
+        EXPECT_EQ(net->server.receive().rfind("hello from ", 0), 0u);
+        EXPECT_EQ(net->server.reply("answer"), "ok");
+        EXPECT_EQ(net->caller.receive().rfind("answer from ", 0), 0u);
     }
     std::string there() const { return GetParam() + "://10.2.0.2:7000"; }
     std::string with_key(const std::string& address, const std::string& name) const {
@@ -181,11 +163,11 @@ protected:
     /// That connection is lost to both, with a count of why, and nothing came over it; a new one
     /// works.
     void expect_nothing_taken() {
-        while (server->lost() == 0 || caller->lost() == 0) {
+        while (net->server.lost() == 0 || net->caller.lost() == 0) {
         }
         EXPECT_EQ(tell("pass"), "pass");
-        EXPECT_EQ(caller->send(there(), "after"), "ok");
-        EXPECT_EQ(server->receive().rfind("after from ", 0), 0u);
+        EXPECT_EQ(net->caller.send(there(), "after"), "ok");
+        EXPECT_EQ(net->server.receive().rfind("after from ", 0), 0u);
     }
     void expect_told(network_host& who) {
         const std::string told = who.explain();
@@ -193,14 +175,14 @@ protected:
     }
 
     temp_folder folder;
-    std::optional<network_host> caller, router, server;
+    std::optional<two_subnets> net;
     std::optional<child_process> between;
 };
 
 TEST_P(sealed_middleman, that_only_listens_learns_nothing) {
     const std::string secret(300, 's');
-    EXPECT_EQ(caller->send(there(), secret), "ok");
-    EXPECT_EQ(server->receive().rfind(secret + " from ", 0), 0u);
+    EXPECT_EQ(net->caller.send(there(), secret), "ok");
+    EXPECT_EQ(net->server.receive().rfind(secret + " from ", 0), 0u);
     const std::string recorded = tell("recorded");
     EXPECT_GT(recorded.size(), secret.size()) << "it is where packets go";
     EXPECT_EQ(recorded.find("ssssssss"), std::string::npos);
@@ -209,53 +191,53 @@ TEST_P(sealed_middleman, that_only_listens_learns_nothing) {
 TEST_P(sealed_middleman, that_changes_a_packet_has_nothing_taken) {
     tell("change");
     // Long, so that it is the packet, and not what the library says of it.
-    caller->post("pay 1 to node7" + std::string(300, '.'));
+    net->caller.post("pay 1 to node7" + std::string(300, '.'));
     expect_nothing_taken();
-    expect_told(*server);
+    expect_told(net->server);
 }
 
 TEST_P(sealed_middleman, that_sends_a_packet_back_has_nothing_taken) {
     tell("reflect");
-    caller->post("pay 1 to node7");
+    net->caller.post("pay 1 to node7");
     while (tell("doing?") == "reflect") {
     }
     // Nor is anything taken that comes behind the one that is missing.
-    caller->post("pay 1 to node8");
+    net->caller.post("pay 1 to node8");
     expect_nothing_taken();
 }
 
 TEST_P(sealed_middleman, that_cuts_a_packet_has_nothing_taken) {
     tell("cut");
-    caller->post("pay 1 to node7");
+    net->caller.post("pay 1 to node7");
     expect_nothing_taken();
 }
 
 TEST_P(sealed_middleman, that_leaves_a_packet_out_has_nothing_taken_behind_it) {
     tell("drop");
-    caller->post("pay 1 to node7");
+    net->caller.post("pay 1 to node7");
     while (tell("doing?") == "drop") {
     }
-    caller->post("pay 1 to node8");
+    net->caller.post("pay 1 to node8");
     expect_nothing_taken();
-    expect_told(*server);
+    expect_told(net->server);
 }
 
 TEST_P(sealed_middleman, that_changes_the_order_has_nothing_taken) {
     tell("hold");
-    caller->post("pay 1 to node7");
+    net->caller.post("pay 1 to node7");
     while (tell("doing?") == "hold") {
-        caller->post("pay 1 to node8");
+        net->caller.post("pay 1 to node8");
     }
     expect_nothing_taken();
-    expect_told(*server);
+    expect_told(net->server);
 }
 
 TEST_P(sealed_middleman, that_repeats_a_packet_has_it_taken_once) {
     tell("repeat");
-    caller->post("pay 1 to node7");
-    EXPECT_EQ(server->receive().rfind("pay 1 to node7 from ", 0), 0u);
+    net->caller.post("pay 1 to node7");
+    EXPECT_EQ(net->server.receive().rfind("pay 1 to node7 from ", 0), 0u);
     expect_nothing_taken();
-    expect_told(*server);
+    expect_told(net->server);
 }
 
 #ifdef AMALGAM_WITH_UCX
