@@ -88,8 +88,14 @@ const bool described = conformance::describe_transport(
         at.wait_for_the_end();
     }});
 
+/// Under a sanitizer one family of addresses over each.
+std::vector<std::string> families(const std::string& first, const std::string& other) {
+    if (conformance::slow_build) return {first};
+    return {first, other};
+}
+
 INSTANTIATE_TEST_SUITE_P(tcp, transport_suite,
-                         testing::Values("tcp://127.0.0.1:0", "tcp://[::1]:0"));
+                         testing::ValuesIn(families("tcp://127.0.0.1:0", "tcp://[::1]:0")));
 
 // ---- the same over TLS
 
@@ -154,7 +160,7 @@ const bool sealed_described = conformance::describe_transport(
     "tcp+tls", {.registry = &trusted_registry, .send_garbage = &send_sealed_garbage});
 
 INSTANTIATE_TEST_SUITE_P(tls, transport_suite,
-                         testing::Values("tcp+tls://127.0.0.1:0", "tcp+tls://[::1]:0"));
+                         testing::ValuesIn(families("tcp+tls://[::1]:0", "tcp+tls://127.0.0.1:0")));
 
 }  // namespace
 }  // namespace amalgam::detail
