@@ -14,6 +14,7 @@
 #include <amalgam/tasks/semaphore.hpp>
 
 #include "conformance/child_process.hpp"
+#include "conformance/slow_build.hpp"
 
 // Either side of every form of call, killed at random moments, again and again: each call ends
 // exactly once, and leaves nothing behind.
@@ -24,11 +25,7 @@ using namespace std::chrono_literals;
 using conformance::channel;
 using conformance::child_process;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int rounds = 25;  // Each takes about ten times as long.
-#else
-constexpr int rounds = 250;
-#endif
+constexpr int rounds = conformance::slow_build ? 25 : 250;
 
 const std::string large(300'000, 'l');
 
