@@ -5,6 +5,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
 // The first code on a new stack: passes the data of the switch to the entry function, which
 // begin_stack() left in the frame pointer. It has no caller: unwinding ends here. The unwinder
 // looks up the byte before a stack's resume address, so a new stack resumes after a nop.
@@ -46,6 +50,48 @@ amalgam_begin_stack:
     .size amalgam_begin_stack, .-amalgam_begin_stack
     .popsection
 )");
+
+// What AAPCS64 calls __arm_za_disable, which only the newest runtimes have. By numbers what older
+// assemblers do not know. TPIDR2_EL0 has the address of: where to save, how many slices, zeros.
+asm(R"(
+    .pushsection .text
+    .p2align 2
+    .type amalgam_put_za_away, %function
+    .globl amalgam_put_za_away
+    .hidden amalgam_put_za_away
+    .cfi_startproc
+amalgam_put_za_away:
+    hint #34               // bti c
+    mrs x9, S3_3_C13_C0_5  // TPIDR2_EL0
+    cbz x9, 4f
+    ldrh w10, [x9, #10]
+    ldr w11, [x9, #12]
+    orr w10, w10, w11
+    cbnz w10, 3f           // a form that this does not know
+    ldr x11, [x9]
+    ldrh w10, [x9, #8]
+    cbz x11, 2f
+    cbz w10, 2f
+    .inst 0x04bf582d       // rdsvl x13, #1
+    mov w12, wzr
+1:
+    .inst 0xe1200160       // str za[w12, 0], [x11]
+    add x11, x11, x13
+    add w12, w12, #1
+    cmp w12, w10
+    b.lo 1b
+2:
+    msr S3_3_C13_C0_5, xzr
+    .inst 0xd503447f       // smstop za
+    ret
+3:
+    brk #1
+4:
+    ret
+    .cfi_endproc
+    .size amalgam_put_za_away, .-amalgam_put_za_away
+    .popsection
+)");
 #endif
 
 // Hidden here, too: with an entry in the global offset table, lld 14 links it wrongly on AArch64.
@@ -61,6 +107,8 @@ float_control float_control::now() noexcept {
     read.mxcsr &= ~exceptions_seen;
     return read;
 }
+#else
+bool has_za = (::getauxval(AT_HWCAP2) & (1ul << 23)) != 0;  // HWCAP2_SME
 #endif
 
 suspended_stack begin_stack(void* top, void (*entry)(arrival)) noexcept {

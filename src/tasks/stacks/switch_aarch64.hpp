@@ -18,8 +18,27 @@ namespace amalgam::detail {
 #define AMALGAM_CFI_RESUME_ADDRESS_IS_NOT_SIGNED
 #endif
 
+#if defined(__has_feature)
+#if __has_feature(shadow_call_stack)
+#error \
+    "a shadow call stack (-fsanitize=shadow-call-stack) is not switched with a ULT's stack; build without"
+#endif
+#endif
+
+/// Whether the processor has SME.
+[[gnu::visibility("hidden")]] extern bool has_za;
+
+/// Saves the calling thread's ZA for whom it waits there, if anyone, and turns it off.
+/// Precondition: has_za.
+extern "C" [[gnu::visibility("hidden")]] void amalgam_put_za_away() noexcept;
+
 /// Switches to `to`, passing `data`, and saves the caller's stack in `from`. Returns when someone
 /// switches back, with the data passed then.
+///
+/// SME's array ZA belongs to a thread, and who uses it may call any function while it is full:
+/// TPIDR2_EL0 then says where the next user has to save it (AAPCS64, "lazy saving"). Another stack
+/// may be the next user, or this one may go on in another thread, which has an array of its own. So
+/// it is saved here, as swapcontext() does.
 ///
 /// As on x86-64, what is resumed is jumped to, not returned to, so that the processor's list of
 /// return addresses stays balanced, and arguments are passed in registers. The jump goes by x17 and
@@ -33,6 +52,8 @@ namespace amalgam::detail {
 /// that pops it. Register numbers: sp is 31, d8 to d15 are 72 to 79.
 [[gnu::always_inline]] inline arrival switch_stack(suspended_stack& from, suspended_stack& to,
                                                    void* data) noexcept {
+    if (has_za) [[unlikely]]
+        amalgam_put_za_away();
     register suspended_stack* place asm("x0") = &to;
     register void* passed asm("x1") = data;
     register suspended_stack* left asm("x2") = &from;

@@ -114,6 +114,79 @@ TEST_F(stack_switch, a_stack_begins_aligned_wherever_its_memory_ends) {
     }
 }
 
+#if defined(__aarch64__)
+
+// SME's array, by numbers: assemblers may not know it.
+std::uint64_t bytes_of_a_slice() {
+    register std::uint64_t bytes asm("x13");
+    asm volatile(".inst 0x04bf582d" : "=r"(bytes));  // rdsvl x13, #1
+    return bytes;
+}
+bool za_is_on() {
+    std::uint64_t modes;
+    asm volatile("mrs %0, S3_3_C4_C2_2" : "=r"(modes));  // SVCR
+    return (modes & 2) != 0;
+}
+void turn_za_on() {
+    asm volatile(".inst 0xd503457f");  // smstart za
+}
+void load_slice(std::uint32_t which, const std::byte* from) {
+    register std::uint32_t number asm("w12") = which;
+    register const std::byte* address asm("x11") = from;
+    asm volatile(".inst 0xe1000160"
+                 :
+                 : "r"(number), "r"(address)
+                 : "memory");  // ldr za[w12, 0], [x11]
+}
+void* who_is_saved_later() {
+    void* block;
+    asm volatile("mrs %0, S3_3_C13_C0_5" : "=r"(block));  // TPIDR2_EL0
+    return block;
+}
+struct za_block {
+    std::byte* saved_to;
+    std::uint16_t slices;
+    std::uint8_t zeros[6];
+};
+/// Fills the array, as one who then calls a function that may use it, too.
+void fill_za(za_block& block, const std::vector<std::byte>& content) {
+    turn_za_on();
+    for (std::uint32_t i = 0; i < block.slices; ++i)
+        load_slice(i, content.data() + i * bytes_of_a_slice());
+    asm volatile("msr S3_3_C13_C0_5, %0" : : "r"(&block) : "memory");
+}
+
+TEST_F(stack_switch, who_has_left_something_in_za_finds_it_saved) {
+    if (!has_za) GTEST_SKIP() << "this processor has no SME";
+    const std::size_t slice = bytes_of_a_slice();
+    std::vector<std::byte> first(slice * slice), second(slice * slice), saved[2];
+    for (std::size_t i = 0; i < first.size(); ++i) {
+        first[i] = static_cast<std::byte>(i * 7 + i / slice);
+        second[i] = static_cast<std::byte>(i * 11 + i / slice + 1);
+    }
+    const auto slices = static_cast<std::uint16_t>(slice);
+    saved[0].resize(first.size());
+    saved[1].resize(first.size());
+    za_block mine{saved[0].data(), slices, {}};
+    static za_block others;
+    static const std::vector<std::byte>* content;
+    others = {saved[1].data(), slices, {}};
+    content = &second;
+    begin([] {
+        EXPECT_FALSE(za_is_on());
+        EXPECT_EQ(who_is_saved_later(), nullptr);
+        fill_za(others, *content);
+    });
+    fill_za(mine, first);
+    go();
+    EXPECT_FALSE(za_is_on());
+    EXPECT_EQ(who_is_saved_later(), nullptr);
+    EXPECT_EQ(saved[0], first);
+    EXPECT_EQ(saved[1], second);
+}
+
+#endif
+
 // Destroys something in each frame that an exception passes.
 [[gnu::noinline]] int fails_below(int depth, int& destroyed) {
     struct counts {
