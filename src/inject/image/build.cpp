@@ -101,7 +101,8 @@ int run(const std::vector<std::string>& words, bool quiet = false) {
 /// Whether the compiler has that option. GCC is known to; others are tried.
 bool accepts(const std::string& compiler, const std::string& option) {
     const std::string program = files::path(compiler).filename().string();
-    if (program.ends_with("g++") && !program.ends_with("clang++")) return true;
+    if (program.ends_with("gcc") || (program.ends_with("g++") && !program.ends_with("clang++")))
+        return true;
     return run({compiler, option, "-Werror", "-x", "c++", "-fsyntax-only", "/dev/null"}, true) == 0;
 }
 
@@ -125,10 +126,13 @@ void compile(const image_source& from, const std::string& name, const brief_fold
     // Only GCC makes unique symbols, which would keep an image loaded forever.
     const std::string option = "-fno-gnu-unique";
     if (!is_c(from.path) && accepts(words[0], option)) words.push_back(option);
+    // clang 14 has TLS descriptors only, which are refused if it uses any.
+    const std::string dialect = "-mtls-dialect=trad";
+    if (from.target == architecture::aarch64 && accepts(words[0], dialect))
+        words.push_back(dialect);
     words.insert(words.end(), from.flags.begin(), from.flags.end());
     words.insert(words.end(),
                  {"-fPIC", "-fno-plt", "-ftls-model=global-dynamic", "-shared", "-nostdlib"});
-    if (from.target == architecture::aarch64) words.push_back("-mtls-dialect=trad");
     // Larger pages for architectures that may have them.
     const bool large = from.target == architecture::aarch64;
     words.push_back(fmt::format("-Wl,-z,max-page-size={}", large ? 65536 : 4096));

@@ -195,6 +195,10 @@ elf_fixup fixup_of(std::uint16_t machine, std::uint32_t type) {
         "a function of your own with __builtin_cpu_supports(), or build for one kind of processor");
 }
 
+bool is_thread_descriptor(std::uint16_t machine, std::uint32_t type) {
+    return type == (machine == EM_X86_64 ? R_X86_64_TLSDESC : R_AARCH64_TLSDESC);
+}
+
 bool is_indirect(std::uint16_t machine, std::uint32_t type) {
     return machine == EM_X86_64 ? type == R_X86_64_IRELATIVE : type == R_AARCH64_IRELATIVE;
 }
@@ -340,6 +344,11 @@ private:
         if (is_indirect(from_.header().e_machine, type) ||
             (own && ELF64_ST_TYPE(symbol.st_info) == STT_GNU_IFUNC))
             refuse_indirect();
+        if (is_thread_descriptor(from_.header().e_machine, type))
+            refuse(errc::unsupported,
+                   "it has thread-local data that is reached by TLS descriptors, which only a "
+                   "loader resolves; compile all of it by GCC, with -mtls-dialect=trad for "
+                   "AArch64, or without thread_local");
         image_relocation made{.offset = rebased(from.r_offset)};
         switch (fixup_of(from_.header().e_machine, type)) {
             case elf_fixup::relative:

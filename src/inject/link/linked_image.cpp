@@ -11,7 +11,9 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <linux/membarrier.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <amalgam/core/status.hpp>
@@ -31,6 +33,23 @@ namespace {
 std::size_t page_bytes() {
     static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     return bytes;
+}
+
+#if defined(__aarch64__)
+constexpr const char* loader = "ld-linux-aarch64.so.1";  // Has __stack_chk_guard.
+#else
+constexpr const char* loader = "ld-linux-x86-64.so.2";
+#endif
+
+/// Other threads may have fetched what was at that address before: they must not go on with it.
+/// __builtin___clear_cache() sees to the caches and to the calling thread. x86 does it by itself.
+void discard_fetched_instructions() noexcept {
+#if defined(__aarch64__)
+    const auto call = [](int command) { return ::syscall(SYS_membarrier, command, 0, 0) == 0; };
+    if (call(MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE)) return;
+    if (call(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE))
+        call(MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE);
+#endif
 }
 
 std::size_t page_floor(std::size_t offset) {
@@ -59,7 +78,7 @@ void* runtime_symbol(std::string_view name) {
         std::array<void*, 5> all{};
         std::size_t next = 0;
         for (const char* each :
-             {"libstdc++.so.6", "libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"})
+             {"libstdc++.so.6", "libc.so.6", "libm.so.6", "libgcc_s.so.1", loader})
             all[next++] = ::dlopen(each, RTLD_LAZY | RTLD_NOLOAD);
         return all;
     }();
@@ -232,6 +251,7 @@ void linked_image::protect() {
     }
     const image_range later = what.read_only_later;
     set(page_floor(later.offset), page_floor(std::size_t{later.offset} + later.bytes), PROT_READ);
+    discard_fetched_instructions();
 }
 
 void linked_image::read_functions() {

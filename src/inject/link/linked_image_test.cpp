@@ -11,7 +11,9 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <linux/membarrier.h>
 #include <malloc.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <amalgam/core/status.hpp>
@@ -154,6 +156,36 @@ TEST(linked_image, uses_what_the_process_exports_and_says_what_is_missing) {
     }
 }
 
+// On AArch64 what they compare with is a variable of the loader.
+TEST(linked_image, code_with_stack_protectors_is_linked) {
+    const code_image image =
+        compiled_image(head +
+                           "MAIN { char text[64]; *static_cast<long*>(target) +="
+                           " std::snprintf(text, sizeof text, \"%d\", 12); }",
+                       {.path = ".cpp", .name = "made", .flags = {"-fstack-protector-all"}});
+    EXPECT_EQ(result_of(image, 40), 42);
+}
+
+// Which GCC chooses at run time on AArch64, by what the C library says of the processor.
+TEST(linked_image, atomic_operations_work) {
+    const code_image image = image_of("#include <atomic>\n" + head +
+                                      "static std::atomic<long> sum{40};\n"
+                                      "MAIN { *static_cast<long*>(target) = ++sum; }");
+    const detail::linked_image linked(image, detail::runtime_symbol);
+    EXPECT_EQ(result_of(linked), 41);
+    EXPECT_EQ(result_of(linked), 42);
+}
+
+#if defined(__aarch64__)
+TEST(linked_image, other_threads_discard_what_they_fetched_from_its_memory_before) {
+    constexpr int get_registrations = 1 << 9;
+    const detail::linked_image linked(image_of(head + "MAIN {}"), detail::runtime_symbol);
+    const long registered = ::syscall(SYS_membarrier, get_registrations, 0, 0);
+    if (registered == -1) GTEST_SKIP() << "this kernel does not tell, which Linux 6.3 does";
+    EXPECT_TRUE(registered & MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE);
+}
+#endif
+
 TEST(linked_image, many_come_and_go_and_each_has_data_of_its_own) {
     const code_image image = image_of(head +
                                       "static long calls; thread_local long mine = 10;\n"
@@ -228,6 +260,18 @@ MAIN { *static_cast<long*>(target) = chosen(); }
     } catch (const error& why) {
         EXPECT_EQ(why.code(), errc::unsupported);
         EXPECT_NE(std::string(why.what()).find("-fsanitize=undefined"), std::string::npos);
+    }
+    try {
+        (void)compiled_image(
+            head + "thread_local long n; MAIN { ++n; }",
+            {.path = ".cpp",
+             .name = "made",
+             .flags = {this_architecture() == architecture::x86_64 ? "-mtls-dialect=gnu2"
+                                                                   : "-mtls-dialect=desc"}});
+        FAIL() << "nobody would resolve its descriptors";
+    } catch (const error& why) {
+        EXPECT_EQ(why.code(), errc::unsupported);
+        EXPECT_NE(std::string(why.what()).find("TLS descriptors"), std::string::npos);
     }
     EXPECT_NE(why_not("int other() { return 1; }").find("has no function made_main"),
               std::string::npos);
