@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "emulated.hpp"
 #include "inject/link/linked_image.hpp"
 #include "inject/source/injector_testing.hpp"
 #include "tasks/stacks/sanitizer.hpp"
@@ -48,7 +49,14 @@ void wait_for_children(std::size_t expected) {
     EXPECT_EQ(children(), expected);
 }
 
-TEST_F(injector_test, confined_code_has_a_copy_of_everything_and_changes_nothing) {
+class confined_test : public injector_test {
+protected:
+    void SetUp() override {
+        if (is_emulated()) GTEST_SKIP() << "qemu has no seccomp, so nothing can be confined";
+    }
+};
+
+TEST_F(confined_test, confined_code_has_a_copy_of_everything_and_changes_nothing) {
     const injection_target target(at_target, open_to_all({.confined = {.on = true}}));
     const injection message = inject.add(adder()).create(as_bytes_of(ones));
     EXPECT_EQ(text_of(message.call(there)), "6");
@@ -61,7 +69,7 @@ TEST_F(injector_test, confined_code_has_a_copy_of_everything_and_changes_nothing
     }
 }
 
-TEST_F(injector_test, what_confined_code_does_costs_the_target_nothing) {
+TEST_F(confined_test, what_confined_code_does_costs_the_target_nothing) {
     const injection_target target(
         at_target, open_to_all({.confined = {.on = true, .time = 300ms, .result_bytes = 1000}}));
     const auto end_of = [&](const std::string& name, const std::string& what) {
@@ -96,7 +104,7 @@ TEST_F(injector_test, what_confined_code_does_costs_the_target_nothing) {
     EXPECT_EQ(text_of(fine.create(as_bytes_of(ones)).call(there)), "6");
 }
 
-TEST_F(injector_test, confined_code_that_aborts_is_told_so_and_signals_nobody_else) {
+TEST_F(confined_test, confined_code_that_aborts_is_told_so_and_signals_nobody_else) {
     injection_options options = open_to_all({.confined = {.on = true, .time = 60s}});
     options.allows.denied_imports.clear();  // System calls are refused nevertheless.
     const injection_target target(at_target, options);
@@ -121,7 +129,7 @@ MAIN(signals) {
               "its process ended with 8");
 }
 
-TEST_F(injector_test, confined_code_has_no_pages_that_are_kept_from_children) {
+TEST_F(confined_test, confined_code_has_no_pages_that_are_kept_from_children) {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     auto* const pages = static_cast<char*>(
         ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -151,7 +159,7 @@ TEST_F(injector_test, confined_code_has_no_pages_that_are_kept_from_children) {
     ::munmap(pages, 2 * page);
 }
 
-TEST_F(injector_test, static_objects_of_confined_code_are_confined_too) {
+TEST_F(confined_test, static_objects_of_confined_code_are_confined_too) {
     injection_options options = open_to_all({.confined = {.on = true, .time = 300ms}});
     static std::atomic<int> told{0};
     options.exports["tell_for_test"] = reinterpret_cast<void*>(+[] { return ++told; });
@@ -173,7 +181,7 @@ MAIN(loud) { amalgam_inject_result(&two.n, sizeof(two.n)); }
 }
 
 #if !defined(AMALGAM_ASAN)  // See above.
-TEST_F(injector_test, confined_code_has_nobody_to_ask) {
+TEST_F(confined_test, confined_code_has_nobody_to_ask) {
     const injection_target target(at_target, open_to_all({.confined = {.on = true}}));
     at_source.define("never", [](const_bytes) { return std::vector<std::byte>(9); });
     const injected_function asks = inject.add(compiled("asks", R"(
@@ -189,7 +197,7 @@ MAIN(asks) {
 }
 #endif
 
-TEST_F(injector_test, confined_code_is_ended_when_its_caller_waits_no_more) {
+TEST_F(confined_test, confined_code_is_ended_when_its_caller_waits_no_more) {
     const injection_target target(at_target, open_to_all({.confined = {.on = true, .time = 1h}}));
     const injected_function loops =
         inject.add(compiled("loops", "MAIN(loops) { for (volatile long i = 0;; ++i) {} }"));
@@ -198,7 +206,7 @@ TEST_F(injector_test, confined_code_is_ended_when_its_caller_waits_no_more) {
     EXPECT_EQ(running(), 0u);
 }
 
-TEST_F(injector_test, a_confined_run_that_is_canceled_is_ended) {
+TEST_F(confined_test, a_confined_run_that_is_canceled_is_ended) {
     const injection_target target(at_target, open_to_all({.confined = {.on = true, .time = 1h}}));
     const injected_function loops =
         inject.add(compiled("loops", "MAIN(loops) { for (volatile long i = 0;; ++i) {} }"));
@@ -209,7 +217,7 @@ TEST_F(injector_test, a_confined_run_that_is_canceled_is_ended) {
     wait_for_children(0);
 }
 
-TEST_F(injector_test, so_many_runs_are_confined_at_once_and_others_wait) {
+TEST_F(confined_test, so_many_runs_are_confined_at_once_and_others_wait) {
     const injection_target target(
         at_target, open_to_all({.confined = {.on = true, .time = 1h, .at_once = 2}}));
     const injected_function loops =
@@ -231,7 +239,7 @@ TEST_F(injector_test, so_many_runs_are_confined_at_once_and_others_wait) {
     EXPECT_EQ(children(), 0u);
 }
 
-TEST_F(injector_test, confined_code_gets_so_much_memory_and_no_more) {
+TEST_F(confined_test, confined_code_gets_so_much_memory_and_no_more) {
     const injection_target target(
         at_target, open_to_all({.confined = {.on = true, .time = 60s, .memory_bytes = 64 << 20}}));
     const injected_function touches = inject.add(compiled("touches", R"(
@@ -253,7 +261,7 @@ MAIN(touches) {
     EXPECT_LE(got, 4);
 }
 
-TEST_F(injector_test, what_unwinds_knows_nothing_of_confined_code) {
+TEST_F(confined_test, what_unwinds_knows_nothing_of_confined_code) {
     const injection_target target(at_target, open_to_all({.confined = {.on = true, .time = 60s}}));
     const injected_function where = inject.add(compiled("where", R"(
 MAIN(where) {
@@ -276,7 +284,7 @@ MAIN(where) {
     EXPECT_FALSE(unwinds(code + 1));
 }
 
-TEST_F(injector_test, confined_runs_begin_while_threads_of_the_target_throw) {
+TEST_F(confined_test, confined_runs_begin_while_threads_of_the_target_throw) {
     if (detail::sanitized)
         GTEST_SKIP() << "a child that is forked while others throw waits for a sanitizer's locks";
     const injection_target target(at_target, open_to_all({.confined = {.on = true, .time = 60s}}));
@@ -298,7 +306,7 @@ TEST_F(injector_test, confined_runs_begin_while_threads_of_the_target_throw) {
         ASSERT_EQ(text_of(message.call(there)), "6") << i;
 }
 
-TEST_F(injector_test, a_target_with_very_many_mappings_confines_all_the_same) {
+TEST_F(confined_test, a_target_with_very_many_mappings_confines_all_the_same) {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     constexpr std::size_t mappings = 50'000;  // Below the kernel's limit per process.
     auto* const all = static_cast<std::byte*>(
@@ -326,6 +334,16 @@ TEST_F(injector_test, a_target_with_very_many_mappings_confines_all_the_same) {
         "ok");
     ::munmap(&shared, page);
     ::munmap(all, mappings * page);
+}
+
+TEST_F(injector_test, code_runs_nowhere_if_the_system_cannot_confine_it) {
+    if (!is_emulated()) GTEST_SKIP() << "this system can";
+    const injection_target target(at_target, open_to_all({.confined = {.on = true, .time = 60s}}));
+    const error why =
+        error_of([&] { (void)inject.add(adder()).create(as_bytes_of(ones)).call(there); });
+    EXPECT_EQ(why.code(), errc::unsupported);
+    EXPECT_STREQ(why.what(),
+                 "this system cannot confine it, expected Linux with seccomp and /proc");
 }
 
 TEST_F(injector_test, confined_code_cannot_run_inline) {

@@ -10,6 +10,7 @@
 #include <amalgam/rpc/call_context.hpp>
 #include <amalgam/rpc/interceptor.hpp>
 
+#include "conformance/slow_build.hpp"
 #include "inject/limits.hpp"
 #include "inject/protocol/procedures.hpp"
 #include "inject/source/injector_testing.hpp"
@@ -363,7 +364,7 @@ std::uint64_t scale(long& calls, const amalgam::attached_bulk& from, int by, con
 
 TEST_F(injector_test, a_million_injections_leave_nothing_behind) {
     // Sanitizers count leaks themselves.
-    const std::size_t messages = detail::sanitized ? 20'000 : 1'000'000;
+    const std::size_t messages = conformance::slow_build ? 20'000 : 1'000'000;
     const injected_function function = inject.add(adder());
     const injection small = function.create(1), large = function.create(5000);
     const auto inject_so_many = [&](std::size_t count, int targets) {

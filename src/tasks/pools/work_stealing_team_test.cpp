@@ -11,7 +11,7 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/work_stealing_team.hpp>
 
-#include "tasks/stacks/sanitizer.hpp"
+#include "conformance/slow_build.hpp"
 
 namespace amalgam {
 namespace {
@@ -64,8 +64,8 @@ TEST_P(irregular_work, steals_are_counted_by_who_steals) {
 }
 
 TEST_P(irregular_work, recursive_fibonacci) {
-    const int n = detail::sanitized ? 13 : 20;
-    EXPECT_EQ(run([&] { return fibonacci(n); }), detail::sanitized ? 233 : 6765);
+    const int n = conformance::slow_build ? 13 : 20;
+    EXPECT_EQ(run([&] { return fibonacci(n); }), conformance::slow_build ? 233 : 6765);
 }
 
 /// Queens on `size` columns; taken columns and diagonals as bits. One ULT per position in the first
@@ -94,7 +94,7 @@ long queens(unsigned size, unsigned columns, unsigned left, unsigned right, int 
 }
 
 TEST_P(irregular_work, n_queens) {
-    EXPECT_EQ(run([] { return queens(8, 0, 0, 0, detail::sanitized ? 2 : 4); }), 92);
+    EXPECT_EQ(run([] { return queens(8, 0, 0, 0, conformance::slow_build ? 2 : 4); }), 92);
 }
 
 /// A tree whose nodes have zero to six children, depending on a hash of their name: where the work

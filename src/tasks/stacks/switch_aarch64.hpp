@@ -20,8 +20,7 @@ namespace amalgam::detail {
 
 #if defined(__has_feature)
 #if __has_feature(shadow_call_stack)
-#error \
-    "a shadow call stack (-fsanitize=shadow-call-stack) is not switched with a ULT's stack; build without"
+#error "no shadow call stack is switched with a ULT's: build without -fsanitize=shadow-call-stack"
 #endif
 #endif
 

@@ -27,6 +27,7 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/ult_local.hpp>
 
+#include "conformance/slow_build.hpp"
 #include "core/returning_child_testing.hpp"
 #include "tasks/stacks/sanitizer.hpp"
 
@@ -362,7 +363,7 @@ TEST(forked_child, finds_nothing_locked_that_other_threads_of_its_parent_had_loc
             }
         });
     }
-    for (int round = 0; round < (detail::sanitized ? 10 : 100); ++round) {
+    for (int round = 0; round < (conformance::slow_build ? 10 : 100); ++round) {
         ASSERT_EQ(in_child([&] { return a_new_stream_works() ? 0 : 1; }), 0);
     }
     enough = true;

@@ -10,7 +10,7 @@
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "tasks/stacks/sanitizer.hpp"
+#include "conformance/slow_build.hpp"
 
 namespace amalgam {
 namespace {
@@ -77,7 +77,7 @@ TEST(waiter, unparking_on_the_same_stream_resumes_in_order) {
 /// Two that pass one permit back and forth. Each waiter is destroyed after its round, so that
 /// sanitizers detect an unpark() that touches it too late.
 struct ping_pong {
-    static constexpr int rounds = detail::sanitized ? 2000 : 20000;
+    static constexpr int rounds = conformance::slow_build ? 2000 : 20000;
     std::atomic<waiter*> slots[2]{};
     long passed[2]{};
 

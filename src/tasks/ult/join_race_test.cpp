@@ -10,12 +10,12 @@
 #include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/ult.hpp>
 
-#include "tasks/stacks/sanitizer.hpp"
+#include "conformance/slow_build.hpp"
 
 namespace amalgam {
 namespace {
 
-constexpr std::size_t rounds = detail::sanitized ? 300 : 1'000;
+constexpr std::size_t rounds = conformance::slow_build ? 300 : 1'000;
 
 struct make_ult {
     using handle = ult;
