@@ -89,12 +89,17 @@ int run(const std::vector<std::string>& words, bool quiet = false) {
     const int failed =
         ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
     ::posix_spawn_file_actions_destroy(&actions);
-    if (failed != 0)
-        throw error({errc::not_found, failed}, fmt::format("the compiler {} cannot be run: {}",
-                                                           words[0], std::strerror(failed)));
+    const auto cannot_be_run = [&](int why) {
+        return error({errc::not_found, why}, fmt::format("the compiler {} cannot be run: {}",
+                                                         words[0], std::strerror(why)));
+    };
+    if (failed != 0) throw cannot_be_run(failed);
     int how = 0;
     while (::waitpid(child, &how, 0) == -1 && errno == EINTR) {
     }
+    // So POSIX has it where the parent cannot be told in time, as under qemu.
+    constexpr int not_run = 127;
+    if (WIFEXITED(how) && WEXITSTATUS(how) == not_run) throw cannot_be_run(ENOENT);
     return WIFEXITED(how) ? WEXITSTATUS(how) : 128;
 }
 

@@ -84,7 +84,7 @@ TEST_F(injector_test, what_came_by_a_ring_runs_in_order_at_most_so_many_and_is_c
 
 TEST_F(injector_test, a_post_into_a_full_ring_waits_for_room) {
     const injection_target target(at_target, open_to_all());
-    injection_ring ring(target, 4096);
+    injection_ring ring(target, 8192);  // Some messages; for AArch64 they have 2 KiB.
     at_target.define("ring", [&] { return ring.memory(); });
     injection_ring_writer writer(at_source.procedure<bulk()>("ring").on(there)());
     const injection message = inject.add(adder()).create(as_bytes_of(ones));

@@ -16,6 +16,8 @@
 #include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "emulated.hpp"
+#include "tasks/stacks/memory.hpp"
 #include "tasks/stacks/sanitizer.hpp"
 
 namespace amalgam {
@@ -44,6 +46,7 @@ end_of_child child_that(const std::function<void()>& body) {
         ::dup2(ends[1], STDERR_FILENO);
         ::close(ends[0]);
         ::close(ends[1]);
+        if (is_emulated()) detail::set_guards_share_mappings(false);
         body();
         ::_exit(0);
     }

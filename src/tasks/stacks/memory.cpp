@@ -218,6 +218,10 @@ bool guards_share_mappings() noexcept {
     return shares_mappings.load(std::memory_order_relaxed);
 }
 
+void set_guards_share_mappings(bool do_share) noexcept {
+    shares_mappings.store(do_share, std::memory_order_relaxed);
+}
+
 stack_memory map_stack(std::size_t usable_bytes) {
     const std::size_t bytes = whole_pages(usable_bytes);
     const stack_memory old = take_kept(bytes);

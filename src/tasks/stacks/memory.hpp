@@ -43,5 +43,7 @@ std::mutex& kept_stacks_lock() noexcept;  ///< See forks.hpp.
 /// Whether the kernel guards stacks within one mapping (Linux 6.13); else each stack takes two of
 /// vm.max_map_count. Known once the first stack has been mapped.
 bool guards_share_mappings() noexcept;
+/// For tests, where the kernel is not one: qemu does nothing for such a guard, and calls it done.
+void set_guards_share_mappings(bool do_share) noexcept;
 
 }  // namespace amalgam::detail
