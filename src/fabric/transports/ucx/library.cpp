@@ -36,7 +36,8 @@ void add_resources(uct_component_h component, const uct_md_resource_desc_t& doma
     unsigned count = 0;
     if (uct_md_query_tl_resources(opened, &list, &count) == UCS_OK) {
         for (unsigned i = 0; i < count; ++i)
-            all.push_back({list[i].tl_name, list[i].dev_name});
+            if (why_not_usable(list[i].tl_name).empty())
+                all.push_back({list[i].tl_name, list[i].dev_name});
         uct_release_tl_resource_list(list);
     }
     uct_md_close(opened);
@@ -48,7 +49,7 @@ bool begins_with(std::string_view text, std::string_view head) {
 
 bool is_shared_memory(std::string_view transport) {
     return transport == "shm" || transport == "sm" || transport == "posix" || transport == "sysv" ||
-           transport == "xpmem" || transport == "cma" || transport == "knem";
+           transport == "xpmem";
 }
 
 [[noreturn]] void fail(std::string_view doing, ucs_status_t what) {
@@ -123,6 +124,12 @@ ucx_use::~ucx_use() {
     if (is_mine(uses)) --uses;
 }
 
+std::string_view why_not_usable(std::string_view protocol) noexcept {
+    if (protocol == "self") return "does not tell of lost peers";
+    if (protocol == "cma" || protocol == "knem") return "carries no messages";
+    return {};
+}
+
 std::vector<ucx_resource> ucx_resources() {
     take_lines_once();
     std::vector<ucx_resource> all;
@@ -167,7 +174,7 @@ bool uses_shared_memory(std::string_view protocol) {
 }
 
 bool stays_on_host(std::string_view protocol) {
-    return protocol == "self" || is_shared_memory(protocol);
+    return is_shared_memory(protocol);
 }
 
 status from_ucx(ucs_status_t what, errc otherwise) noexcept {

@@ -19,12 +19,14 @@ struct ucx_resource {
     std::string device;
 };
 
-/// Lists this machine's resources. Cost: opens the devices, some milliseconds.
+/// Why no port can be opened over a transport that UCX may have; empty if one can.
+std::string_view why_not_usable(std::string_view protocol) noexcept;
+
+/// Lists this machine's resources that ports can use. Cost: opens the devices, some milliseconds.
 std::vector<ucx_resource> ucx_resources();
-/// The transports of a list, each once: "posix, self, sysv, tcp".
+/// The transports of a list, each once: "posix, sysv, tcp".
 std::string transports_of(const std::vector<ucx_resource>& all);
-/// Whether any of them serves PROTO as a URI names it: all, shm, tcp, self, rc, ud, dc, or a UCX
-/// name.
+/// Whether any of them serves PROTO as a URI names it: all, shm, tcp, rc, ud, dc, or a UCX name.
 bool serves(const std::vector<ucx_resource>& all, std::string_view protocol);
 
 /// Whether a PROTO uses shared memory between processes, and whether it uses nothing else.

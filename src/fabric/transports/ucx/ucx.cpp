@@ -105,7 +105,7 @@ public:
         info.usable = !all.empty();
         if (!info.usable) info.why_not = "UCX finds no usable device on this host.";
         info.details = {"protocols: all, shm, " + transports_of(all), "devices: " + devices_of(all),
-                        "rma: between processes of this host, over shm, posix, sysv, self and all: "
+                        "rma: between processes of this host, over shm, posix, sysv and all: "
                         "cross-memory attach, if the kernel permits; else emulated by messages, "
                         "processed by the target's progress"};
         return info;
@@ -127,6 +127,11 @@ public:
         if (where.protocol.empty())
             return wrong(asked, {errc::invalid},
                          "the protocol is missing; UCX has: all, shm, " + transports_of(all));
+        if (const auto flaw = why_not_usable(where.protocol); !flaw.empty())
+            return wrong(
+                asked, {errc::unsupported},
+                fmt::format("UCX's \"{}\" is not supported, as it {}; available: all, shm, {}",
+                            where.protocol, flaw, transports_of(all)));
         if (!serves(all, where.protocol))
             return wrong(
                 asked, {errc::unsupported},

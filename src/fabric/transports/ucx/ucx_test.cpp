@@ -3,6 +3,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/eventfd.h>
@@ -50,6 +51,22 @@ TEST(ucx_transport, protocol_that_the_machine_lacks_is_refused_with_those_it_has
                          "on this host; available: all, shm, "))
         << told;
     EXPECT_TRUE(contains(told, "tcp; example: ucx+tcp://127.0.0.1:0")) << told;
+}
+
+// UCX has them here, and opens them; but no port over them would ever reach a peer.
+TEST(ucx_transport, transport_over_which_nobody_is_reached_is_refused) {
+    for (const auto& [name, why] :
+         {std::pair("self", "does not tell of lost peers"),
+          std::pair("cma", "carries no messages")}) {
+        const std::string told = refusal(std::string("ucx+") + name + "://127.0.0.1:0");
+        EXPECT_TRUE(contains(told, std::string("UCX's \"") + name + "\" is not supported, as it " +
+                                       why + "; available: all, shm, "))
+            << told;
+        EXPECT_FALSE(contains(told.substr(told.find("available")), name)) << told;
+    }
+    for (const transport_info& one : transport_registry::installed().describe())
+        for (const std::string& each : one.details)
+            EXPECT_FALSE(one.name == "ucx" && contains(each, "self")) << each;
 }
 
 TEST(ucx_transport, signal_handlers_of_the_program_outlive_ports) {
