@@ -59,6 +59,33 @@ TEST_F(one_sided_test, lost_peer_ends_transfers_once_the_device_lets_go_and_then
     EXPECT_TRUE(op.ended_with(errc::disconnected));
 }
 
+// "canceled" would say that the target is quiet.
+TEST_F(one_sided_test, canceled_transfer_that_loses_its_peer_ends_as_the_connection_did) {
+    prepare();
+    device_a_.stalled = true;
+    recorded op;
+    ASSERT_EQ(put(near_, op), posted::pending);
+    a_->end->cancel(op);
+    region_ = {};
+    b_.reset();
+    for (int i = 0; i < 1000; ++i)
+        a_->end->progress();
+    EXPECT_EQ(op.runs, 0);
+    device_a_.stalled = false;
+    a_until([&] { return op.runs > 0; });
+    EXPECT_TRUE(op.ended_with(errc::disconnected));
+}
+
+TEST_F(one_sided_test, piece_that_fails_asks_the_device_for_the_others) {
+    prepare();
+    recorded op;
+    ASSERT_EQ(put(near_, op), posted::pending);
+    region_ = {};
+    a_until([&] { return op.runs > 0; });
+    EXPECT_TRUE(op.ended_with(errc::denied));
+    EXPECT_EQ(device_a_.asked_back, 3u);
+}
+
 TEST_F(one_sided_test, device_that_never_lets_go_of_a_lost_peer_ends_transfers_at_the_limit) {
     port_options options;
     options.silence_limit = std::chrono::milliseconds(50);

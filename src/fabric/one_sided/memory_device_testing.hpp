@@ -98,6 +98,7 @@ public:
         bool exposes = true;                               ///< Else expose() fails.
         std::size_t most_started = ~std::size_t{0};        ///< Then start() says `unsupported`.
         std::size_t started = 0, copied_bytes = 0;
+        std::size_t asked_back = 0;  ///< By let_go().
         std::size_t exposures = 0, opened = 0, closed = 0;
         std::size_t registered = 0, registrations = 0;  ///< Now, and ever.
     };
@@ -189,7 +190,10 @@ public:
         queue_.push_back(&what);
         return posted::pending;
     }
-    void let_go(one_sided_transfer& what) noexcept override { what.carrier_words[1] = 1; }
+    void let_go(one_sided_transfer& what) noexcept override {
+        ++with_.asked_back;
+        what.carrier_words[1] = 1;
+    }
     void end_one_sided() noexcept override {
         EXPECT_FALSE(std::exchange(with_.ended, true));
         queue_.clear();
