@@ -55,9 +55,8 @@ TEST(ucx_transport, protocol_that_the_machine_lacks_is_refused_with_those_it_has
 
 // UCX has them here, and opens them; but no port over them would ever reach a peer.
 TEST(ucx_transport, transport_over_which_nobody_is_reached_is_refused) {
-    for (const auto& [name, why] :
-         {std::pair("self", "does not tell of lost peers"),
-          std::pair("cma", "carries no messages")}) {
+    for (const auto& [name, why] : {std::pair("self", "does not tell of lost peers"),
+                                    std::pair("cma", "carries no messages")}) {
         const std::string told = refusal(std::string("ucx+") + name + "://127.0.0.1:0");
         EXPECT_TRUE(contains(told, std::string("UCX's \"") + name + "\" is not supported, as it " +
                                        why + "; available: all, shm, "))
