@@ -8,6 +8,7 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "conformance/slow_build.hpp"
 #include "directory/membership/hosts.hpp"
 #include "directory/protocol/broadcast_packet.hpp"
 
@@ -113,7 +114,7 @@ TEST(ring_broadcast, what_nobody_has_is_looked_for_by_trees_as_well) {
 }
 
 TEST(ring_broadcast, a_search_finds_what_all_have_and_each_once) {
-    for (const std::size_t count : {10, 80}) {
+    for (const std::size_t count : {10, conformance::slow_build ? 30 : 80}) {
         broadcasting all(count);
         all.net.run_for(10s);
         all.fill();
