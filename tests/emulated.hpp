@@ -10,4 +10,12 @@ inline bool is_emulated() noexcept {
     return std::getenv("QEMU_LD_PREFIX") != nullptr;
 }
 
+// Why a test is skipped there.
+inline constexpr const char* qemu_cannot_copy_between_processes = "qemu has no process_vm_readv";
+inline constexpr const char* qemu_cannot_look_first =
+    "qemu has no process_vm_readv, and takes unknown advice of madvise for done";
+inline constexpr const char* qemu_has_no_seccomp = "qemu has no seccomp";
+inline constexpr const char* qemu_tells_little_of_tcp =
+    "qemu fills in only the first word of TCP_INFO";
+
 }  // namespace amalgam

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -33,6 +34,12 @@ inline std::vector<const char*> unless_thread_sanitizer(std::initializer_list<co
 #else
     return uris;
 #endif
+}
+
+/// Whether all are `what`. By memcmp(): a loop takes long where tests are not optimized.
+inline bool all_are(const std::vector<std::byte>& bytes, std::byte what) {
+    return bytes.empty() ||
+           (bytes[0] == what && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0);
 }
 
 /// A server that keeps a descriptor received from the client, as user code would.

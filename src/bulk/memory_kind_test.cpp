@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -32,12 +33,11 @@ public:
     void read(const void* memory, std::size_t offset, mutable_bytes into) override {
         before_access();
         const auto* from = static_cast<const std::byte*>(memory) + offset;
-        std::transform(from, from + into.size(), into.begin(), [](std::byte b) { return ~b; });
+        flip(from, into.data(), into.size());
     }
     void write(void* memory, std::size_t offset, const_bytes from) override {
         before_access();
-        std::transform(from.begin(), from.end(), static_cast<std::byte*>(memory) + offset,
-                       [](std::byte b) { return ~b; });
+        flip(from.data(), static_cast<std::byte*>(memory) + offset, from.size());
     }
 
     std::atomic<int> blocks{0};
@@ -47,6 +47,16 @@ public:
     std::atomic<bool> is_closed{false}, was_touched_when_closed{false};
 
 private:
+    static void flip(const std::byte* from, std::byte* to, std::size_t bytes) {
+        std::size_t at = 0;
+        for (std::uint64_t word = 0; at + sizeof word <= bytes; at += sizeof word) {
+            std::memcpy(&word, from + at, sizeof word);
+            word = ~word;
+            std::memcpy(to + at, &word, sizeof word);
+        }
+        for (; at < bytes; ++at)
+            to[at] = ~from[at];
+    }
     void before_access() {
         if (is_closed) was_touched_when_closed = true;
         if (throws == trouble::a_sentence) throw std::runtime_error("the device is off");

@@ -24,9 +24,7 @@ TEST(guarded_memory, copies_what_is_there) {
 }
 
 TEST(guarded_memory, a_page_that_a_truncated_file_lost_is_an_error_and_no_signal) {
-    if (is_emulated())
-        GTEST_SKIP()
-            << "qemu has no process_vm_readv, and takes unknown advice of madvise for done";
+    if (is_emulated()) GTEST_SKIP() << qemu_cannot_look_first;
     truncated_file file(3 * 4096);
     std::vector<std::byte> other(3 * 4096);
     EXPECT_TRUE(read_guarded(file.bytes(), other.data()));
@@ -42,9 +40,7 @@ TEST(guarded_memory, a_page_that_a_truncated_file_lost_is_an_error_and_no_signal
 }
 
 TEST(guarded_memory, a_read_only_page_is_an_error_and_no_signal) {
-    if (is_emulated())
-        GTEST_SKIP()
-            << "qemu has no process_vm_readv, and takes unknown advice of madvise for done";
+    if (is_emulated()) GTEST_SKIP() << qemu_cannot_look_first;
     truncated_file file(4096, PROT_READ);
     const std::byte one{1};
     EXPECT_FALSE(write_guarded(file.bytes().first(1), &one));

@@ -297,9 +297,7 @@ TEST_F(packet_connection_test, no_packet_is_used_twice_after_credit_was_sent) {
 }
 
 TEST_F(packet_connection_test, memory_that_cannot_be_accessed_is_refused_when_it_is_shown) {
-    if (is_emulated())
-        GTEST_SKIP()
-            << "qemu has no process_vm_readv, and takes unknown advice of madvise for done";
+    if (is_emulated()) GTEST_SKIP() << qemu_cannot_look_first;
     truncated_file file(8 * 4096, PROT_READ);
     const auto shown = [&](mutable_bytes bytes, access rights) {
         const auto opened = here_.end->open_region(bytes, rights);

@@ -56,7 +56,7 @@ TEST(silence, the_kernel_is_told_the_limit_in_its_units) {
 }
 
 TEST(silence, a_reader_that_does_not_read_is_busy) {
-    if (is_emulated()) GTEST_SKIP() << "qemu fills in only the first word of TCP_INFO";
+    if (is_emulated()) GTEST_SKIP() << qemu_tells_little_of_tcp;
     unique_fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     int little = 4096;
     ::setsockopt(listener.get(), SOL_SOCKET, SO_RCVBUF, &little, sizeof little);

@@ -52,7 +52,7 @@ void wait_for_children(std::size_t expected) {
 class confined_test : public injector_test {
 protected:
     void SetUp() override {
-        if (is_emulated()) GTEST_SKIP() << "qemu has no seccomp, so nothing can be confined";
+        if (is_emulated()) GTEST_SKIP() << qemu_has_no_seccomp;
     }
 };
 

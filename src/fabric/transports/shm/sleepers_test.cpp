@@ -14,6 +14,7 @@
 #include <amalgam/core/log.hpp>
 
 #include "conformance/child_process.hpp"
+#include "emulated.hpp"
 #include "fabric/transports/shm/raw_peer.hpp"
 #include "fabric/transports/shm/test_port.hpp"
 
@@ -71,6 +72,7 @@ TEST(shm_sleepers, regions_that_a_peer_does_not_touch_close_at_once) {
 }
 
 TEST(shm_sleepers, peer_that_stands_still_while_it_reads_is_waited_for_once) {
+    if (is_emulated()) GTEST_SKIP() << qemu_cannot_copy_between_processes;
     shm_test_port here("shm://", patient(500ms));
     shm_raw_peer peer(here.end().address());
     greet(peer, here);
@@ -98,6 +100,7 @@ TEST(shm_sleepers, peer_that_stands_still_while_it_reads_is_waited_for_once) {
 }
 
 TEST(shm_sleepers, peer_that_says_for_ever_that_it_writes_is_waited_for_once) {
+    if (is_emulated()) GTEST_SKIP() << qemu_cannot_copy_between_processes;
     shm_test_port here("shm://", patient(500ms));
     shm_raw_peer peer(here.end().address());
     greet(peer, here);
@@ -141,6 +144,7 @@ struct shm_stopped_writer : testing::Test {
     region target, other;
 
     void SetUp() override {
+        if (is_emulated()) GTEST_SKIP() << qemu_cannot_copy_between_processes;
         writer.line().say(here.end().address());
         move_until({&here}, [&] { return !here.tags.empty(); });
         target = here.end().open_region(memory.bytes(), access::read_write).value();

@@ -14,6 +14,7 @@
 #include <amalgam/core/log.hpp>
 
 #include "conformance/child_process.hpp"
+#include "emulated.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 
@@ -88,6 +89,7 @@ TEST(bounds, newcomers_take_the_place_of_the_oldest_strangers) {
 }
 
 TEST(bounds, the_unproven_and_then_the_idle_make_way_when_no_descriptor_is_left) {
+    if (is_emulated()) GTEST_SKIP() << qemu_tells_little_of_tcp;
     // The proven one has been idle for less time, and is evicted only after more.
     tcp_test_port here("tcp://127.0.0.1:0", {.silence_limit = std::chrono::milliseconds(150)});
     tcp_raw_peer unproven = greeted(here);
@@ -132,6 +134,7 @@ void refuse_accept(int why) {
 }
 
 TEST(bounds, what_the_host_lacks_holds_up_newcomers_and_what_one_of_them_did_wrong_does_not) {
+    if (is_emulated()) GTEST_SKIP() << qemu_has_no_seccomp;
     struct refusal {
         int why;
         bool holds;

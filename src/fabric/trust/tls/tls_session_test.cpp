@@ -359,9 +359,7 @@ TEST_F(tls_session_test, a_ticket_of_other_keys_costs_a_whole_handshake_only) {
 }
 
 TEST_F(tls_session_test, memory_that_cannot_be_read_or_written_is_an_error_and_no_signal) {
-    if (is_emulated())
-        GTEST_SKIP()
-            << "qemu has no process_vm_readv, and takes unknown advice of madvise for done";
+    if (is_emulated()) GTEST_SKIP() << qemu_cannot_look_first;
     ASSERT_TRUE(both.shake_hands());
     truncated_file file(100 * 4096);
     file.truncate(30 * 4096);

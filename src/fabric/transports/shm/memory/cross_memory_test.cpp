@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "conformance/child_process.hpp"
+#include "emulated.hpp"
 #include "fabric/memory/guarded_memory.hpp"
 
 namespace amalgam::detail {
@@ -37,6 +38,7 @@ std::vector<std::byte> counting(std::size_t count) {
 }
 
 TEST(cross_memory, segments_of_any_cut_are_copied_in_order) {
+    if (is_emulated()) GTEST_SKIP() << qemu_cannot_copy_between_processes;
     const std::vector<std::byte> source = counting(10000);
     for (std::size_t near : {1u, 7u, 999u, 10000u}) {
         for (std::size_t far : {3u, 64u, 5000u, 10000u}) {
@@ -60,6 +62,7 @@ TEST(cross_memory, segments_of_any_cut_are_copied_in_order) {
 }
 
 TEST(cross_memory, copy_goes_on_from_where_it_came_to) {
+    if (is_emulated()) GTEST_SKIP() << qemu_cannot_copy_between_processes;
     const std::vector<std::byte> source = counting(1000);
     std::vector<std::byte> target(1000);
     const auto into = cut(mutable_bytes(target), 300);
@@ -72,6 +75,7 @@ TEST(cross_memory, copy_goes_on_from_where_it_came_to) {
 }
 
 TEST(cross_memory, failure_says_on_which_side_memory_is_bad) {
+    if (is_emulated()) GTEST_SKIP() << qemu_cannot_copy_between_processes;
     // One accessible page and one inaccessible page.
     constexpr std::size_t page = 4096;
     auto* const half = static_cast<std::byte*>(
@@ -100,6 +104,7 @@ TEST(cross_memory, failure_says_on_which_side_memory_is_bad) {
 }
 
 TEST(cross_memory, process_that_is_gone_is_disconnected) {
+    if (is_emulated()) GTEST_SKIP() << qemu_cannot_copy_between_processes;
     child_process gone([](channel&) { return 0; });
     const pid_t pid = gone.pid();
     gone.join();
@@ -112,6 +117,7 @@ TEST(cross_memory, process_that_is_gone_is_disconnected) {
 }
 
 TEST(cross_memory, probe_tells_whose_memory_it_is) {
+    if (is_emulated()) GTEST_SKIP() << qemu_cannot_copy_between_processes;
     const shm_probe mine{1234, 0};
     const auto address = reinterpret_cast<std::uint64_t>(&mine);
     EXPECT_TRUE(try_cross_memory(self, address, 1234).ok());

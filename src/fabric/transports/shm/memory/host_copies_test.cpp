@@ -17,6 +17,7 @@
 #include <amalgam/core/random.hpp>
 
 #include "conformance/child_process.hpp"
+#include "emulated.hpp"
 #include "fabric/packets/scripted_carrier.hpp"
 
 namespace amalgam::detail {
@@ -25,6 +26,9 @@ class host_copies_test : public testing::Test {
 protected:
     using limit = std::chrono::milliseconds;
 
+    void SetUp() override {
+        if (is_emulated()) GTEST_SKIP() << qemu_cannot_copy_between_processes;
+    }
     static std::unique_ptr<host_copies> make(limit silence = limit(5000)) {
         return host_copies::make(silence).value();
     }
