@@ -303,7 +303,7 @@ TEST_F(unknown_senders, whatever_many_send_arrives_once_in_order_and_nothing_tha
     }
 }
 
-TEST(senders_with_pre_shared_keys, are_not_compared_since_who_is_connected_to_has_ones_own_name) {
+TEST(senders_with_pre_shared_keys, are_not_compared_as_the_far_end_has_the_name_of_our_key) {
     const auto keyed = [](char own) {
         std::string lines;
         for (const char each : std::string{own} + "abcd")  // The first is the own key.

@@ -88,7 +88,7 @@ const bool described = conformance::describe_transport(
         at.wait_for_the_end();
     }});
 
-/// Under a sanitizer one family of addresses over each.
+/// Both families of addresses; the first alone where tests are slow.
 std::vector<std::string> families(const std::string& first, const std::string& other) {
     if (conformance::slow_build) return {first};
     return {first, other};
