@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -323,9 +324,12 @@ TEST(senders_with_pre_shared_keys, are_not_compared_as_the_far_end_has_the_name_
         EXPECT_EQ(by.procedure<at_context::message>(at_context::message_name)
                       .on(by.lookup(in_r.address()))(one.id(), box.id(), 2, {}),
                   errc::ok);
-        EXPECT_EQ(box.receive({.from = one.id()}).tag, 2);
+        std::optional<resource_message> got;
+        while (!(got = box.try_receive()) && counters_of(in_r)["context.forged"] == 0)
+            this_task::yield();
+        ASSERT_TRUE(got) << "it was taken for forged";
+        EXPECT_EQ(got->tag, 2);
     }
-    EXPECT_EQ(counters_of(in_r)["context.forged"], 0u);
 }
 
 }  // namespace
