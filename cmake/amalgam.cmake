@@ -179,6 +179,10 @@ function(amalgam_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name} PRIVATE ${arg_LINKS} GTest::gtest_main ${AMALGAM_FMT} amalgam_flags)
   amalgam_precompile_test(${name})
+  amalgam_compile_a_few_at_once(${name} ${arg_SOURCES})
+  # A local of one test may have the name of a constant of another.
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_CODE_BEFORE_INCLUDE
+                                           "#pragma GCC diagnostic ignored \"-Wshadow\"")
   set(properties TIMEOUT ${arg_TIMEOUT})
   if(arg_LABELS)
     list(APPEND properties LABELS ${arg_LABELS})

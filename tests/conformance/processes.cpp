@@ -194,9 +194,11 @@ TEST_P(transport_suite, process_killed_in_the_midst_of_its_own_doing_harms_nobod
     // Nobody takes what is sent, and past the limit the end of the connection would wait behind it.
     port_options roomy;
     roomy.max_queued_bytes = roomy.max_queued_bytes_total = std::size_t{4} << 30;
+    bool is_late = false;  // Two of the moments with each kind: every round is three processes.
     for (op_kind kind : {op_kind::send, op_kind::send_expected, op_kind::put, op_kind::get,
                          op_kind::put_notify, op_kind::fetch_add}) {
-        for (int after : rounds({0, 2, 10, 100})) {
+        is_late = !is_late;
+        for (int after : is_late ? std::vector<int>{2, 100} : std::vector<int>{0, 10}) {
             SCOPED_TRACE(std::string(name(kind)) + ", killed after " + std::to_string(after));
             child_process& source = spawn([&](channel& parent) { pour(*this, parent, kind); });
             child_process& friendly =

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "contains.hpp"
 #include "run_tool.hpp"
 #include "shell_word.hpp"
 #include "temp_folder.hpp"
@@ -17,7 +18,6 @@
 namespace amalgam {
 namespace {
 
-using tool_testing::has;
 using tool_testing::outcome;
 using tool_testing::run_tool;
 
@@ -57,7 +57,7 @@ struct otlp : testing::Test {
 TEST_F(otlp, calls_and_handlers_of_two_processes_are_one_tree) {
     const auto found = trace("take", "two", "OTEL_SERVICE_NAME=shop");
     ASSERT_EQ(found["code"], 0) << found;
-    EXPECT_TRUE(has(output(found), "spans of 2 processes are at http://127.0.0.1:")) << found;
+    EXPECT_TRUE(contains(output(found), "spans of 2 processes are at http://127.0.0.1:")) << found;
     std::map<std::string, nlohmann::json> by_id;
     std::multiset<std::string> seen;
     for (const auto& each : found["spans"]) {
@@ -84,7 +84,7 @@ TEST_F(otlp, calls_and_handlers_of_two_processes_are_one_tree) {
         const auto& handler = by_id[by_id[parent]["parent"]];
         EXPECT_EQ(handler["name"], "node");
         EXPECT_EQ(handler["kind"], 2);
-        EXPECT_TRUE(has(handler["events"].dump(), "waits for rpc reply")) << handler;
+        EXPECT_TRUE(contains(handler["events"].dump(), "waits for rpc reply")) << handler;
         const auto& call = by_id[handler["parent"]];
         EXPECT_EQ(call["kind"], 3);
         EXPECT_NE(call["pid"], handler["pid"]);
@@ -133,7 +133,7 @@ TEST_F(otlp, every_span_of_many_batches_is_sent_once) {
     const auto found = trace("take", "calls 1000", "OTEL_EXPORTER_OTLP_HEADERS='x-key=a%20b'");
     EXPECT_EQ(found["code"], 0) << output(found);
     EXPECT_EQ(found["spans"].size(), 4'000u);
-    EXPECT_TRUE(has(output(found), "4000 spans of 1 processes")) << output(found);
+    EXPECT_TRUE(contains(output(found), "4000 spans of 1 processes")) << output(found);
     EXPECT_GE(found["requests"], 8) << output(found);
 }
 
@@ -162,13 +162,13 @@ TEST_F(otlp, what_a_collector_does_not_take_is_counted_and_told) {
     for (const auto& each : cases) {
         const auto found = trace(each.mode, "calls 2", "OTEL_EXPORTER_OTLP_TIMEOUT=300");
         EXPECT_EQ(found["code"], 1) << each.mode << ": " << output(found);
-        EXPECT_TRUE(has(output(found), each.why)) << each.mode << ": " << output(found);
+        EXPECT_TRUE(contains(output(found), each.why)) << each.mode << ": " << output(found);
     }
     // This one leaves out a span of each request, and a slow program's spans may need two.
     const auto found = trace("partial", "calls 2", "OTEL_EXPORTER_OTLP_TIMEOUT=300");
     EXPECT_EQ(found["code"], 1) << output(found);
-    EXPECT_TRUE(has(output(found),
-                    std::to_string(found["requests"].get<int>()) + " were not taken: one too many"))
+    EXPECT_TRUE(contains(output(found), std::to_string(found["requests"].get<int>()) +
+                                            " were not taken: one too many"))
         << output(found);
 }
 
@@ -184,7 +184,7 @@ TEST_F(otlp, https_believes_the_authority_that_is_named) {
     const auto stranger = trace("tls", "calls 2", "OTEL_EXPORTER_OTLP_TIMEOUT=300");
     EXPECT_EQ(stranger["code"], 1);
     EXPECT_EQ(stranger["spans"].size(), 0u);
-    EXPECT_TRUE(has(output(stranger), "signed by no authority that is trusted here"))
+    EXPECT_TRUE(contains(output(stranger), "signed by no authority that is trusted here"))
         << output(stranger);
 }
 
@@ -201,7 +201,7 @@ TEST_F(otlp, recorded_folders_are_sent_later_and_written_to_a_file_if_asked) {
     EXPECT_TRUE(std::filesystem::exists(file));
     const auto nothing = collect("take", "trace --otlp {} --from " + folder.path());
     EXPECT_EQ(nothing["code"], 1) << output(nothing);
-    EXPECT_TRUE(has(output(nothing), "nothing was recorded; expected")) << output(nothing);
+    EXPECT_TRUE(contains(output(nothing), "nothing was recorded; expected")) << output(nothing);
 }
 
 TEST_F(otlp, an_address_that_is_none_is_told) {
@@ -210,7 +210,7 @@ TEST_F(otlp, an_address_that_is_none_is_told) {
         const outcome ran =
             run_tool(tool, std::string("trace --otlp '") + wrong + "' -- " + program + " exit 0");
         EXPECT_EQ(ran.code, 1) << wrong << ": " << ran.output;
-        EXPECT_TRUE(has(ran.output, "expected http://HOST:PORT")) << ran.output;
+        EXPECT_TRUE(contains(ran.output, "expected http://HOST:PORT")) << ran.output;
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include <sys/wait.h>
 
+#include "contains.hpp"
 #include "shell_word.hpp"
 
 namespace amalgam::tool_testing {
@@ -30,10 +31,6 @@ inline outcome run_tool(const std::string& program, const std::string& arguments
 
 inline outcome amalgam_tool(const std::string& arguments) {
     return run_tool(shell_word(AMALGAM_TOOL), arguments);
-}
-
-inline bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
 }
 
 }  // namespace amalgam::tool_testing

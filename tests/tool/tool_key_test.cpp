@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 
+#include "contains.hpp"
 #include "shell_word.hpp"
 #include "temp_folder.hpp"
 #include "tool/json_lines.hpp"
@@ -52,12 +53,13 @@ protected:
 
 TEST_F(tool_key, three_commands_give_a_lab_that_openssl_verifies) {
     const std::string first = done("new lab --authority");
-    EXPECT_TRUE(has(first, "made the authority lab in " + at("lab"))) << first;
+    EXPECT_TRUE(contains(first, "made the authority lab in " + at("lab"))) << first;
     const std::string second =
         done("new node7 --host node7.lab --host 10.0.0.7 --group compute --with lab");
-    EXPECT_TRUE(has(second, "certified node7: hosts node7.lab, 10.0.0.7; groups compute; until"))
+    EXPECT_TRUE(
+        contains(second, "certified node7: hosts node7.lab, 10.0.0.7; groups compute; until"))
         << second;
-    EXPECT_TRUE(has(second, "tcp+tls://HOST:PORT?credentials=node7")) << second;
+    EXPECT_TRUE(contains(second, "tcp+tls://HOST:PORT?credentials=node7")) << second;
     done("new node8 --host 10.0.0.8 --with lab --days 30 --p256");
     for (const char* each : {"node7", "node8"}) {
         const outcome got = verify(each);
@@ -74,12 +76,12 @@ TEST_F(tool_key, a_request_travels_to_the_authority_and_the_certificate_back) {
     done("new ./there/node9 --host 10.0.0.9 --group compute");
     done("new ./here/lab --authority");
     const std::string asked = done("show there/node9/request.pem");
-    EXPECT_TRUE(has(asked, "hosts        10.0.0.9")) << asked;
+    EXPECT_TRUE(contains(asked, "hosts        10.0.0.9")) << asked;
     done("sign there/node9/request.pem --with ./here/lab --no-groups -o ./back");
     const std::string shown = done("show back/certificate.pem");
-    EXPECT_TRUE(has(shown, "name         node9")) << shown;
-    EXPECT_TRUE(has(shown, "groups       none")) << shown;
-    EXPECT_TRUE(has(shown, "certified by CN=lab")) << shown;
+    EXPECT_TRUE(contains(shown, "name         node9")) << shown;
+    EXPECT_TRUE(contains(shown, "groups       none")) << shown;
+    EXPECT_TRUE(contains(shown, "certified by CN=lab")) << shown;
     EXPECT_TRUE(files::exists(home.with("back/authority.pem")));
     EXPECT_FALSE(files::exists(home.with("there/node9/certificate.pem")));
 }
@@ -89,33 +91,33 @@ TEST_F(tool_key, a_revoked_key_is_refused_by_who_has_the_list) {
     done("new node7 --with lab");
     done("new node8 --with lab");
     const std::string told = done("revoke node7 --with lab");
-    EXPECT_TRUE(has(told, at("lab") + "/revoked.pem")) << told;
+    EXPECT_TRUE(contains(told, at("lab") + "/revoked.pem")) << told;
     done("trust node7 lab");
     done("trust node8 " + at("lab") + "/revoked.pem");
-    EXPECT_TRUE(has(verify("node7").output, "certificate revoked"));
+    EXPECT_TRUE(contains(verify("node7").output, "certificate revoked"));
     EXPECT_EQ(verify("node8").code, 0);
     const std::string list = done("show lab");
     const std::string serial =
         openssl("x509 -noout -serial -in " + at("node7") + "/certificate.pem").output.substr(7, 32);
-    EXPECT_TRUE(has(list, "revoked      " + serial)) << list;
+    EXPECT_TRUE(contains(list, "revoked      " + serial)) << list;
 }
 
 TEST_F(tool_key, a_shared_key_is_made_accepted_shown_and_removed) {
     const std::string made = done("new node7 --shared");
-    EXPECT_TRUE(has(made, "made the pre-shared key node7 in " + at("node7"))) << made;
+    EXPECT_TRUE(contains(made, "made the pre-shared key node7 in " + at("node7"))) << made;
     struct stat about {};
     ASSERT_EQ(::stat((at("node7") + "/shared.keys").c_str(), &about), 0);
     EXPECT_EQ(about.st_mode & 07777, 0600u);
     done("new --shared alice");
-    EXPECT_TRUE(has(done("trust node7 alice"), "accepts the pre-shared key alice"));
+    EXPECT_TRUE(contains(done("trust node7 alice"), "accepts the pre-shared key alice"));
     const std::string shown = done("show node7");
-    EXPECT_TRUE(has(shown, "node7, 256 bits") && has(shown, "alice, 256 bits")) << shown;
-    EXPECT_TRUE(has(done("revoke alice --with node7"), "no longer accepts"));
-    EXPECT_FALSE(has(done("show node7"), "alice"));
+    EXPECT_TRUE(contains(shown, "node7, 256 bits") && contains(shown, "alice, 256 bits")) << shown;
+    EXPECT_TRUE(contains(done("revoke alice --with node7"), "no longer accepts"));
+    EXPECT_FALSE(contains(done("show node7"), "alice"));
     for (const char* line : {"new a --shared --host a.lab", "new a --shared --authority",
                              "new a --shared --p256", "new a --shared --days 3"})
         EXPECT_EQ(key(line).code, 2) << line;
-    EXPECT_TRUE(has(key("new node7 --shared").output, "--force"));
+    EXPECT_TRUE(contains(key("new node7 --shared").output, "--force"));
 }
 
 TEST_F(tool_key, what_files_say_is_json_that_openssl_confirms) {
@@ -147,7 +149,7 @@ TEST_F(tool_key, what_files_say_is_json_that_openssl_confirms) {
             openssl("x509 -noout -dateopt iso_8601 " + option + " -in " + file).output;
         std::string ours = certificate[member];
         ours.replace(ours.find('T'), 1, " ");
-        EXPECT_TRUE(has(told, "=" + ours)) << told << ours;
+        EXPECT_TRUE(contains(told, "=" + ours)) << told << ours;
     }
     for (const int same : {0, 2})
         EXPECT_EQ(node[static_cast<std::size_t>(same)]["fingerprint"], certificate["fingerprint"]);
@@ -174,7 +176,7 @@ TEST_F(tool_key, what_files_say_is_json_that_openssl_confirms) {
     std::ifstream secret(at("alice") + "/shared.keys");
     std::string line;
     std::getline(secret, line);
-    EXPECT_FALSE(has(shared, line.substr(6, 16))) << "a secret is shown";
+    EXPECT_FALSE(contains(shared, line.substr(6, 16))) << "a secret is shown";
     EXPECT_EQ(key("show nobody --json").code, 1);
 }
 
@@ -185,7 +187,7 @@ TEST_F(tool_key, nothing_is_replaced_without_force) {
          {"new lab --authority", "new node7 --with lab", "new node7", "sign node7 --with lab"}) {
         const outcome got = key(line);
         EXPECT_EQ(got.code, 1) << line;
-        EXPECT_TRUE(has(got.output, "--force")) << got.output;
+        EXPECT_TRUE(contains(got.output, "--force")) << got.output;
     }
     done("sign node7 --with lab --force");
     done("new node7 --with lab --force");
@@ -243,7 +245,7 @@ TEST_F(tool_key, wrong_input_gets_one_sentence_and_the_code_of_its_kind) {
     for (const input& each : all) {
         const outcome got = key(each.line);
         EXPECT_EQ(got.code, each.code) << each.line << "\n" << got.output;
-        EXPECT_TRUE(has(got.output, each.part)) << each.line << "\n" << got.output;
+        EXPECT_TRUE(contains(got.output, each.part)) << each.line << "\n" << got.output;
         EXPECT_TRUE(got.output.starts_with("amalgam: ")) << got.output;
         EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
         EXPECT_FALSE(files::exists(at("x"))) << each.line;
@@ -263,7 +265,7 @@ TEST_F(tool_key, only_keys_need_openssl_and_say_so_where_it_cannot_be_loaded) {
         const outcome got =
             run_tool("cd " + home.path() + " && HOME=" + home.path() + " " + tool, line);
         EXPECT_EQ(got.code, 1) << line;
-        EXPECT_TRUE(has(got.output, "need OpenSSL 3, which cannot be loaded")) << got.output;
+        EXPECT_TRUE(contains(got.output, "need OpenSSL 3, which cannot be loaded")) << got.output;
         EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
     }
 }
@@ -274,7 +276,7 @@ TEST_F(tool_key, a_key_that_others_can_read_is_not_used) {
     ::chmod((at("lab") + "/key.pem").c_str(), 0640);
     const outcome got = key("new node7 --with lab");
     EXPECT_EQ(got.code, 1);
-    EXPECT_TRUE(has(got.output, "chmod 600 " + at("lab") + "/key.pem")) << got.output;
+    EXPECT_TRUE(contains(got.output, "chmod 600 " + at("lab") + "/key.pem")) << got.output;
 }
 
 }  // namespace

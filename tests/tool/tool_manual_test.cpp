@@ -7,13 +7,14 @@
 
 #include <gtest/gtest.h>
 
+#include "contains.hpp"
 #include "shell_word.hpp"
 #include "temp_folder.hpp"
 #include "tool/run_tool.hpp"
 
+using amalgam::contains;
 using amalgam::shell_word;
 using amalgam::tool_testing::amalgam_tool;
-using amalgam::tool_testing::has;
 using amalgam::tool_testing::run_tool;
 
 namespace {
@@ -44,15 +45,15 @@ TEST(tool_manual, has_a_page_for_each_command_with_its_options) {
     for (const std::string& name : all) {
         const auto page = amalgam_tool("man " + words_of(name));
         EXPECT_EQ(page.code, 0) << name;
-        EXPECT_TRUE(has(page.output, ".TH \"" + name + "\" 1 ")) << page.output;
-        EXPECT_TRUE(has(page.output, "\\-\\-help")) << page.output;
-        EXPECT_TRUE(has(page.output, ".SH EXIT STATUS\n")) << page.output;
-        EXPECT_TRUE(has(page.output, "; 2: ")) << page.output;
+        EXPECT_TRUE(contains(page.output, ".TH \"" + name + "\" 1 ")) << page.output;
+        EXPECT_TRUE(contains(page.output, "\\-\\-help")) << page.output;
+        EXPECT_TRUE(contains(page.output, ".SH EXIT STATUS\n")) << page.output;
+        EXPECT_TRUE(contains(page.output, "; 2: ")) << page.output;
     }
     const auto run = amalgam_tool("man run").output;
-    EXPECT_TRUE(has(run, "\\fB\\-\\-grace\\fR")) << run;
-    EXPECT_TRUE(has(run, "(default: 3)")) << run;
-    EXPECT_TRUE(has(run, ".SH EXIT STATUS\n0: all processes have ended with 0")) << run;
+    EXPECT_TRUE(contains(run, "\\fB\\-\\-grace\\fR")) << run;
+    EXPECT_TRUE(contains(run, "(default: 3)")) << run;
+    EXPECT_TRUE(contains(run, ".SH EXIT STATUS\n0: all processes have ended with 0")) << run;
 }
 
 TEST(tool_manual, formats_without_a_warning) {
@@ -69,7 +70,7 @@ TEST(tool_manual, says_which_commands_there_are) {
     const auto unknown = amalgam_tool("man key nope");
     EXPECT_EQ(unknown.code, 2);
     EXPECT_TRUE(
-        has(unknown.output, "\"nope\" is no command of amalgam key; expected one of: new, "))
+        contains(unknown.output, "\"nope\" is no command of amalgam key; expected one of: new, "))
         << unknown.output;
 }
 
@@ -106,8 +107,8 @@ TEST(tool_completion, is_read_by_zsh_and_fish) {
                         "'source " + folder.with("fish") + "; complete -C \"" + line + "\"'")
             .output;
     };
-    EXPECT_TRUE(has(completed("amalgam key tr"), "trust\t")) << completed("amalgam key tr");
-    EXPECT_TRUE(has(completed("amalgam key new --ho"), "--host\t"))
+    EXPECT_TRUE(contains(completed("amalgam key tr"), "trust\t")) << completed("amalgam key tr");
+    EXPECT_TRUE(contains(completed("amalgam key new --ho"), "--host\t"))
         << completed("amalgam key new --ho");
 }
 

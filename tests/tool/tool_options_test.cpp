@@ -18,6 +18,7 @@
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
 
+#include "contains.hpp"
 #include "shell_word.hpp"
 #include "tool/run_tool.hpp"
 
@@ -126,7 +127,7 @@ TEST_F(tool_find, lists_as_many_as_most_says_and_tells_that_there_are_more) {
     EXPECT_EQ(two.code, 0) << two.output;
     EXPECT_EQ(std::count(two.output.begin(), two.output.end(), '\n'), 3) << two.output;
     EXPECT_TRUE(two.output.ends_with("\n… and more; raise --most to list them\n")) << two.output;
-    EXPECT_FALSE(has(find(" --most 3 --at " + on.address()).output, "and more"));
+    EXPECT_FALSE(contains(find(" --most 3 --at " + on.address()).output, "and more"));
 }
 
 /// The only remaining child of this process.
@@ -187,7 +188,7 @@ TEST_F(tool_options, a_directory_with_detach_that_cannot_serve_says_so_and_fails
     ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     const auto refused = tool("directory tcp://192.0.2.1:0?insecure=yes --detach --end-after 60");
     EXPECT_EQ(refused.code, 1);
-    EXPECT_TRUE(has(refused.output, "192.0.2.1")) << refused.output;
+    EXPECT_TRUE(contains(refused.output, "192.0.2.1")) << refused.output;
     EXPECT_FALSE(only_child());
 }
 

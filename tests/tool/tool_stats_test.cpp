@@ -11,10 +11,11 @@
 #include <amalgam/rpc/metrics.hpp>
 #include <amalgam/tasks.hpp>
 
+#include "contains.hpp"
 #include "tool/run_tool.hpp"
 
+using amalgam::contains;
 using amalgam::tool_testing::amalgam_tool;
-using amalgam::tool_testing::has;
 
 namespace {
 
@@ -36,7 +37,7 @@ TEST(tool_stats, shows_what_an_engine_counts_as_text_json_and_for_prometheus) {
     EXPECT_EQ(text.code, 0) << text.output;
     EXPECT_EQ(text.output, line + "\n");
     const auto prometheus = amalgam_tool("stats " + one.address + " --prometheus");
-    EXPECT_TRUE(has(prometheus.output, "# TYPE amalgam_rpc_handled_total counter\n" + line))
+    EXPECT_TRUE(contains(prometheus.output, "# TYPE amalgam_rpc_handled_total counter\n" + line))
         << prometheus.output;
     const auto json = amalgam_tool("stats " + one.address + " --json --filter handled_total");
     ASSERT_EQ(json.code, 0) << json.output;
@@ -50,12 +51,12 @@ TEST(tool_stats, of_several_engines_says_whose_they_are_and_who_did_not_answer) 
     const std::string more = " --filter process_threads";
     const auto both = amalgam_tool("stats " + one.address + " " + two.address + more);
     EXPECT_EQ(both.code, 0) << both.output;
-    EXPECT_TRUE(has(both.output, one.address + ":\nprocess_threads ")) << both.output;
-    EXPECT_TRUE(has(both.output, two.address + ":\nprocess_threads ")) << both.output;
+    EXPECT_TRUE(contains(both.output, one.address + ":\nprocess_threads ")) << both.output;
+    EXPECT_TRUE(contains(both.output, two.address + ":\nprocess_threads ")) << both.output;
     const auto half = amalgam_tool("stats " + one.address + " shm://nobody_is_there" + more);
     EXPECT_EQ(half.code, 1) << half.output;
-    EXPECT_TRUE(has(half.output, one.address + ":\nprocess_threads ")) << half.output;
-    EXPECT_TRUE(has(half.output, "amalgam: shm://nobody_is_there: ")) << half.output;
+    EXPECT_TRUE(contains(half.output, one.address + ":\nprocess_threads ")) << half.output;
+    EXPECT_TRUE(contains(half.output, "amalgam: shm://nobody_is_there: ")) << half.output;
 }
 
 TEST(tool_stats, of_a_directory_are_those_of_all_processes_with_a_context_there) {
@@ -67,17 +68,18 @@ TEST(tool_stats, of_a_directory_are_those_of_all_processes_with_a_context_there)
     const std::string all = "stats --directory " + on.address() + " --filter ";
     auto got = amalgam_tool(all + "process_threads");
     EXPECT_EQ(got.code, 0) << got.output;
-    EXPECT_TRUE(has(got.output, "process_threads{process=\"directory\"} ")) << got.output;
-    EXPECT_TRUE(has(got.output, "process_threads{process=\"" + one.address + "\"} ")) << got.output;
+    EXPECT_TRUE(contains(got.output, "process_threads{process=\"directory\"} ")) << got.output;
+    EXPECT_TRUE(contains(got.output, "process_threads{process=\"" + one.address + "\"} "))
+        << got.output;
     got = amalgam_tool(all + "directory_contexts");  // With the tool's own.
     EXPECT_EQ(got.output, "amalgam_directory_contexts{process=\"directory\"} 2\n");
 
     const amalgam::context quiet(silent, {.directory = on.address()});
     got = amalgam_tool(all + "process_threads");
     EXPECT_EQ(got.code, 1) << got.output;
-    EXPECT_TRUE(has(got.output, one.address + "\"} ")) << got.output;
-    EXPECT_TRUE(has(got.output, "amalgam: " + silent.address() + ": ")) << got.output;
-    EXPECT_TRUE(has(got.output, "does not offer its metrics")) << got.output;
+    EXPECT_TRUE(contains(got.output, one.address + "\"} ")) << got.output;
+    EXPECT_TRUE(contains(got.output, "amalgam: " + silent.address() + ": ")) << got.output;
+    EXPECT_TRUE(contains(got.output, "does not offer its metrics")) << got.output;
 }
 
 TEST(tool_find_json, has_an_object_for_each_resource) {
@@ -117,16 +119,16 @@ TEST(tool_stats, give_up_on_an_engine_that_does_not_answer) {
     ends = true;
     EXPECT_TRUE(reached);
     EXPECT_EQ(got.code, 1) << got.output;
-    EXPECT_TRUE(has(got.output, "no answer before the deadline")) << got.output;
+    EXPECT_TRUE(contains(got.output, "no answer before the deadline")) << got.output;
 }
 
 TEST(tool_stats, says_how_an_engine_would_offer_them) {
     amalgam::engine silent("shm://");
     const auto got = amalgam_tool("stats " + silent.address());
     EXPECT_EQ(got.code, 1) << got.output;
-    EXPECT_TRUE(has(got.output,
-                    "does not offer its metrics; to offer them, call "
-                    "am::offer_metrics(engine) there"))
+    EXPECT_TRUE(contains(got.output,
+                         "does not offer its metrics; to offer them, call "
+                         "am::offer_metrics(engine) there"))
         << got.output;
 }
 

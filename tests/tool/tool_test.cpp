@@ -19,13 +19,14 @@
 #include <amalgam/rpc/describe.hpp>
 #include <amalgam/rpc/engine.hpp>
 
+#include "contains.hpp"
 #include "temp_folder.hpp"
 #include "tool/json_lines.hpp"
 #include "tool/run_tool.hpp"
 
+using amalgam::contains;
 using amalgam::temp_folder;
 using amalgam::tool_testing::amalgam_tool;
-using amalgam::tool_testing::has;
 using amalgam::tool_testing::lines_of_json;
 using amalgam::tool_testing::run_tool;
 
@@ -33,7 +34,7 @@ TEST(tool_info, lists_every_native_transport) {
     const auto got = amalgam_tool("info");
     EXPECT_EQ(got.code, 0) << got.output;
     for (const char* name : {"loop", "shm", "tcp"})
-        EXPECT_TRUE(has(got.output, name)) << got.output;
+        EXPECT_TRUE(contains(got.output, name)) << got.output;
 }
 
 TEST(tool_info, json_says_the_same_as_the_table) {
@@ -43,7 +44,7 @@ TEST(tool_info, json_says_the_same_as_the_table) {
     const auto parsed = nlohmann::json::parse(got.output);
     std::set<std::string> usable;
     for (const auto& one : parsed["transports"]) {
-        EXPECT_TRUE(has(table.output, one["name"])) << one;
+        EXPECT_TRUE(contains(table.output, one["name"].get<std::string>())) << one;
         if (one["usable"].get<bool>()) usable.insert(one["name"]);
     }
     for (const char* native : {"loop", "shm", "tcp"})
@@ -53,7 +54,7 @@ TEST(tool_info, json_says_the_same_as_the_table) {
 TEST(tool_info, explain_opens_the_port_and_says_where_it_listens) {
     const auto got = amalgam_tool("info --explain tcp://127.0.0.1:0");
     EXPECT_EQ(got.code, 0) << got.output;
-    EXPECT_TRUE(has(got.output, "tcp://127.0.0.1:")) << got.output;
+    EXPECT_TRUE(contains(got.output, "tcp://127.0.0.1:")) << got.output;
 }
 
 TEST(tool_info, explain_with_json_is_one_object) {
@@ -85,18 +86,18 @@ TEST(tool_info, explain_tells_what_a_uri_protects) {
         const auto got = amalgam_tool("info --explain '" + uri + "'");
         EXPECT_EQ(got.code, 0) << got.output;
         for (const std::string& part : parts)
-            EXPECT_TRUE(has(got.output, part)) << part << " in " << got.output;
+            EXPECT_TRUE(contains(got.output, part)) << part << " in " << got.output;
     }
     const auto refused = amalgam_tool("info --explain tcp://0.0.0.0:0");
     EXPECT_EQ(refused.code, 1) << refused.output;
-    EXPECT_TRUE(has(refused.output, "?insecure=yes")) << refused.output;
+    EXPECT_TRUE(contains(refused.output, "?insecure=yes")) << refused.output;
 }
 
 TEST(tool_info, a_wrong_uri_gets_one_sentence_with_an_example) {
     const auto got = amalgam_tool("info --explain tcp://127.0.0.1:99999");
     EXPECT_EQ(got.code, 2);
-    EXPECT_TRUE(has(got.output, "99999")) << got.output;
-    EXPECT_TRUE(has(got.output, "example: ")) << got.output;
+    EXPECT_TRUE(contains(got.output, "99999")) << got.output;
+    EXPECT_TRUE(contains(got.output, "example: ")) << got.output;
     EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
 }
 
@@ -106,7 +107,7 @@ TEST(tool_inject, sign_says_when_where_and_which_version_and_revoke_takes_it_bac
                       list = own.with("revoked.txt");
     std::ofstream(own.with("two.c")) << "void two_main(void* p, unsigned long n, void* t) {}\n";
     ASSERT_EQ(amalgam_tool("inject build " + own.with("two.c") + " -o " + image).code, 0);
-    EXPECT_FALSE(has(amalgam_tool("inject show " + image).output, "manifest"));
+    EXPECT_FALSE(contains(amalgam_tool("inject show " + image).output, "manifest"));
     const std::string signer = amalgam_tool("inject key " + key).output.substr(0, 64);
     const auto sign = [&](const std::string& how) {
         const auto got = amalgam_tool("inject sign " + image + " --key " + key + how);
@@ -115,9 +116,9 @@ TEST(tool_inject, sign_says_when_where_and_which_version_and_revoke_takes_it_bac
     };
     const std::string some =
         sign(" --image-version 3 --for node7 --for node8 --for-group lab --days 2");
-    EXPECT_TRUE(has(some, "signed by  " + signer)) << some;
-    EXPECT_TRUE(has(some, "manifest   version 3, from 20")) << some;
-    EXPECT_TRUE(has(some, "UTC, for node7, node8, group lab")) << some;
+    EXPECT_TRUE(contains(some, "signed by  " + signer)) << some;
+    EXPECT_TRUE(contains(some, "manifest   version 3, from 20")) << some;
+    EXPECT_TRUE(contains(some, "UTC, for node7, node8, group lab")) << some;
     const auto json = nlohmann::json::parse(amalgam_tool("inject show --json " + image).output);
     EXPECT_EQ(json["name"], "two");
     EXPECT_EQ(json["signed_by"], signer);
@@ -125,10 +126,10 @@ TEST(tool_inject, sign_says_when_where_and_which_version_and_revoke_takes_it_bac
     EXPECT_EQ(json["manifest"]["version"], 3);
     EXPECT_EQ(json["manifest"]["names"], (std::vector<std::string>{"node7", "node8"}));
     EXPECT_TRUE(
-        has(some, "until " + json["manifest"]["not_after"].get<std::string>().substr(0, 10)))
+        contains(some, "until " + json["manifest"]["not_after"].get<std::string>().substr(0, 10)))
         << some << json;
     const std::string all = sign(" --forever");
-    EXPECT_TRUE(has(all, ", without an end, for all targets")) << all;
+    EXPECT_TRUE(contains(all, ", without an end, for all targets")) << all;
 
     for (const std::string& what : {"--image " + image, "--key " + signer})
         EXPECT_EQ(amalgam_tool("inject revoke " + list + " " + what).code, 0);
@@ -136,21 +137,22 @@ TEST(tool_inject, sign_says_when_where_and_which_version_and_revoke_takes_it_bac
     std::string kind, digits;
     file >> kind >> digits;
     EXPECT_EQ(kind, "image");
-    EXPECT_TRUE(has(all, digits)) << digits;
+    EXPECT_TRUE(contains(all, digits)) << digits;
     file >> kind >> digits;
     EXPECT_EQ(kind + " " + digits, "key " + signer);
 
     EXPECT_NE(amalgam_tool("inject revoke " + list + " --image 12").code, 0);
     EXPECT_EQ(amalgam_tool("inject build x.c --days 3").code, 2) << "of what is not signed";
     const auto none = amalgam_tool("inject revoke " + list);
-    EXPECT_TRUE(has(none.output, "nothing to revoke; expected --image or --key")) << none.output;
+    EXPECT_TRUE(contains(none.output, "nothing to revoke; expected --image or --key"))
+        << none.output;
 }
 
 TEST(tool_info, an_unknown_transport_is_told_which_there_are) {
     const auto got = amalgam_tool("info --explain pigeon://roof");
     EXPECT_EQ(got.code, 1);
-    EXPECT_TRUE(has(got.output, "pigeon")) << got.output;
-    EXPECT_TRUE(has(got.output, "tcp")) << got.output;
+    EXPECT_TRUE(contains(got.output, "pigeon")) << got.output;
+    EXPECT_TRUE(contains(got.output, "tcp")) << got.output;
 }
 
 TEST(tool, a_wrong_command_line_gets_one_sentence_with_an_example) {
@@ -166,8 +168,8 @@ TEST(tool, a_wrong_command_line_gets_one_sentence_with_an_example) {
         const auto got = amalgam_tool(line);
         EXPECT_NE(got.code, 0) << line;
         EXPECT_TRUE(got.output.starts_with("amalgam: ")) << got.output;
-        EXPECT_TRUE(has(got.output, why)) << got.output;
-        EXPECT_TRUE(has(got.output, "; example: amalgam ")) << got.output;
+        EXPECT_TRUE(contains(got.output, why)) << got.output;
+        EXPECT_TRUE(contains(got.output, "; example: amalgam ")) << got.output;
         EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
     }
 }
@@ -176,7 +178,7 @@ TEST(tool, help_is_printed_with_code_0) {
     for (const char* line : {"--help", "ping --help"}) {
         const auto got = amalgam_tool(line);
         EXPECT_EQ(got.code, 0) << line;
-        EXPECT_TRUE(has(got.output, "Usage:")) << got.output;
+        EXPECT_TRUE(contains(got.output, "Usage:")) << got.output;
     }
 }
 
@@ -194,7 +196,7 @@ TEST(tool, a_full_device_is_told_and_ends_with_code_1) {
     for (const char* line : {"info", "info --json", "info --explain loop://x", "--help"}) {
         const auto got = amalgam_tool(std::string(line) + " 2>&1 >/dev/full; exit $?; :");
         EXPECT_EQ(got.code, 1) << line;
-        EXPECT_TRUE(has(got.output, "amalgam: cannot write all output to standard output"))
+        EXPECT_TRUE(contains(got.output, "amalgam: cannot write all output to standard output"))
             << got.output;
         EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
     }
@@ -205,18 +207,18 @@ TEST(tool_inject, without_a_command_of_its_own_says_which_there_are) {
                                     {"inject fly", "inject: unknown command \"fly\"; expected"},
                                     {"inject show", "inject show: image is required"}}) {
         const auto got = amalgam_tool(line);
-        EXPECT_TRUE(has(got.output, why)) << got.output;
-        EXPECT_TRUE(has(got.output, "; example: amalgam inject ")) << got.output;
+        EXPECT_TRUE(contains(got.output, why)) << got.output;
+        EXPECT_TRUE(contains(got.output, "; example: amalgam inject ")) << got.output;
         EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
     }
 }
 
 TEST(tool_inject, an_unknown_processor_is_told_which_there_are_by_their_names) {
     const auto got = amalgam_tool("inject build x.cpp --processor mips");
-    EXPECT_TRUE(has(got.output, "unknown processor \"mips\", expected x86-64 or aarch64;"))
+    EXPECT_TRUE(contains(got.output, "unknown processor \"mips\", expected x86-64 or aarch64;"))
         << got.output;
-    EXPECT_FALSE(has(got.output, "->")) << got.output;
-    EXPECT_FALSE(has(amalgam_tool("inject build --help").output, "->"));
+    EXPECT_FALSE(contains(got.output, "->")) << got.output;
+    EXPECT_FALSE(contains(amalgam_tool("inject build --help").output, "->"));
 }
 
 class tool_ping : public testing::TestWithParam<const char*> {};
@@ -227,7 +229,7 @@ TEST_P(tool_ping, answers_with_round_trips_and_code_0) {
     amalgam::engine server(GetParam());
     const auto got = amalgam_tool("ping " + server.address() + " --count 3 --interval 0");
     EXPECT_EQ(got.code, 0) << got.output;
-    EXPECT_TRUE(has(got.output, "3 of 3 calls answered")) << got.output;
+    EXPECT_TRUE(contains(got.output, "3 of 3 calls answered")) << got.output;
 }
 
 INSTANTIATE_TEST_SUITE_P(native, tool_ping, testing::Values("shm://", "tcp://127.0.0.1:0"));
@@ -249,16 +251,17 @@ TEST(tool_call, calls_with_json_by_the_signature_that_the_engine_tells) {
     EXPECT_EQ(none.code, 0) << none.output;
     EXPECT_EQ(none.output, "");
     const auto all = amalgam_tool(call);
-    EXPECT_TRUE(has(all.output, "sum f64(i32,vector<f64>): Adds a number and the first of a list."))
+    EXPECT_TRUE(
+        contains(all.output, "sum f64(i32,vector<f64>): Adds a number and the first of a list."))
         << all.output;
-    EXPECT_TRUE(has(all.output, "none void() provider 2\n")) << all.output;
+    EXPECT_TRUE(contains(all.output, "none void() provider 2\n")) << all.output;
     const auto health = amalgam_tool(call + " --health");
     EXPECT_EQ(health.code, 0);
-    EXPECT_TRUE(has(health.output, "serving; ")) << health.output;
+    EXPECT_TRUE(contains(health.output, "serving; ")) << health.output;
     set_health(server, false, "the disk is full");
     const auto ill = amalgam_tool(call + " --health");
     EXPECT_EQ(ill.code, 1);
-    EXPECT_TRUE(has(ill.output, "not serving: the disk is full")) << ill.output;
+    EXPECT_TRUE(contains(ill.output, "not serving: the disk is full")) << ill.output;
     for (const auto& [line, code, why] :
          {std::tuple{" sum '[1]'", 2, "the arguments are 1 value, expected a JSON list of 2"},
           {" sum '[1, 2]'", 2, "argument 2 has 2, expected vector<f64>; example: [1.5]"},
@@ -270,7 +273,7 @@ TEST(tool_call, calls_with_json_by_the_signature_that_the_engine_tells) {
           {" fail", 1, "not yours"}}) {
         const auto got = amalgam_tool(call + line);
         EXPECT_EQ(got.code, code) << line << got.output;
-        EXPECT_TRUE(has(got.output, why)) << got.output;
+        EXPECT_TRUE(contains(got.output, why)) << got.output;
     }
 }
 
@@ -286,8 +289,8 @@ TEST(tool_call, the_text_of_a_handler_cannot_drive_the_terminal) {
     });
     const auto got = amalgam_tool("call " + server.address() + " fail");
     EXPECT_EQ(got.code, 1);
-    EXPECT_TRUE(
-        has(got.output, "one\\x1b[2J\\x0atwo \\xc2\\x9b2J \\x9b3J \\xe2\\x80\\xae end \xc3\xa4"))
+    EXPECT_TRUE(contains(got.output,
+                         "one\\x1b[2J\\x0atwo \\xc2\\x9b2J \\x9b3J \\xe2\\x80\\xae end \xc3\xa4"))
         << got.output;
 }
 
@@ -308,14 +311,14 @@ TEST(tool_call, tells_how_many_names_it_leaves_out) {
     for (int i = 0; i < 13; ++i)
         server.define("f" + std::to_string(i), [] {});
     const auto got = amalgam_tool("call " + server.address() + " g");
-    EXPECT_TRUE(has(got.output, "f9 …and 3 more")) << got.output;
+    EXPECT_TRUE(contains(got.output, "f9 …and 3 more")) << got.output;
 }
 
 TEST(tool_call, an_engine_that_does_not_describe_itself_is_told) {
     amalgam::engine server("tcp://127.0.0.1:0", {.reflection = false});
     const auto got = amalgam_tool("call " + server.address());
     EXPECT_EQ(got.code, 1);
-    EXPECT_TRUE(has(got.output, "engine_options::reflection")) << got.output;
+    EXPECT_TRUE(contains(got.output, "engine_options::reflection")) << got.output;
 }
 
 TEST(tool_ping_several, addresses_of_one_engine_tells_which_is_used_and_why) {
@@ -323,9 +326,9 @@ TEST(tool_ping_several, addresses_of_one_engine_tells_which_is_used_and_why) {
     const auto all = server.addresses();
     const auto got = amalgam_tool("ping " + all[0] + " " + all[1] + " --count 2 --interval 0");
     EXPECT_EQ(got.code, 0) << got.output;
-    EXPECT_TRUE(has(got.output, all[1] + " is used (on this host")) << got.output;
-    EXPECT_TRUE(has(got.output, all[0] + " (also works, over the network")) << got.output;
-    EXPECT_TRUE(has(got.output, all[1] + ": call 2:")) << got.output;
+    EXPECT_TRUE(contains(got.output, all[1] + " is used (on this host")) << got.output;
+    EXPECT_TRUE(contains(got.output, all[0] + " (also works, over the network")) << got.output;
+    EXPECT_TRUE(contains(got.output, all[1] + ": call 2:")) << got.output;
 }
 
 TEST(tool_json, ping_prints_a_line_for_each_call_and_one_for_all) {
@@ -346,7 +349,7 @@ TEST(tool_json, ping_prints_a_line_for_each_call_and_one_for_all) {
     got = amalgam_tool("ping " + all[0] + " " + all[1] + " --count 1 --json");
     lines = lines_of_json(got.output);
     ASSERT_EQ(lines.size(), 2u) << got.output;
-    EXPECT_TRUE(has(lines[1]["explanation"].get<std::string>(), " is used ")) << got.output;
+    EXPECT_TRUE(contains(lines[1]["explanation"].get<std::string>(), " is used ")) << got.output;
 }
 
 TEST(tool_json, call_lists_procedures_and_tells_health) {
@@ -392,7 +395,7 @@ TEST(tool_ping_nobody, ends_with_code_1_and_says_unreachable) {
     }
     const auto got = amalgam_tool("ping " + gone + " --count 2 --interval 0 --timeout 2000");
     EXPECT_EQ(got.code, 1);
-    EXPECT_TRUE(has(got.output, "0 of 2 calls answered")) << got.output;
+    EXPECT_TRUE(contains(got.output, "0 of 2 calls answered")) << got.output;
 }
 
 class tool_perf : public testing::TestWithParam<const char*> {};
@@ -437,21 +440,21 @@ TEST(tool_perf_by_ranks, starts_mpirun_and_measures_between_two) {
 TEST(tool_perf_misuse, an_unknown_test_is_told_which_there_are) {
     const auto got = amalgam_tool("perf speed");
     EXPECT_EQ(got.code, 2);
-    EXPECT_TRUE(has(got.output, "rpc-latency")) << got.output;
+    EXPECT_TRUE(contains(got.output, "rpc-latency")) << got.output;
 }
 
 TEST(tool_perf_misuse, a_transport_there_is_not_is_told_in_one_sentence) {
     const auto got = amalgam_tool("perf message-latency --uri pigeon://loft --seconds 0.05");
     EXPECT_EQ(got.code, 1);
     EXPECT_TRUE(got.output.starts_with("amalgam: ")) << got.output;
-    EXPECT_TRUE(has(got.output, "no transport \"pigeon\"")) << got.output;
+    EXPECT_TRUE(contains(got.output, "no transport \"pigeon\"")) << got.output;
     EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
 }
 
 TEST(tool_perf_misuse, a_transport_within_one_process_is_refused_with_the_reason) {
     const auto got = amalgam_tool("perf message-latency --uri loop://here --seconds 0.05");
     EXPECT_EQ(got.code, 1);
-    EXPECT_TRUE(has(got.output, "two")) << got.output;
+    EXPECT_TRUE(contains(got.output, "two")) << got.output;
 }
 
 TEST(tool_addresses, that_no_process_can_have_are_refused_as_a_wrong_command_line) {
@@ -459,7 +462,7 @@ TEST(tool_addresses, that_no_process_can_have_are_refused_as_a_wrong_command_lin
         for (const char* address : {"nonsense", "loop://other"}) {
             const auto got = amalgam_tool(std::string(command) + ' ' + address);
             EXPECT_EQ(got.code, 2) << command << ' ' << address << ": " << got.output;
-            EXPECT_TRUE(has(got.output, "example: ")) << got.output;
+            EXPECT_TRUE(contains(got.output, "example: ")) << got.output;
         }
     }
     EXPECT_EQ(amalgam_tool("ping tcp://127.0.0.1").code, 2);
@@ -470,7 +473,7 @@ TEST(tool_seconds, that_are_not_a_number_are_refused) {
         for (const char* seconds : {"nan", "-1", "soon"}) {
             const auto got = amalgam_tool(std::string(command) + ' ' + seconds);
             EXPECT_EQ(got.code, 2) << got.output;
-            EXPECT_TRUE(has(got.output, "is not a number of seconds from ")) << got.output;
+            EXPECT_TRUE(contains(got.output, "is not a number of seconds from ")) << got.output;
         }
     }
 }
@@ -479,9 +482,10 @@ TEST(tool_perf_vs, a_missing_library_is_one_line_and_the_rest_goes_on) {
     const auto got =
         amalgam_tool("perf all --vs nosuch --seconds 0.02 --uri shm:// --uri tcp://127.0.0.1:0");
     EXPECT_EQ(got.code, 0) << got.output;
-    EXPECT_TRUE(has(got.output,
-                    "amalgam perf: skipping nosuch: no program amalgam-peer-nosuch beside this one "
-                    "or in PATH; it is built with Amalgam if the library is installed\n"))
+    EXPECT_TRUE(
+        contains(got.output,
+                 "amalgam perf: skipping nosuch: no program amalgam-peer-nosuch beside this one "
+                 "or in PATH; it is built with Amalgam if the library is installed\n"))
         << got.output;
     EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1 + 1 + 22) << got.output;
 }
@@ -544,20 +548,20 @@ TEST_F(tool_perf_with_a_peer, draws_a_line_for_each_uri_and_library) {
     for (const char* text : {">amalgam shm://<", ">amalgam tcp://127.0.0.1:0<", ">bare known shm<",
                              ">bare known tcp<", ">size (bytes)<", ">round trip (us)<", ">256 Ki<",
                              ">message-latency: full round trip of a message<"})
-        EXPECT_TRUE(has(svg, text)) << text << " in " << svg;
+        EXPECT_TRUE(contains(svg, text)) << text << " in " << svg;
     EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1 + 2 + 2 * 7);
 }
 
 TEST(tool_perf_misuse, an_image_that_is_not_named_svg_is_refused) {
     const auto got = amalgam_tool("perf all --plot perf.png");
     EXPECT_EQ(got.code, 2);
-    EXPECT_TRUE(has(got.output, "\"perf.png\" does not end in .svg")) << got.output;
+    EXPECT_TRUE(contains(got.output, "\"perf.png\" does not end in .svg")) << got.output;
 }
 
 TEST(tool_perf_misuse, an_image_that_cannot_be_written_is_told_before_anything_is_measured) {
     const auto got = amalgam_tool("perf all --plot /no/such/folder/out.svg");
     EXPECT_EQ(got.code, 1);
-    EXPECT_TRUE(has(got.output, "cannot write to the file \"/no/such/folder/out.svg\""))
+    EXPECT_TRUE(contains(got.output, "cannot write to the file \"/no/such/folder/out.svg\""))
         << got.output;
 }
 
@@ -576,6 +580,6 @@ TEST(tool_inject, build_finds_the_headers_beside_which_it_is_installed) {
     const auto got = run_tool((prefix / "bin/amalgam").string(),
                               "inject build " + (prefix / "seven.cpp").string() + " -o " + image);
     EXPECT_EQ(got.code, 0) << got.output;
-    EXPECT_TRUE(has(amalgam_tool("inject show " + image).output, "seven_main"));
+    EXPECT_TRUE(contains(amalgam_tool("inject show " + image).output, "seven_main"));
     files::remove_all(prefix);
 }

@@ -12,6 +12,7 @@
 #include <amalgam/fabric/key_folder.hpp>
 #include <amalgam/rpc/engine.hpp>
 
+#include "contains.hpp"
 #include "temp_folder.hpp"
 #include "tool/run_tool.hpp"
 
@@ -34,7 +35,7 @@ protected:
     std::string with_flag() const { return server->address() + " --credentials " + user; }
     static void expect_one_sentence(const outcome& got, int code, const std::string& part) {
         EXPECT_EQ(got.code, code) << got.output;
-        EXPECT_TRUE(has(got.output, part)) << got.output;
+        EXPECT_TRUE(contains(got.output, part)) << got.output;
         EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1) << got.output;
     }
 
@@ -47,13 +48,13 @@ TEST_F(tool_tls, ping_and_call_prove_themselves_by_the_uri_or_by_an_option) {
     for (const std::string& target : {with_option(), with_flag()}) {
         const auto pinged = amalgam_tool("ping " + target + " --count 3 --interval 0");
         EXPECT_EQ(pinged.code, 0) << pinged.output;
-        EXPECT_TRUE(has(pinged.output, "3 of 3 calls answered")) << pinged.output;
+        EXPECT_TRUE(contains(pinged.output, "3 of 3 calls answered")) << pinged.output;
         const auto listed = amalgam_tool("call " + target);
         EXPECT_EQ(listed.code, 0) << listed.output;
-        EXPECT_TRUE(has(listed.output, "sum ")) << listed.output;
+        EXPECT_TRUE(contains(listed.output, "sum ")) << listed.output;
         const auto health = amalgam_tool("call " + target + " --health");
         EXPECT_EQ(health.code, 0) << health.output;
-        EXPECT_TRUE(has(health.output, "serving")) << health.output;
+        EXPECT_TRUE(contains(health.output, "serving")) << health.output;
     }
     EXPECT_EQ(amalgam_tool("call " + with_option() + " sum '[1, 2]'").output, "3\n");
 }
@@ -71,7 +72,7 @@ TEST_F(tool_tls, packets_of_other_libraries_are_reached_in_the_same_way) {
         EXPECT_EQ(told.code, 0) << told.output;
         for (const char* part : {"encrypted: yes, packets, under keys of TLS 1.3",
                                  "each packet is sealed by", "proves itself as user"})
-            EXPECT_TRUE(has(told.output, part)) << told.output;
+            EXPECT_TRUE(contains(told.output, part)) << told.output;
     }
 }
 
@@ -81,7 +82,8 @@ TEST_F(tool_tls, without_credentials_the_sentence_is_about_the_uri_that_was_give
          {"ping ", "call ", "find --at ", "perf rpc-latency --seconds 0.02 --uri "}) {
         const auto got = amalgam_tool(command + address);
         expect_one_sentence(got, 2, address + " is for those who prove who they are");
-        EXPECT_TRUE(has(got.output, "example: " + address + "?credentials=node8")) << got.output;
+        EXPECT_TRUE(contains(got.output, "example: " + address + "?credentials=node8"))
+            << got.output;
     }
     expect_one_sentence(amalgam_tool("ping " + with_option() + " --credentials other"), 2,
                         "expected one of them");
@@ -105,7 +107,7 @@ TEST_F(tool_tls, find_asks_a_directory_that_trusts_it) {
     const resource added = here.add({{"type", "server"}});
     const auto got = amalgam_tool("find type=server --at " + with_flag());
     EXPECT_EQ(got.code, 0) << got.output;
-    EXPECT_TRUE(has(got.output, "type: \"server\"")) << got.output;
+    EXPECT_TRUE(contains(got.output, "type: \"server\"")) << got.output;
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/metrics.hpp>
 
+#include "contains.hpp"
 #include "shell_word.hpp"
 #include "temp_folder.hpp"
 #include "tool/run_tool.hpp"
@@ -29,7 +30,6 @@ namespace amalgam::tool {
 namespace {
 
 using namespace std::chrono_literals;
-using tool_testing::has;
 
 numbers_told told(double calls, double running = 0) {
     latency_histogram times;
@@ -158,11 +158,11 @@ TEST(top_tables, are_sorted_and_filtered_as_chosen) {
               "beta");
     EXPECT_EQ(chosen_rows(table, {.filter = "alp"}).size(), 1u);
     EXPECT_EQ(chosen_rows(table, {.filter = "nothing"}).size(), 0u);
-    EXPECT_TRUE(has(lines_of(table, {.sort_by = {{"procedures", 1}}}, 80)[0], "process*"));
+    EXPECT_TRUE(contains(lines_of(table, {.sort_by = {{"procedures", 1}}}, 80)[0], "process*"));
     const std::string narrow = lines_of(table, {.sort_by = {{"procedures", 9}}}, 60)[0];
-    EXPECT_TRUE(has(narrow, "out/s*")) << narrow;
-    EXPECT_FALSE(has(narrow, "in/s")) << narrow;
-    EXPECT_TRUE(has(lines_of(table, {}, 200)[0], "in/s"));
+    EXPECT_TRUE(contains(narrow, "out/s*")) << narrow;
+    EXPECT_FALSE(contains(narrow, "in/s")) << narrow;
+    EXPECT_TRUE(contains(lines_of(table, {}, 200)[0], "in/s"));
 }
 
 TEST(top_tables, can_be_scrolled_to_their_last_column) {
@@ -171,7 +171,7 @@ TEST(top_tables, can_be_scrolled_to_their_last_column) {
     top_view view;
     constexpr std::size_t width = 50;
     ASSERT_TRUE(leaves_out_last_columns(table, view, width));
-    EXPECT_FALSE(has(lines_of(table, view, width)[0], "out/s"));
+    EXPECT_FALSE(contains(lines_of(table, view, width)[0], "out/s"));
     while (leaves_out_last_columns(table, view, width)) {
         ++view.columns_left_out;
         ASSERT_LT(view.columns_left_out, table.columns.size());
@@ -182,7 +182,7 @@ TEST(top_tables, can_be_scrolled_to_their_last_column) {
     EXPECT_TRUE(lines[0].ends_with("out/s")) << lines[0];
     EXPECT_TRUE(lines[0].starts_with("procedure")) << lines[0];  // Whose numbers they are.
     EXPECT_TRUE(lines[1].starts_with("beta")) << lines[1];
-    EXPECT_FALSE(has(lines[0], "process ")) << lines[0];
+    EXPECT_FALSE(contains(lines[0], "process ")) << lines[0];
     EXPECT_FALSE(leaves_out_last_columns(table, {}, 200));
 }
 
@@ -195,7 +195,7 @@ TEST(top_tables, fit_the_width) {
         ASSERT_EQ(lines.size(), 3u);
         for (const std::string& each : lines)
             EXPECT_LE(each.size(), width);
-        EXPECT_TRUE(has(lines[1], "~")) << lines[1];
+        EXPECT_TRUE(contains(lines[1], "~")) << lines[1];
         EXPECT_TRUE(lines[1].ends_with("1.2M")) << lines[1];  // Numbers are not cut off.
     }
     EXPECT_EQ(cut("abc", 3), "abc");
@@ -240,8 +240,8 @@ TEST(tool_top, once_prints_all_tables) {
     EXPECT_EQ(got.code, 0) << got.output;
     for (const std::string part :
          {"1 process\n", "\nprocesses\n", "\nprocedures\n", "sum ", "\nstreams\n", "\npools\n"})
-        EXPECT_TRUE(has(got.output, part)) << part << " in " << got.output;
-    EXPECT_TRUE(has(got.output, one.here.address())) << got.output;
+        EXPECT_TRUE(contains(got.output, part)) << part << " in " << got.output;
+    EXPECT_TRUE(contains(got.output, one.here.address())) << got.output;
 }
 
 TEST(tool_top, once_as_json_has_the_numbers_of_all_tables) {
@@ -277,7 +277,7 @@ TEST(top_tables, of_a_peer_with_infinite_numbers_are_drawn) {
                 EXPECT_TRUE(plain ? (c >= '0' && c <= '9') : static_cast<unsigned char>(c) >= 0x80);
     for (const top_table& each : model.tables())
         for (const std::string& line : lines_of(each, {}, 80))
-            EXPECT_FALSE(has(line, "inf") || has(line, "nan")) << line;
+            EXPECT_FALSE(contains(line, "inf") || contains(line, "nan")) << line;
 }
 
 TEST(top_tables, of_a_peer_with_names_and_numbers_without_end_are_bounded) {
@@ -301,12 +301,12 @@ TEST(tool_top, without_a_terminal_says_what_to_do) {
     served one;
     const auto got = tool_testing::amalgam_tool("top " + one.here.address());
     EXPECT_EQ(got.code, 1);
-    EXPECT_TRUE(has(got.output, "--once")) << got.output;
+    EXPECT_TRUE(contains(got.output, "--once")) << got.output;
     const auto none = tool_testing::amalgam_tool("top");
     EXPECT_EQ(none.code, 2);
-    EXPECT_TRUE(has(none.output,
-                    "no places to ask are given, expected one: the addresses of "
-                    "engines, --run or --directory; example: amalgam top --run"))
+    EXPECT_TRUE(contains(none.output,
+                         "no places to ask are given, expected one: the addresses of "
+                         "engines, --run or --directory; example: amalgam top --run"))
         << none.output;
 }
 
@@ -330,8 +330,8 @@ public:
     std::string wait_for(const std::string& part) {
         for (;;) {
             std::string now = screen();
-            if (has(now, part)) return now;
-            if (has(now, "no server running") || has(now, "error connecting")) return now;
+            if (contains(now, part)) return now;
+            if (contains(now, "no server running") || contains(now, "error connecting")) return now;
         }
     }
     void wait_for_the_end() {
@@ -366,7 +366,8 @@ std::size_t longest_line(const std::string& text) {
 /// Why no terminal can be tried; empty: one can.
 std::string no_terminal() {
     if (tool_testing::run_tool("command -v", "tmux").code != 0) return "tmux is not installed";
-    if (has(tool_testing::run_tool("TERM=xterm " + shell_word(AMALGAM_TOOL), "top shm://x").output,
+    if (contains(
+            tool_testing::run_tool("TERM=xterm " + shell_word(AMALGAM_TOOL), "top shm://x").output,
             "without a terminal library"))
         return "amalgam was built without ncurses";
     return {};
@@ -379,7 +380,7 @@ TEST(tool_top, a_terminal_that_does_not_move_its_cursor_is_refused) {
                                one.here.address() + "; echo code \\$?; sleep 300\"",
                            200, 24);
     const std::string screen = shown.wait_for("code 1");
-    EXPECT_TRUE(has(screen, "does not move its cursor")) << screen;
+    EXPECT_TRUE(contains(screen, "does not move its cursor")) << screen;
 }
 
 TEST(tool_top, ends_when_its_terminal_is_gone) {
@@ -408,16 +409,16 @@ TEST(tool_top, on_a_terminal_answers_keys_and_changes_of_its_size) {
     terminal_session shown(
         shell_word(AMALGAM_TOOL) + " top " + one.here.address() + " --interval 0.1", 80, 24);
     std::string screen = shown.wait_for("[1 processes]");
-    EXPECT_TRUE(has(screen, "q quit")) << screen;
+    EXPECT_TRUE(contains(screen, "q quit")) << screen;
     EXPECT_LE(longest_line(screen), 80u) << screen;
     shown.wait_for("cpu ");  // A second round: there are curves.
 
     shown.press("2");
     screen = shown.wait_for("[2 procedures]");
-    EXPECT_TRUE(has(screen, "sum") && has(screen, "other")) << screen;
+    EXPECT_TRUE(contains(screen, "sum") && contains(screen, "other")) << screen;
     shown.press("/ s u m Enter");
     screen = shown.wait_for("filter \"sum\"");
-    EXPECT_FALSE(has(screen, "other")) << screen;
+    EXPECT_FALSE(contains(screen, "other")) << screen;
     shown.press("/ Escape");
     shown.wait_for("other");
     shown.press("'>'");
@@ -429,11 +430,11 @@ TEST(tool_top, on_a_terminal_answers_keys_and_changes_of_its_size) {
     shown.resize(50, 24);
     do
         screen = shown.screen();
-    while (longest_line(screen) > 50 || !has(screen, "calls/s*"));
-    EXPECT_FALSE(has(screen, "out/s")) << screen;
-    while (!has(screen = shown.screen(), "out/s"))
+    while (longest_line(screen) > 50 || !contains(screen, "calls/s*"));
+    EXPECT_FALSE(contains(screen, "out/s")) << screen;
+    while (!contains(screen = shown.screen(), "out/s"))
         shown.press("Right");
-    EXPECT_TRUE(has(screen, "[2 procedures") && has(screen, "sum")) << screen;
+    EXPECT_TRUE(contains(screen, "[2 procedures") && contains(screen, "sum")) << screen;
     for (int i = 0; i < 20; ++i)
         shown.press("Left");
     shown.wait_for("calls/s*");

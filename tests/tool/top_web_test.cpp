@@ -21,14 +21,13 @@
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/metrics.hpp>
 
+#include "contains.hpp"
 #include "http_client.hpp"
 #include "tool/run_tool.hpp"
 #include "top/web.hpp"
 
 namespace amalgam::tool {
 namespace {
-
-using tool_testing::has;
 
 /// An `amalgam top --web`, and a browser that reads its events.
 class page_of_top {
@@ -138,7 +137,7 @@ TEST(top_web, shows_an_engine_its_ults_its_loss_and_its_return) {
     EXPECT_EQ(ults["process"], uri);
     EXPECT_EQ(ults["pid"], ::getpid());
     EXPECT_TRUE(page.press("/ults?process=else").starts_with("HTTP/1.1 200 "));
-    EXPECT_TRUE(has(page.next("ults", any)["why"].get<std::string>(), "there is no process"));
+    EXPECT_TRUE(contains(page.next("ults", any)["why"].get<std::string>(), "there is no process"));
 
     server.reset();
     const nlohmann::json lost = page.next_in("lost");
@@ -168,7 +167,7 @@ TEST(top_web, shows_the_processes_of_a_directory_and_their_ults) {
 TEST(top_web, an_engine_that_is_not_there_is_an_error_at_once) {
     const auto [code, output] = tool_testing::amalgam_tool("top shm://top_web_nobody --web");
     EXPECT_EQ(code, 1) << output;
-    EXPECT_FALSE(has(output, "http://")) << output;
+    EXPECT_FALSE(contains(output, "http://")) << output;
 }
 
 TEST(top_web, rows_are_in_the_order_of_the_terminal_and_texts_come_first) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "contains.hpp"
 #include "run_tool.hpp"
 #include "shell_word.hpp"
 #include "temp_folder.hpp"
@@ -17,7 +18,6 @@
 namespace amalgam {
 namespace {
 
-using tool_testing::has;
 using tool_testing::outcome;
 using tool_testing::run_tool;
 
@@ -47,7 +47,7 @@ struct traced : testing::Test {
 TEST_F(traced, two_processes_are_one_trace_with_arrows_from_calls_to_handlers) {
     const outcome ran = trace("-- " + program + " two", "TMPDIR=" + folder.path() + " ");
     ASSERT_EQ(ran.code, 0) << ran.output;
-    EXPECT_TRUE(has(ran.output, "open it at ui.perfetto.dev")) << ran.output;
+    EXPECT_TRUE(contains(ran.output, "open it at ui.perfetto.dev")) << ran.output;
     expect_only_the_file();
     const auto found = checked();
     EXPECT_EQ(found["processes"], 2) << found;
@@ -128,7 +128,7 @@ TEST_F(traced, a_sample_has_whole_traces) {
 TEST_F(traced, what_finds_no_room_is_counted) {
     const outcome ran = trace("--mib 1 -- " + program + " calls 3000");
     ASSERT_EQ(ran.code, 0) << ran.output;
-    EXPECT_TRUE(has(ran.output, "without room: see --rate and --mib")) << ran.output;
+    EXPECT_TRUE(contains(ran.output, "without room: see --rate and --mib")) << ran.output;
     checked();
 }
 
@@ -140,31 +140,32 @@ TEST_F(traced, a_full_disk_ends_the_recording_and_not_the_program) {
                                      tool + " trace -o /dev/null --from .'",
                                  "");
     EXPECT_EQ(ran.code, 0) << ran.output;
-    EXPECT_TRUE(has(ran.output, "without room")) << ran.output;
+    EXPECT_TRUE(contains(ran.output, "without room")) << ran.output;
     // Not even the beginning fits.
     const outcome none = run_tool(
         mount + "head -c 900k /dev/zero >a && AMALGAM_TRACE=. " + program + " calls 3 && ls'", "");
     EXPECT_EQ(none.code, 0) << none.output;
-    EXPECT_TRUE(has(none.output, "nothing is traced: cannot write to the folder")) << none.output;
-    EXPECT_FALSE(has(none.output, ".amtrace")) << none.output;
+    EXPECT_TRUE(contains(none.output, "nothing is traced: cannot write to the folder"))
+        << none.output;
+    EXPECT_FALSE(contains(none.output, ".amtrace")) << none.output;
 }
 
 TEST_F(traced, a_trace_that_cannot_be_written_leaves_the_code_of_the_program) {
     const outcome full = run_tool(tool, "trace -o /dev/full -- " + program + " calls 1");
     EXPECT_EQ(full.code, 1) << full.output;
-    EXPECT_TRUE(has(full.output, "cannot write the trace to \"/dev/full\"")) << full.output;
+    EXPECT_TRUE(contains(full.output, "cannot write the trace to \"/dev/full\"")) << full.output;
     const outcome nowhere =
         run_tool(tool, "trace -o " + folder.with("none/t.json") + " -- " + program + " exit 0");
     EXPECT_EQ(nowhere.code, 1) << nowhere.output;
-    EXPECT_TRUE(has(nowhere.output, "cannot write to the folder of")) << nowhere.output;
-    EXPECT_TRUE(has(nowhere.output, "example: -o /tmp/trace.json")) << nowhere.output;
+    EXPECT_TRUE(contains(nowhere.output, "cannot write to the folder of")) << nowhere.output;
+    EXPECT_TRUE(contains(nowhere.output, "example: -o /tmp/trace.json")) << nowhere.output;
 }
 
 TEST_F(traced, a_failed_attempt_leaves_the_file_as_it_was) {
     std::ofstream(file) << "before";
     const outcome ran = trace("-- " + program + " exit 7");
     EXPECT_EQ(ran.code, 7) << ran.output;
-    EXPECT_TRUE(has(ran.output, "nothing was recorded; expected a program of Amalgam"))
+    EXPECT_TRUE(contains(ran.output, "nothing was recorded; expected a program of Amalgam"))
         << ran.output;
     std::string text;
     std::ifstream(file) >> text;
@@ -175,11 +176,11 @@ TEST_F(traced, a_failed_attempt_leaves_the_file_as_it_was) {
 TEST_F(traced, a_program_that_does_not_start_is_told) {
     const outcome ran = trace("-- " + folder.with("none"));
     EXPECT_EQ(ran.code, 1) << ran.output;
-    EXPECT_TRUE(has(ran.output, "(No such file or directory); expected a program; example: "))
+    EXPECT_TRUE(contains(ran.output, "(No such file or directory); expected a program; example: "))
         << ran.output;
     const outcome none = run_tool(tool, "trace");
     EXPECT_EQ(none.code, 2) << none.output;
-    EXPECT_TRUE(has(none.output, "example: amalgam trace -o trace.json -- ./program"))
+    EXPECT_TRUE(contains(none.output, "example: amalgam trace -o trace.json -- ./program"))
         << none.output;
 }
 
@@ -192,7 +193,7 @@ TEST_F(traced, files_that_are_no_traces_are_told_and_left_out) {
     std::ofstream(records + "/notes.txt") << "no business of ours";
     const outcome gathered = trace("--from " + records);
     EXPECT_EQ(gathered.code, 0) << gathered.output;
-    EXPECT_TRUE(has(gathered.output, "1-2.amtrace: it is too short")) << gathered.output;
+    EXPECT_TRUE(contains(gathered.output, "1-2.amtrace: it is too short")) << gathered.output;
     EXPECT_EQ(checked()["slices"]["call node"], 2);
 }
 
@@ -223,8 +224,8 @@ TEST_F(traced, a_signal_ends_the_wait_for_a_reader_and_nothing_is_left_behind) {
                      "rm " +
                      fifo + "'",
                  "");
-    EXPECT_TRUE(has(ran.output, "ends now")) << ran.output;
-    EXPECT_TRUE(has(ran.output, "Interrupted system call")) << ran.output;
+    EXPECT_TRUE(contains(ran.output, "ends now")) << ran.output;
+    EXPECT_TRUE(contains(ran.output, "Interrupted system call")) << ran.output;
     expect_only_the_file();
 }
 
@@ -261,29 +262,30 @@ TEST_F(traced, what_files_say_is_no_command_for_the_terminal) {
     std::ofstream(records + "/\x1b[31m.amtrace") << "short";
     const outcome gathered = trace("--from " + records);
     EXPECT_EQ(gathered.code, 0) << gathered.output;
-    EXPECT_FALSE(has(gathered.output, "\x1b")) << gathered.output;
-    EXPECT_TRUE(has(gathered.output, "traced a\\x1b[31mb (pid ")) << gathered.output;
+    EXPECT_FALSE(contains(gathered.output, "\x1b")) << gathered.output;
+    EXPECT_TRUE(contains(gathered.output, "traced a\\x1b[31mb (pid ")) << gathered.output;
 }
 
 TEST(slow_call_log, names_the_handler_that_took_long) {
     const outcome ran = run_tool("AMALGAM_SLOW_CALLS=30ms " + program, "slow");
     EXPECT_EQ(ran.code, 0) << ran.output;
-    EXPECT_TRUE(has(ran.output, "slow call procedure=slow peer=shm://")) << ran.output;
-    EXPECT_TRUE(has(ran.output, "status=ok")) << ran.output;
-    EXPECT_TRUE(has(ran.output, "mostly=\"in the handler\"")) << ran.output;
-    EXPECT_TRUE(has(ran.output, "waited_ms=")) << ran.output;
+    EXPECT_TRUE(contains(ran.output, "slow call procedure=slow peer=shm://")) << ran.output;
+    EXPECT_TRUE(contains(ran.output, "status=ok")) << ran.output;
+    EXPECT_TRUE(contains(ran.output, "mostly=\"in the handler\"")) << ran.output;
+    EXPECT_TRUE(contains(ran.output, "waited_ms=")) << ran.output;
     const outcome fast = run_tool("AMALGAM_SLOW_CALLS=3000s " + program, "slow");
     EXPECT_EQ(fast.output, "");
     const outcome wrong = run_tool("AMALGAM_SLOW_CALLS=soon " + program, "slow");
     EXPECT_EQ(wrong.code, 0) << wrong.output;
-    EXPECT_TRUE(has(wrong.output, "example: AMALGAM_SLOW_CALLS=100ms")) << wrong.output;
+    EXPECT_TRUE(contains(wrong.output, "example: AMALGAM_SLOW_CALLS=100ms")) << wrong.output;
 }
 
 TEST_F(traced, no_folder_is_a_line_in_the_log) {
     const outcome ran = run_tool("AMALGAM_TRACE=" + folder.with("none") + " " + program, "calls 1");
     EXPECT_EQ(ran.code, 0) << ran.output;
-    EXPECT_TRUE(has(ran.output, "nothing is traced: cannot write to the folder")) << ran.output;
-    EXPECT_TRUE(has(ran.output, "example: AMALGAM_TRACE=/tmp/trace")) << ran.output;
+    EXPECT_TRUE(contains(ran.output, "nothing is traced: cannot write to the folder"))
+        << ran.output;
+    EXPECT_TRUE(contains(ran.output, "example: AMALGAM_TRACE=/tmp/trace")) << ran.output;
 }
 
 }  // namespace

@@ -16,13 +16,13 @@
 #include <amalgam/rpc/metrics.hpp>
 #include <amalgam/rpc/wait_report.hpp>
 
+#include "contains.hpp"
 #include "tool/run_tool.hpp"
 
 namespace amalgam {
 namespace {
 
 using tool_testing::amalgam_tool;
-using tool_testing::has;
 using tool_testing::outcome;
 
 /// A process of hanging_program; ends with this.
@@ -76,11 +76,11 @@ private:
 outcome why(const std::string& arguments, const std::string& until) {
     for (;;) {
         outcome got = amalgam_tool("why " + arguments);
-        if (has(got.output, until)) return got;
+        if (contains(got.output, until)) return got;
     }
 }
 
-#define EXPECT_HAS(text, part) EXPECT_TRUE(has(text, part)) << (text)
+#define EXPECT_HAS(text, part) EXPECT_TRUE(contains(text, part)) << (text)
 
 TEST(why, finds_a_deadlock_of_a_ult_with_a_handler_that_calls_it_back) {
     branch bank("bank"), till("till");
@@ -129,7 +129,7 @@ TEST(why, finds_a_deadlock_over_three_processes_that_begins_with_a_plain_thread)
     const outcome alone = amalgam_tool("why --engines 2 " + one.address);
     EXPECT_EQ(alone.code, 0) << alone.output;
     EXPECT_HAS(alone.output, "could not be asked: enough engines were asked; see --engines");
-    EXPECT_FALSE(has(alone.output, "deadlock")) << alone.output;
+    EXPECT_FALSE(contains(alone.output, "deadlock")) << alone.output;
 }
 
 TEST(why, finds_a_deadlock_with_who_writes_what_a_shared_mutex_protects) {
@@ -175,7 +175,7 @@ TEST(why, tells_a_handler_that_sleeps_from_one_that_computes_and_one_that_left_i
     bank.tell("future " + till.address + " spin");
     const outcome spins = why(bank.address, "it runs, and has not let go of stream \"");
     EXPECT_HAS(spins.output, ": it computes, or blocks in a system call");
-    EXPECT_FALSE(has(spins.output, "deadlock")) << spins.output;
+    EXPECT_FALSE(contains(spins.output, "deadlock")) << spins.output;
 }
 
 TEST(why, follows_streams_of_values_to_who_sends_or_reads_them) {

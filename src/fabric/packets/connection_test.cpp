@@ -34,7 +34,7 @@ constexpr std::size_t lent_bytes = 10'000;  // More than is copied, and more tha
 
 using bytes_of = std::vector<std::byte>;
 
-class scripted_carrier final : public packet_carrier {
+class recording_carrier final : public packet_carrier {
 public:
     struct link final : packet_link {
         posted send(packet& one) noexcept override {
@@ -161,10 +161,10 @@ protected:
         EXPECT_TRUE(link_->closed);
     }
 
-    scripted_carrier* carrier_ = new scripted_carrier;
+    recording_carrier* carrier_ = new recording_carrier;
     tcp_test_port here_;
     peer_id there_;
-    scripted_carrier::link* link_ = nullptr;
+    recording_carrier::link* link_ = nullptr;
 };
 
 TEST_F(packet_connection_test, frames_before_the_hello_end_the_connection) {

@@ -11,6 +11,7 @@
 #include <amalgam/core/random.hpp>
 #include <amalgam/fabric/transport.hpp>
 
+#include "contains.hpp"
 #include "fabric/transports/tcp/tls_raw_peer.hpp"
 #include "fabric/trust/tls/tls_testing.hpp"
 
@@ -26,10 +27,6 @@ inline test_lab& shared_lab() {
 struct shared_lab_environment : testing::Environment {
     void SetUp() override { (void)shared_lab(); }
 };
-
-inline bool contains(const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
 
 inline port_options trusting(std::shared_ptr<const credentials> trust = shared_lab().trust) {
     port_options options;

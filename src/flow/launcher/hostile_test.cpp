@@ -1,4 +1,5 @@
 // Groups that send invalid control messages: the run ends, and says why.
+#include "contains.hpp"
 #include "flow/launcher/launcher_testing.hpp"
 
 namespace amalgam {
@@ -9,7 +10,7 @@ protected:
     void expect_failure(const std::string& what, const std::string& why) {
         const outcome got = run({"says", what}, {"--stats"});
         EXPECT_NE(got.code, 0) << what;
-        EXPECT_TRUE(has(got.output, why)) << what << ": " << got.output;
+        EXPECT_TRUE(contains(got.output, why)) << what << ": " << got.output;
     }
 };
 
@@ -37,7 +38,7 @@ TEST_F(hostile_control_line, with_a_key_that_is_none_ends_the_run) {
 TEST_F(hostile_control_line, with_a_negative_limit_sets_none) {
     const outcome got = run({"says", "late"});
     EXPECT_EQ(got.code, 2);
-    EXPECT_TRUE(has(got.output, "built different graphs")) << got.output;
+    EXPECT_TRUE(contains(got.output, "built different graphs")) << got.output;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "conformance/child_process.hpp"
+#include "contains.hpp"
 #include "flow/run/reports_testing.hpp"
 #include "temp_folder.hpp"
 
@@ -17,10 +18,6 @@ namespace amalgam {
 namespace {
 
 using conformance::child_process;
-
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
 
 /// The output of a command that must succeed.
 std::string output_of(const std::string& command) {
@@ -131,8 +128,8 @@ TEST_F(launcher_hosts_with_strangers, a_run_lets_in_nobody_without_a_key_of_its_
             output_of("openssl s_client -brief -ign_eof -connect " + at +
                       " -alpn amalgam/1 -cert " + folder_ + "/me/certificate.pem -key " + folder_ +
                       "/me/key.pem 2>&1 " + "</dev/null || true");
-        EXPECT_TRUE(has(told, "TLSv1.3")) << told;
-        EXPECT_TRUE(has(told, "alert")) << told;
+        EXPECT_TRUE(contains(told, "TLSv1.3")) << told;
+        EXPECT_TRUE(contains(told, "alert")) << told;
     }
     // It went on, and says who came.
     const std::string output = end(launched);
@@ -171,7 +168,7 @@ TEST_F(launcher_hosts, environment_folder_and_arguments_are_as_here) {
          {std::string(::getcwd(here, sizeof here)), std::string("a  \"b\""), std::string("$c"),
           std::string("hello  'there'"), std::string("0"), std::string("two  words' \""),
           std::string("1"), std::string("wrong")})
-        EXPECT_TRUE(has(output, "[G2] " + line + "\n")) << line << " in " << output;
+        EXPECT_TRUE(contains(output, "[G2] " + line + "\n")) << line << " in " << output;
 }
 
 TEST_F(launcher_hosts, a_lot_of_output_arrives_whole_and_in_order) {
@@ -197,7 +194,7 @@ TEST_F(launcher_hosts, the_exit_code_of_a_group_elsewhere_is_the_runs) {
 TEST_F(launcher_hosts, a_signal_that_ends_a_group_elsewhere_is_told_as_here) {
     auto [code, output] = run_shell("[ $AMALGAM_GROUP = G2 ] && kill -9 $$; exec sleep 1000");
     EXPECT_EQ(code, 128 + SIGKILL);
-    EXPECT_TRUE(has(output, "group G2 (on 10.9.0.2) ended with signal 9 (killed); stopped"))
+    EXPECT_TRUE(contains(output, "group G2 (on 10.9.0.2) ended with signal 9 (killed); stopped"))
         << output;
 }
 
@@ -205,8 +202,9 @@ TEST_F(launcher_hosts, a_node_that_throws_elsewhere_is_blamed_by_name) {
     auto [code, output] = run({FLOW_TEST_PROGRAM, "throw"});
     EXPECT_EQ(code, 1);
     // It ends by itself, or by the request that the others' end brings.
-    EXPECT_TRUE(has(output, "amalgam run: group G2 (on 10.9.0.2) ")) << output;
-    EXPECT_TRUE(has(output, ": the node \"middle\" failed: no more than 100; stopped the others\n"))
+    EXPECT_TRUE(contains(output, "amalgam run: group G2 (on 10.9.0.2) ")) << output;
+    EXPECT_TRUE(
+        contains(output, ": the node \"middle\" failed: no more than 100; stopped the others\n"))
         << output;
 }
 
@@ -218,7 +216,7 @@ TEST_F(launcher_hosts, a_request_to_end_reaches_groups_elsewhere) {
                                    {"--view", "G2"});
     reports.wait_for(3);
     launched.signal(SIGTERM);
-    EXPECT_TRUE(has(launched.output(), "[G2] bye\n"));
+    EXPECT_TRUE(contains(launched.output(), "[G2] bye\n"));
     EXPECT_EQ(launched.join(), 128 + SIGTERM);
     reports.wait_until_nothing_is_left();
 }
@@ -238,9 +236,9 @@ TEST_F(launcher_hosts, nothing_is_left_when_ssh_is_killed) {
     output_of("pkill -9 -x ssh");  // Safe, as we have our own namespace.
     std::string output = launched.output();
     EXPECT_EQ(launched.join(), 255);
-    EXPECT_TRUE(has(output,
-                    "group G2 (on 10.9.0.2) ended with exit code 255: lost the connection to "
-                    "10.9.0.2: ssh ended with signal 9 (killed); stopped the others\n"))
+    EXPECT_TRUE(contains(output,
+                         "group G2 (on 10.9.0.2) ended with exit code 255: lost the connection to "
+                         "10.9.0.2: ssh ended with signal 9 (killed); stopped the others\n"))
         << output;
     reports.wait_until_nothing_is_left();
 }
@@ -253,7 +251,7 @@ TEST_F(launcher_hosts, a_cut_cable_ends_both_sides) {
     output_of("ip link set wire down");
     std::string output = launched.output();
     EXPECT_NE(launched.join(), 0);
-    EXPECT_TRUE(has(output, "10.9.0.2 was silent for 3 s")) << output;
+    EXPECT_TRUE(contains(output, "10.9.0.2 was silent for 3 s")) << output;
     reports.wait_until_nothing_is_left();
     output_of("ip link set wire up; ip address replace 10.9.0.1/24 dev wire");
 }
@@ -264,10 +262,11 @@ TEST_F(launcher_hosts, a_host_that_is_not_there_is_told_with_a_command_to_try) {
                     "G3": {"endpoint": "tcp://10.9.0.1:0"})");
     auto [code, output] = run({FLOW_TEST_PROGRAM, "count"});
     EXPECT_EQ(code, 255);
-    EXPECT_TRUE(has(output,
-                    "amalgam run: group G2 (on me@nowhere.invalid) ended with exit code 255: ssh "
-                    "cannot reach me@nowhere.invalid, expected a login without a password and the "
-                    "same version of amalgam; try: "))
+    EXPECT_TRUE(
+        contains(output,
+                 "amalgam run: group G2 (on me@nowhere.invalid) ended with exit code 255: ssh "
+                 "cannot reach me@nowhere.invalid, expected a login without a password and the "
+                 "same version of amalgam; try: "))
         << output;
 }
 
@@ -275,7 +274,7 @@ TEST_F(launcher_hosts, an_amalgam_that_is_not_there_is_told) {
     auto [code, output] =
         run({FLOW_TEST_PROGRAM, "count"}, {"--remote-amalgam", "/no/such/amalgam"});
     EXPECT_EQ(code, 127);
-    EXPECT_TRUE(has(
+    EXPECT_TRUE(contains(
         output,
         ": there is no program \"/no/such/amalgam\" on 10.9.0.2, expected amalgam to be installed "
         "there; example: --remote-amalgam /usr/local/bin/amalgam; stopped the others\n"))
@@ -286,9 +285,9 @@ TEST_F(launcher_hosts, a_program_that_is_not_there_is_told) {
     write_config(R"("G1": {"endpoint": "shm://", "host": "10.9.0.2"})");
     auto [code, output] = run({"./no-such-program"});
     EXPECT_EQ(code, 126);
-    EXPECT_TRUE(has(output,
-                    "amalgam run: group G1 (on 10.9.0.2) ended with exit code 126: the "
-                    "program \"./no-such-program\" cannot be run (No such file"))
+    EXPECT_TRUE(contains(output,
+                         "amalgam run: group G1 (on 10.9.0.2) ended with exit code 126: the "
+                         "program \"./no-such-program\" cannot be run (No such file"))
         << output;
 }
 
@@ -296,7 +295,7 @@ TEST_F(launcher_hosts, an_ssh_that_is_not_there_starts_nothing) {
     ssh_ = "no-such-ssh -p 22";
     auto [code, output] = run({FLOW_TEST_PROGRAM, "count"});
     EXPECT_EQ(code, 2);
-    EXPECT_TRUE(has(output, "amalgam: the program \"no-such-ssh\" cannot be run")) << output;
+    EXPECT_TRUE(contains(output, "amalgam: the program \"no-such-ssh\" cannot be run")) << output;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 
 #include "conformance/child_process.hpp"
 #include "conformance/slow_build.hpp"
+#include "contains.hpp"
 #include "flow/graph/random_graph.hpp"
 #include "flow/graph/random_pipeline.hpp"
 #include "flow/launcher/launcher_testing.hpp"
@@ -73,8 +74,8 @@ TEST_F(launcher, a_group_that_never_tells_its_key_is_named) {
                                 "G3": {"endpoint": "tcp://0.0.0.0:0"}}})");
     auto [code, output] = run({"absent"});
     EXPECT_EQ(code, 1);
-    EXPECT_TRUE(has(output, "ended without running its part of the graph")) << output;
-    EXPECT_TRUE(has(output, "group G2 (")) << output;
+    EXPECT_TRUE(contains(output, "ended without running its part of the graph")) << output;
+    EXPECT_TRUE(contains(output, "group G2 (")) << output;
 }
 
 TEST_F(launcher, an_endpoint_that_other_hosts_can_reach_without_keys_is_refused_with_its_group) {
@@ -82,7 +83,8 @@ TEST_F(launcher, an_endpoint_that_other_hosts_can_reach_without_keys_is_refused_
                                 "G3": {"endpoint": "tcp://0.0.0.0:0?insecure=no"}}})");
     auto [code, output] = run({"count"});
     EXPECT_EQ(code, 2);
-    EXPECT_TRUE(has(output, "group G3: uri \"tcp://0.0.0.0:0?insecure=no\": other hosts can reach"))
+    EXPECT_TRUE(
+        contains(output, "group G3: uri \"tcp://0.0.0.0:0?insecure=no\": other hosts can reach"))
         << output;
 }
 
@@ -96,7 +98,8 @@ TEST_F(launcher, output_that_cannot_be_written_is_told_and_holds_up_nothing) {
         EXPECT_EQ(launched.join(), 1) << where;
         std::ostringstream said;
         said << std::ifstream(folder_ + "/said").rdbuf();
-        EXPECT_TRUE(has(said.str(), "standard output cannot be written")) << where << said.str();
+        EXPECT_TRUE(contains(said.str(), "standard output cannot be written"))
+            << where << said.str();
     }
 }
 
@@ -128,8 +131,8 @@ TEST_F(launcher, seconds_that_are_no_number_are_refused) {
         for (const char* seconds : {"nan", "-1", "inf", "soon"}) {
             auto [code, output] = run({"count"}, {std::string(option) + "=" + seconds});
             EXPECT_NE(code, 0) << option << " " << seconds;
-            EXPECT_TRUE(
-                has(output, std::string("\"") + seconds + "\" is not a number of seconds from"))
+            EXPECT_TRUE(contains(
+                output, std::string("\"") + seconds + "\" is not a number of seconds from"))
                 << output;
         }
     }
@@ -139,14 +142,15 @@ TEST_F(launcher, control_bytes_of_names_and_of_what_nodes_say_do_not_reach_the_t
     auto [code, output] = run({"colors"});
     EXPECT_EQ(code, 1) << output;
     EXPECT_EQ(output.find('\x1b'), std::string::npos) << output;
-    EXPECT_TRUE(has(output, "the node \"middle\" failed: red \\x1b[31m")) << output;
+    EXPECT_TRUE(contains(output, "the node \"middle\" failed: red \\x1b[31m")) << output;
 }
 
 TEST_F(launcher, an_endpoint_that_stays_in_one_process_is_refused) {
     write_config(R"({"groups": {"G1": {"endpoint": "loop://x"}}})");
     auto [code, output] = run({"count"});
     EXPECT_EQ(code, 2);
-    EXPECT_TRUE(has(output, "groups.G1.endpoint is \"loop://x\", which stays inside one process"));
+    EXPECT_TRUE(
+        contains(output, "groups.G1.endpoint is \"loop://x\", which stays inside one process"));
 }
 
 TEST_F(launcher, endpoints_of_ranks_outside_of_mpirun_are_refused_with_the_right_command) {
@@ -199,14 +203,15 @@ TEST_F(launcher, an_endpoint_that_cannot_be_opened_is_refused_with_its_group) {
     auto [code, output] = run({"count"});
     EXPECT_EQ(code, 2) << output;
     EXPECT_EQ(lines_with(output, "amalgam run: group G"), 1u) << output;
-    EXPECT_TRUE(has(output, "nosuch")) << output;
+    EXPECT_TRUE(contains(output, "nosuch")) << output;
 }
 
 TEST_F(launcher, a_node_that_throws_is_blamed_by_name) {
     auto [code, output] = run({"throw"});
     EXPECT_EQ(code, 1);
     EXPECT_EQ(lines_with(output, "amalgam run: group G2 (pid "), 1u) << output;
-    EXPECT_TRUE(has(output, ": the node \"middle\" failed: no more than 100; stopped the others\n"))
+    EXPECT_TRUE(
+        contains(output, ": the node \"middle\" failed: no more than 100; stopped the others\n"))
         << output;
 }
 
@@ -214,7 +219,7 @@ TEST_F(launcher, tells_what_each_node_did_and_what_held_the_others_up) {
     const std::string file = folder_ + "/report.json";
     const auto [code, output] = run({"count"}, {"--stats", "--report", file});
     EXPECT_EQ(code, 0) << output;
-    EXPECT_TRUE(has(output, "bottleneck: ")) << output;
+    EXPECT_TRUE(contains(output, "bottleneck: ")) << output;
     std::ifstream in(file);
     std::ostringstream text;
     text << in.rdbuf();
@@ -223,7 +228,7 @@ TEST_F(launcher, tells_what_each_node_did_and_what_held_the_others_up) {
     for (const node_report& node : report.nodes) {
         EXPECT_EQ(node.taken, node.name == "from" ? 0u : 1000u);
         EXPECT_EQ(node.given, node.name == "to" ? 0u : 1000u);
-        EXPECT_TRUE(has(output, "\n" + node.name)) << output;
+        EXPECT_TRUE(contains(output, "\n" + node.name)) << output;
     }
     EXPECT_EQ(report.nodes[1].process, "G2");
     ASSERT_EQ(report.channels.size(), 2u);
@@ -235,23 +240,24 @@ TEST_F(launcher, tells_what_each_node_did_and_what_held_the_others_up) {
 TEST_F(launcher, a_report_that_cannot_be_written_is_told) {
     const auto [code, output] = run({"count"}, {"--report", folder_ + "/none/report.json"});
     EXPECT_EQ(code, 2) << "before anything was started";
-    EXPECT_TRUE(has(output, "which cannot be written")) << output;
-    EXPECT_FALSE(has(output, "got 1000")) << output;
+    EXPECT_TRUE(contains(output, "which cannot be written")) << output;
+    EXPECT_FALSE(contains(output, "got 1000")) << output;
     EXPECT_EQ(run({"count"}, {"--report", folder_}).code, 2) << "it is a folder";
 }
 
 TEST_F(launcher, a_group_that_leaves_before_the_run_ends_the_others) {
     auto [code, output] = run({"absent"});
     EXPECT_EQ(code, 1);
-    EXPECT_TRUE(has(output, "amalgam run: group G2 (pid ")) << output;
-    EXPECT_TRUE(has(output, ") ended without running its part of the graph; stopped the others\n"))
+    EXPECT_TRUE(contains(output, "amalgam run: group G2 (pid ")) << output;
+    EXPECT_TRUE(
+        contains(output, ") ended without running its part of the graph; stopped the others\n"))
         << output;
 }
 
 TEST_F(launcher, returns_the_exit_code_of_the_group_that_failed) {
     auto [code, output] = run({"exit"});
     EXPECT_EQ(code, 7);
-    EXPECT_TRUE(has(output, ") ended with exit code 7; stopped the others\n")) << output;
+    EXPECT_TRUE(contains(output, ") ended with exit code 7; stopped the others\n")) << output;
 }
 
 TEST_F(launcher_with_reports, a_killed_group_stops_the_others_and_is_blamed) {
@@ -261,8 +267,8 @@ TEST_F(launcher_with_reports, a_killed_group_stops_the_others_and_is_blamed) {
     ::kill(killed, SIGKILL);
     std::string output = launched.output();
     EXPECT_EQ(launched.join(), 128 + SIGKILL);
-    EXPECT_TRUE(has(output, "amalgam run: group G2 (pid " + std::to_string(killed) +
-                                ") ended with signal 9 (killed); stopped the others\n"))
+    EXPECT_TRUE(contains(output, "amalgam run: group G2 (pid " + std::to_string(killed) +
+                                     ") ended with signal 9 (killed); stopped the others\n"))
         << output;
     wait_until_nothing_is_left();
 }
@@ -279,8 +285,8 @@ TEST_F(launcher_with_reports, of_several_that_fail_alike_the_first_to_end_is_bla
     ::kill(first, SIGUSR1);
     const std::string output = launched.output();
     EXPECT_EQ(launched.join(), 7);
-    EXPECT_TRUE(has(output, "amalgam run: group G2 (pid " + std::to_string(first) +
-                                ") ended with exit code 7; stopped the others\n"))
+    EXPECT_TRUE(contains(output, "amalgam run: group G2 (pid " + std::to_string(first) +
+                                     ") ended with exit code 7; stopped the others\n"))
         << output;
     wait_until_nothing_is_left();
 }
@@ -303,7 +309,7 @@ TEST_F(launcher_with_reports, nothing_is_left_when_its_supervising_process_is_ki
     ::kill(supervisor, SIGKILL);
     std::string output = launched.output();
     EXPECT_EQ(launched.join(), 128 + SIGKILL);
-    EXPECT_TRUE(has(output, "the process that supervised the groups was killed")) << output;
+    EXPECT_TRUE(contains(output, "the process that supervised the groups was killed")) << output;
     wait_until_nothing_is_left();
 }
 
@@ -327,7 +333,7 @@ TEST_F(launcher_with_reports, signals_end_the_run_with_their_own_code) {
         child_process launched = start("endless");
         wait_for_processes(3);
         launched.signal(signal);
-        EXPECT_TRUE(has(launched.output(), ": stopped all groups\n"));
+        EXPECT_TRUE(contains(launched.output(), ": stopped all groups\n"));
         EXPECT_EQ(launched.join(), 128 + signal);
         wait_until_nothing_is_left();
     }
@@ -347,8 +353,8 @@ TEST_F(launcher_with_reports, asked_twice_to_end_it_waits_for_nobody) {
     wait_for_processes(3);
     launched.signal(SIGTERM);
     launched.signal(SIGINT);
-    EXPECT_TRUE(has(launched.output(),
-                    "amalgam run: received a second signal to end; stopped all groups\n"));
+    EXPECT_TRUE(contains(launched.output(),
+                         "amalgam run: received a second signal to end; stopped all groups\n"));
     EXPECT_EQ(launched.join(), 128 + SIGKILL);
     wait_until_nothing_is_left();
 }

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "conformance/child_process.hpp"
+#include "contains.hpp"
 #include "flow/run/reports_testing.hpp"
 #include "temp_folder.hpp"
 
@@ -75,15 +76,11 @@ private:
     std::optional<detail::test_reports> reports_;
 };
 
-inline bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
-
 inline std::size_t lines_with(const std::string& text, const std::string& part) {
     std::istringstream lines(text);
     std::size_t found = 0;
     for (std::string line; std::getline(lines, line);)
-        if (has(line, part)) ++found;
+        if (contains(line, part)) ++found;
     return found;
 }
 

@@ -6,6 +6,7 @@
 
 #include <amalgam/flow/report.hpp>
 
+#include "contains.hpp"
 #include "flow/launcher/launcher_testing.hpp"
 
 namespace amalgam {
@@ -21,7 +22,7 @@ TEST_F(launcher, a_group_that_never_runs_its_part_is_named_after_the_join_limit)
     const auto [code, output] = run({"late"});
     EXPECT_EQ(code, 1);
     EXPECT_EQ(lines_with(output, "amalgam run: group G2 (pid "), 1u) << output;
-    EXPECT_TRUE(has(
+    EXPECT_TRUE(contains(
         output,
         ") did not start its part of the graph within 0.2 s, expected every process to call run()"))
         << output;
@@ -109,10 +110,10 @@ TEST_F(launcher, a_run_that_is_cut_short_is_reported_too) {
 TEST_F(launcher, a_second_run_in_one_process_is_refused) {
     const auto [code, output] = run({"again"});
     EXPECT_EQ(code, 1);
-    EXPECT_TRUE(has(output, "[G3] got 1\n")) << output;
-    EXPECT_TRUE(has(output,
-                    "a graph was run a second time in a process that amalgam run "
-                    "started, expected one run per process"))
+    EXPECT_TRUE(contains(output, "[G3] got 1\n")) << output;
+    EXPECT_TRUE(contains(output,
+                         "a graph was run a second time in a process that amalgam run "
+                         "started, expected one run per process"))
         << output;
 }
 
@@ -124,7 +125,8 @@ TEST_P(stopped_group, ends_the_others_with_its_name) {
                  ", \"G3\": " + endpoint + "}}");
     const auto [code, output] = run({"stopped"}, {"--grace", "0.1"});
     EXPECT_EQ(code, 1) << output;
-    EXPECT_TRUE(has(output, "lost contact with group G2 (it has not answered for 2 s)")) << output;
+    EXPECT_TRUE(contains(output, "lost contact with group G2 (it has not answered for 2 s)"))
+        << output;
 }
 
 INSTANTIATE_TEST_SUITE_P(shm, stopped_group, testing::Values("shm://"));

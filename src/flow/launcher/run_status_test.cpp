@@ -22,6 +22,7 @@
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/flow/run_status.hpp>
 
+#include "contains.hpp"
 #include "flow/launcher/launcher_testing.hpp"
 #include "flow/launcher/run_socket.hpp"
 #include "flow/launcher/run_watch.hpp"
@@ -54,13 +55,13 @@ TEST_F(watched_run, shows_its_processes_graph_and_numbers) {
     child_process launched = start_and_flow();
     const run_status run = read_run(launched.pid());
     EXPECT_EQ(run.launcher, launched.pid());
-    EXPECT_TRUE(has(run.command, "flowing")) << run.command;
+    EXPECT_TRUE(contains(run.command, "flowing")) << run.command;
     EXPECT_GT(run.seconds, 0);
-    EXPECT_TRUE(has(run.graph, "\"middle\"")) << run.graph;
+    EXPECT_TRUE(contains(run.graph, "\"middle\"")) << run.graph;
     ASSERT_EQ(run.processes.size(), 3u);
     for (const process_status& each : run.processes) {
         EXPECT_TRUE(each.running && each.answered) << each.label;
-        EXPECT_TRUE(has(each.where, "pid ")) << each.where;
+        EXPECT_TRUE(contains(each.where, "pid ")) << each.where;
         EXPECT_GT(each.metrics.value("process_threads"), 0) << each.label;
     }
     EXPECT_TRUE(process_of(run, "G2").address.starts_with("shm://"));
@@ -88,7 +89,7 @@ TEST_F(watched_run, tells_the_ults_of_each_process_and_their_stacks) {
 #endif
     }
     const error none = error_of([&] { read_run_ults("G4", launched.pid()); });
-    EXPECT_TRUE(has(none.what(), "the run has no process \"G4\"")) << none.what();
+    EXPECT_TRUE(contains(none.what(), "the run has no process \"G4\"")) << none.what();
     launched.signal(SIGTERM);
     launched.output();
     launched.join();
@@ -130,7 +131,7 @@ TEST_F(watched_run, is_found_until_it_ends) {
         ADD_FAILURE() << "found";
     } catch (const error& why) {
         EXPECT_EQ(why.code(), errc::not_found);
-        EXPECT_TRUE(has(why.what(), "is no run of this user on this host")) << why.what();
+        EXPECT_TRUE(contains(why.what(), "is no run of this user on this host")) << why.what();
     }
 }
 
@@ -159,18 +160,19 @@ TEST_F(watched_run, is_shown_by_stats_and_top_with_its_processes) {
     int code = -1;
     std::string text = output_of({"stats", "--run", pid, "--filter", "_taken_total"}, code);
     EXPECT_EQ(code, 0) << text;
-    EXPECT_TRUE(has(text, "amalgam_flow_node_taken_total{node=\"to\",process=\"G3\"} ")) << text;
+    EXPECT_TRUE(contains(text, "amalgam_flow_node_taken_total{node=\"to\",process=\"G3\"} "))
+        << text;
     text = output_of({"stats", "--run", pid, "--prometheus"}, code);
-    EXPECT_TRUE(has(text, "amalgam_rpc_served_total{process=\"G2\"} ")) << text;
+    EXPECT_TRUE(contains(text, "amalgam_rpc_served_total{process=\"G2\"} ")) << text;
     text = output_of({"top", "--run", pid, "--once", "--interval", "0.1"}, code);
     EXPECT_EQ(code, 0) << text;
     for (const std::string& part :
          {"run " + pid + ": ", std::string("bottleneck: "), std::string("\nnodes\n"),
           std::string("middle  G2"), std::string("\nchannels\n")})
-        EXPECT_TRUE(has(text, part)) << part << " in " << text;
+        EXPECT_TRUE(contains(text, part)) << part << " in " << text;
     text = output_of({"stats", "--run", "nobody"}, code);
     EXPECT_EQ(code, 2);
-    EXPECT_TRUE(has(text, "\"nobody\" is no process id")) << text;
+    EXPECT_TRUE(contains(text, "\"nobody\" is no process id")) << text;
     launched.signal(SIGTERM);
     launched.output();
     launched.join();
@@ -212,10 +214,11 @@ TEST_F(watched_run, tells_prometheus_the_numbers_of_all_processes) {
     const std::size_t from = line.find(front) + front.size();
     const std::string text = fetch(line.substr(from, line.size() - end.size() - from));
     for (const char* each : {"G1", "G2", "G3"})
-        EXPECT_TRUE(has(text, std::string("process_threads{process=\"") + each + "\"} ")) << text;
-    EXPECT_TRUE(has(text,
-                    "amalgam_flow_channel_items_total{from=\"middle\",process=\"G2\",to="
-                    "\"to\"} "))
+        EXPECT_TRUE(contains(text, std::string("process_threads{process=\"") + each + "\"} "))
+            << text;
+    EXPECT_TRUE(contains(text,
+                         "amalgam_flow_channel_items_total{from=\"middle\",process=\"G2\",to="
+                         "\"to\"} "))
         << text;
     launched.signal(SIGTERM);
     launched.output();
@@ -227,7 +230,8 @@ TEST_F(launcher, an_address_for_numbers_that_others_reach_or_that_is_none_is_ref
                                             std::pair("here", "is no address to listen at")}) {
         const auto [code, output] = run({"count"}, {"--metrics", address});
         EXPECT_EQ(code, 2) << output;
-        EXPECT_TRUE(has(output, "amalgam: --metrics: ") && has(output, sentence)) << output;
+        EXPECT_TRUE(contains(output, "amalgam: --metrics: ") && contains(output, sentence))
+            << output;
     }
 }
 

@@ -20,9 +20,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const char* const two_groups = R"({"groups": {"G0": {"endpoint": "loop://G0"},
-                                              "G1": {"endpoint": "loop://G1"}}})";
-
 /// A source in G0 that runs `generate`, and a sink in G1 that runs `consume`.
 template <typename Generate, typename Consume>
 auto from_one_to_the_other(Generate generate, Consume consume) {

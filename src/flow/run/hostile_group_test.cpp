@@ -17,9 +17,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-const char* const two_groups = R"({"groups": {"G0": {"endpoint": "loop://G0"},
-                                              "G1": {"endpoint": "loop://G1"}}})";
-
 /// A source in G0, a sink in G1, and a third engine that is neither.
 class hostile_group : public testing::Test {
 protected:

@@ -65,9 +65,6 @@ void expect_all_others(const std::vector<picky>& got, int count) {
     EXPECT_EQ(got.size(), static_cast<std::size_t>(count - count / 3));
 }
 
-const char* const two_groups = R"({"groups": {"G0": {"endpoint": "loop://G0"},
-                                              "G1": {"endpoint": "loop://G1"}}})";
-
 TEST(refused_item, leaves_nothing_of_itself_in_a_batch) {
     for (const std::size_t batch_bytes : {16u, 100u, 100000u}) {
         int refused = 0;

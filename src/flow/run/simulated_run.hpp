@@ -14,6 +14,10 @@
 
 namespace amalgam::detail {
 
+/// A configuration of two groups, as most tests have it.
+inline constexpr const char* two_groups = R"({"groups": {"G0": {"endpoint": "loop://G0"},
+                                                         "G1": {"endpoint": "loop://G1"}}})";
+
 /// All processes of a run inside this one, on a deterministic network: for tests.
 ///
 /// Threads: one, which also drives the network.

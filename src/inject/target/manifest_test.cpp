@@ -14,6 +14,7 @@
 #include <amalgam/inject/injection_ring.hpp>
 #include <amalgam/rpc/metrics.hpp>
 
+#include "contains.hpp"
 #include "inject/protocol/procedures.hpp"
 #include "inject/source/injector_testing.hpp"
 #include "temp_folder.hpp"
@@ -58,10 +59,6 @@ protected:
     std::atomic<sys_seconds> today{noon};
     const temp_folder own;
 };
-
-bool has(const std::string& text, std::string_view what) {
-    return text.find(what) != text.npos;
-}
 
 TEST_F(manifest_test, a_manifest_is_within_the_signature_and_comes_back) {
     image_manifest says{7, noon, noon + 1h, {"node7", "node8"}, {"compute"}};
@@ -117,7 +114,7 @@ TEST_F(manifest_test, an_image_runs_within_its_time_by_the_targets_clock) {
     today = noon + 11s;
     for (const shipping how : {shipping::once, shipping::always})
         poll_until([&] { return !run(image, how).empty(); });
-    EXPECT_TRUE(has(run(image), "it has expired on 2027-01-15 08:00:10 UTC")) << run(image);
+    EXPECT_TRUE(contains(run(image), "it has expired on 2027-01-15 08:00:10 UTC")) << run(image);
     EXPECT_EQ(target.images(), 0u);
 }
 
@@ -167,7 +164,7 @@ TEST_F(manifest_test, an_image_runs_only_where_its_audience_is) {
     options.trust = nullptr;
     const injection_target nobody(at_target, options);
     EXPECT_TRUE(
-        has(run(made({.names = {"node7"}})), "it is for node7, and this target has no name"));
+        contains(run(made({.names = {"node7"}})), "it is for node7, and this target has no name"));
     EXPECT_EQ(run(made({})), "");
 }
 
@@ -215,24 +212,24 @@ TEST_F(manifest_test, versions_outlive_the_target_in_a_file_that_a_crash_may_cut
     std::ofstream(options.versions, std::ios::app) << "adde";
     {
         const injection_target target(at_target, options);
-        EXPECT_TRUE(has(run(made({.version = 4})), "version 5 has been accepted here"));
+        EXPECT_TRUE(contains(run(made({.version = 4})), "version 5 has been accepted here"));
         EXPECT_EQ(run(made({.version = 6})), "");
     }
     {
         const injection_target target(at_target, options);
-        EXPECT_TRUE(has(run(made({.version = 5})), "version 6 has been accepted here"));
+        EXPECT_TRUE(contains(run(made({.version = 5})), "version 6 has been accepted here"));
     }
     std::ofstream(options.versions, std::ios::app) << "adder six\n";
     const error why = error_of([&] { injection_target target(at_target, options); });
     EXPECT_EQ(why.code(), errc::invalid);
-    EXPECT_TRUE(has(why.what(), "\"adder six\" is not the version of an image")) << why.what();
+    EXPECT_TRUE(contains(why.what(), "\"adder six\" is not the version of an image")) << why.what();
 }
 
 TEST_F(manifest_test, a_version_that_cannot_be_kept_does_not_run) {
     injection_options options = judged();
     options.versions = own.with("none/versions");
     const injection_target target(at_target, options);
-    EXPECT_TRUE(has(run(made({.version = 3})), "its version cannot be written to "));
+    EXPECT_TRUE(contains(run(made({.version = 3})), "its version cannot be written to "));
     EXPECT_EQ(run(made({})), "") << "it has no version to keep";
 }
 
@@ -262,7 +259,7 @@ TEST_F(manifest_test, a_list_that_cannot_be_read_changes_nothing) {
     std::ofstream(list) << "image 12\n";
     const auto read = target.reload();
     EXPECT_EQ(read.code(), errc::invalid);
-    EXPECT_TRUE(has(read.sentence(), "\"image 12\" revokes nothing")) << read.sentence();
+    EXPECT_TRUE(contains(read.sentence(), "\"image 12\" revokes nothing")) << read.sentence();
     EXPECT_FALSE(run(made({})).empty());
     std::remove(list.c_str());
     EXPECT_EQ(target.reload().code(), errc::not_found);
@@ -282,7 +279,7 @@ TEST_F(manifest_test, files_that_decide_what_runs_are_files_that_not_everybody_m
         for (const injection_options& each : {by_list, by_file}) {
             const error why = error_of([&] { injection_target t(at_target, each); });
             EXPECT_EQ(why.code(), code);
-            EXPECT_TRUE(has(why.what(), sentence)) << why.what();
+            EXPECT_TRUE(contains(why.what(), sentence)) << why.what();
         }
     };
     refused(own.with(""), errc::invalid, " is not a file");
@@ -313,7 +310,7 @@ TEST_F(manifest_test, a_clock_that_throws_anything_lets_nothing_run_and_ends_not
     const injection_target target(at_target, options);
     EXPECT_EQ(run(made({.not_after = noon})), "");
     throws = true;
-    EXPECT_TRUE(has(run(made({.version = 1})), "injection_options::time_of_day failed"));
+    EXPECT_TRUE(contains(run(made({.version = 1})), "injection_options::time_of_day failed"));
     throws = false;
     EXPECT_EQ(run(made({.version = 1})), "");
 }
@@ -338,7 +335,7 @@ TEST_F(manifest_test, code_that_is_revoked_while_it_is_loaded_does_not_stay) {
               "");
     EXPECT_EQ(run(made({}), shipping::always), "") << "it was accepted before";
     EXPECT_FALSE(changes);
-    EXPECT_TRUE(has(run(made({}), shipping::always), "its signer is not trusted here"));
+    EXPECT_TRUE(contains(run(made({}), shipping::always), "its signer is not trusted here"));
 }
 
 TEST_F(manifest_test, an_inline_handler_does_not_go_on_with_what_may_not_run_any_more) {

@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr progress_options by_caller{.by = progress_by::caller};
+constexpr progress_options turned_by_caller{.by = progress_by::caller};
 
 class engine_turns : public testing::TestWithParam<const char*> {
 protected:
@@ -31,8 +31,8 @@ protected:
     }
 
     int came_ = 0;
-    engine server_{GetParam(), {.progress = by_caller}};
-    engine client_{GetParam(), {.progress = by_caller}};
+    engine server_{GetParam(), {.progress = turned_by_caller}};
+    engine client_{GetParam(), {.progress = turned_by_caller}};
     const bool defined_ = (server_.define("count", [this](int) { ++came_; }), true);
     const bound_procedure<void(int)> count_ =
         client_.procedure<void(int)>("count").on(server_.address());
@@ -61,7 +61,7 @@ TEST_P(engine_turns, messages_keep_neither_other_threads_nor_timers_waiting) {
 }
 
 TEST_P(engine_turns, another_peer_is_served_beside_one_that_sends_all_the_time) {
-    engine other{GetParam(), {.progress = by_caller}};
+    engine other{GetParam(), {.progress = turned_by_caller}};
     server_.define("next", [](std::uint64_t n) { return n + 1; });
     const auto next = other.procedure<std::uint64_t(std::uint64_t)>("next").on(server_.address());
     for (std::uint64_t i = 0; i < 100; ++i) {
@@ -76,7 +76,7 @@ TEST_P(engine_turns, another_peer_is_served_beside_one_that_sends_all_the_time) 
 
 TEST_P(engine_turns, another_thread_stops_it_while_its_loop_polls) {
     for (int i = 0; i < 20; ++i) {
-        engine here{GetParam(), {.progress = by_caller, .drain = 1ms}};
+        engine here{GetParam(), {.progress = turned_by_caller, .drain = 1ms}};
         std::atomic<bool> polls{false}, stopped{false};
         std::thread loop([&] {
             while (!stopped) {
@@ -138,9 +138,9 @@ protected:
     }
 
     bool done_ = false;
-    engine other_{GetParam(), {.progress = by_caller}};
+    engine other_{GetParam(), {.progress = turned_by_caller}};
     std::unique_ptr<engine> outer_ =
-        std::make_unique<engine>(GetParam(), engine_options{.progress = by_caller});
+        std::make_unique<engine>(GetParam(), engine_options{.progress = turned_by_caller});
 };
 INSTANTIATE_TEST_SUITE_P(shm, engine_below, testing::Values("shm://"));
 INSTANTIATE_TEST_SUITE_P(tcp, engine_below, testing::Values("tcp://127.0.0.1:0"));

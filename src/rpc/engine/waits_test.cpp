@@ -38,12 +38,12 @@ struct held_thing {
     }
 };
 
-struct place {
+struct waiting_place {
     const char* name;
     procedure_options options;
 };
 
-class engine_waits : public testing::TestWithParam<place> {
+class engine_waits : public testing::TestWithParam<waiting_place> {
 protected:
     engine_options options{.streams = 2, .drain = 1ms};
     engine client{"shm://"};
@@ -89,9 +89,9 @@ TEST_P(engine_waits, a_handler_that_catches_what_ends_its_wait_goes_on) {
 }
 
 INSTANTIATE_TEST_SUITE_P(places, engine_waits,
-                         testing::Values(place{"where_handlers_run", {}},
-                                         place{"in_a_pool", {.in_pool = "other"}},
-                                         place{"on_its_own_streams", {.streams = 1}}),
+                         testing::Values(waiting_place{"where_handlers_run", {}},
+                                         waiting_place{"in_a_pool", {.in_pool = "other"}},
+                                         waiting_place{"on_its_own_streams", {.streams = 1}}),
                          [](const auto& which) { return std::string(which.param.name); });
 
 TEST(engine_waits_for, what_run_and_spawn_began_ends_as_canceled) {

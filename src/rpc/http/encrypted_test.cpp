@@ -15,6 +15,7 @@
 #include <amalgam/rpc/extension/http_listener.hpp>
 #include <amalgam/rpc/metrics_server.hpp>
 
+#include "contains.hpp"
 #include "http_client.hpp"
 #include "rpc/http/http_place.hpp"
 #include "temp_folder.hpp"
@@ -26,10 +27,6 @@ namespace {
 using detail::http_answer;
 using detail::http_listener;
 using detail::http_request;
-
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
 
 bool there_is_curl() {
     return std::system("curl --version >/dev/null 2>&1") == 0;
@@ -82,7 +79,7 @@ TEST_F(encrypted_http, answers_who_trusts_the_authority_and_has_the_token) {
     EXPECT_TRUE(server.url().starts_with("https://127.0.0.1:")) << server.url();
     const std::string right = "-H 'Authorization: Bearer " + token() + "'";
     const std::string told = curl(server.url(), right);
-    EXPECT_TRUE(has(told, "\nopen 1\n") && told.ends_with("\n200")) << told;
+    EXPECT_TRUE(contains(told, "\nopen 1\n") && told.ends_with("\n200")) << told;
     const std::string renamed = curl(server.url(), right + " --http1.0 -I");
     EXPECT_TRUE(renamed.ends_with("\n200")) << renamed;
     for (const std::string& each :
@@ -90,7 +87,7 @@ TEST_F(encrypted_http, answers_who_trusts_the_authority_and_has_the_token) {
           "-H 'Authorization: Basic " + token() + "'", "-H 'X-Amalgam-Token: " + token() + "'"}) {
         const std::string refused = curl(server.url(), each);
         EXPECT_TRUE(refused.ends_with("\n401")) << refused;
-        EXPECT_FALSE(has(refused, "open 1")) << refused;
+        EXPECT_FALSE(contains(refused, "open 1")) << refused;
     }
     // Another authority's word is not believed.
     make_key(folder.with("other"), {.name = "other", .authority = true});
@@ -119,7 +116,7 @@ TEST_F(encrypted_http, sends_a_stream_step_by_step) {
                                  },
                                  {.has_own_token = true});
     const std::string told = curl(listener.origin() + "/");
-    EXPECT_TRUE(has(told, "step 3\nstep 2\nstep 1\n")) << told;
+    EXPECT_TRUE(contains(told, "step 3\nstep 2\nstep 1\n")) << told;
 }
 
 TEST_F(encrypted_http, takes_a_renewed_certificate_while_it_runs) {
@@ -148,13 +145,13 @@ TEST_F(encrypted_http, tells_who_speaks_no_tls_and_goes_on) {
                                  [](const http_request&) { return http_answer{.body = "secret"}; },
                                  {.has_own_token = true});
     const std::string told = ask(listener.address(), "GET / HTTP/1.1\r\n\r\n");
-    EXPECT_TRUE(has(told, "this address is encrypted, expected https")) << told;
-    EXPECT_FALSE(has(told, "secret")) << told;
+    EXPECT_TRUE(contains(told, "this address is encrypted, expected https")) << told;
+    EXPECT_FALSE(contains(told, "secret")) << told;
     for (const std::string& garbage :
          {std::string(300, '\0'), std::string("\x16\x03\x01\xff\xff") + std::string(9000, 'a'),
           std::string("\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", 10),
           std::string("\x15\x03\x03\x00\x02\x02\x28", 7)})
-        EXPECT_FALSE(has(ask(listener.address(), garbage), "secret"));
+        EXPECT_FALSE(contains(ask(listener.address(), garbage), "secret"));
     if (there_is_curl()) {
         EXPECT_EQ(curl(listener.origin() + "/"), "secret\n200");
     }
@@ -169,7 +166,7 @@ TEST_F(encrypted_http, other_hosts_need_a_key_and_a_token) {
     for (const std::string& at : {std::string(), key, "?" + file}) {
         const error why = refused("0.0.0.0:0" + at);
         EXPECT_EQ(why.code(), errc::denied) << why.what();
-        EXPECT_TRUE(has(why.what(), "\"0.0.0.0:0?credentials=node7&token=numbers.token\""))
+        EXPECT_TRUE(contains(why.what(), "\"0.0.0.0:0?credentials=node7&token=numbers.token\""))
             << why.what();
     }
     const metrics_server all(&encrypted_http::one_number, "0.0.0.0:0" + key + "&" + file);
@@ -190,10 +187,10 @@ TEST_F(encrypted_http, refuses_keys_that_its_clients_do_not_take) {
                                    {.has_own_token = true, .for_browsers = browsers});
                            }).what());
     };
-    EXPECT_TRUE(has(refused(elsewhere, true), "which no browser takes"))
+    EXPECT_TRUE(contains(refused(elsewhere, true), "which no browser takes"))
         << refused(elsewhere, true);
-    EXPECT_TRUE(has(refused(silent, false), "names no host")) << refused(silent, false);
-    EXPECT_TRUE(has(refused(folder.with("both"), false), "expected a certificate"));
+    EXPECT_TRUE(contains(refused(silent, false), "names no host")) << refused(silent, false);
+    EXPECT_TRUE(contains(refused(folder.with("both"), false), "expected a certificate"));
     if (!there_is_curl()) return;
     const metrics_server server(&encrypted_http::one_number,
                                 "127.0.0.1:0?credentials=" + elsewhere);
@@ -216,7 +213,7 @@ TEST_F(encrypted_http, the_file_of_a_token_is_made_once_and_for_its_owner) {
     ASSERT_EQ(::chmod(file.c_str(), 0640), 0);
     const error open = error_of(parsed);
     EXPECT_EQ(open.code(), errc::denied);
-    EXPECT_TRUE(has(open.what(), "example: chmod 600 ")) << open.what();
+    EXPECT_TRUE(contains(open.what(), "example: chmod 600 ")) << open.what();
     ASSERT_EQ(::chmod(file.c_str(), 0600), 0);
     for (const std::string& text :
          {std::string("short\n"), std::string("no spaces, please: none\n"), std::string(300, 'a'),
@@ -238,7 +235,7 @@ TEST_F(encrypted_http, a_token_keeps_other_users_out_at_a_loopback_address_too) 
     const std::string front = "GET /metrics HTTP/1.1\r\nHost: " + server.address() + "\r\n";
     const std::string without = ask(server.address(), front + "\r\n");
     EXPECT_TRUE(without.starts_with("HTTP/1.1 401 ")) << without;
-    EXPECT_TRUE(has(without, "WWW-Authenticate: Bearer\r\n")) << without;
+    EXPECT_TRUE(contains(without, "WWW-Authenticate: Bearer\r\n")) << without;
     const std::string with =
         ask(server.address(), front + "authorization: bearer " + token() + "\r\n\r\n");
     EXPECT_TRUE(with.starts_with("HTTP/1.1 200 ")) << with;

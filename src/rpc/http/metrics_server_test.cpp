@@ -21,6 +21,7 @@
 #include <amalgam/rpc/metrics_server.hpp>
 
 #include "conformance/slow_build.hpp"
+#include "contains.hpp"
 #include "http_client.hpp"
 #include "shell_word.hpp"
 #include "temp_folder.hpp"
@@ -30,10 +31,6 @@ namespace amalgam {
 namespace {
 
 using detail::http_listener;
-
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
-}
 
 struct outcome {
     int code;
@@ -78,7 +75,7 @@ TEST(metrics_server, tells_what_a_function_reads) {
             return all.take();
         },
         "127.0.0.1:0");
-    EXPECT_TRUE(has(get(server.address(), "/metrics"), "\nopen 1\n"));
+    EXPECT_TRUE(contains(get(server.address(), "/metrics"), "\nopen 1\n"));
     for (const char* path : {"/health", "/ready"})
         EXPECT_TRUE(get(server.address(), path).starts_with("HTTP/1.1 200 OK")) << path;
     EXPECT_TRUE(get(server.address(), "/else").starts_with("HTTP/1.1 404"));
@@ -93,9 +90,10 @@ TEST(metrics_server, answers_what_the_function_throws_and_goes_on) {
         },
         "127.0.0.1:0");
     const std::string odd = get(server.address(), "/metrics");
-    EXPECT_TRUE(odd.starts_with("HTTP/1.1 500") && has(odd, "threw an exception")) << odd;
+    EXPECT_TRUE(odd.starts_with("HTTP/1.1 500") && contains(odd, "threw an exception")) << odd;
     const std::string told = get(server.address(), "/metrics");
-    EXPECT_TRUE(told.starts_with("HTTP/1.1 500") && has(told, "the numbers are at lunch")) << told;
+    EXPECT_TRUE(told.starts_with("HTTP/1.1 500") && contains(told, "the numbers are at lunch"))
+        << told;
 }
 
 /// AMALGAM_METRICS while this lives.
@@ -110,7 +108,7 @@ TEST(metrics_variable, an_address_that_is_none_or_that_others_reach_is_refused) 
         const metrics_variable set(address);
         const error why = error_of([] { const engine one("shm://"); });
         EXPECT_EQ(why.code(), code) << address;
-        EXPECT_TRUE(has(why.what(), "AMALGAM_METRICS is wrong: ")) << why.what();
+        EXPECT_TRUE(contains(why.what(), "AMALGAM_METRICS is wrong: ")) << why.what();
     }
 }
 
@@ -134,19 +132,19 @@ TEST(metrics_variable, shows_all_engines_of_the_process_by_name) {
     const engine one("shm://", {.name = "one"});
     auto two = std::make_unique<engine>("shm://", engine_options{.name = "two"});
     std::string text = get(address, "/metrics");
-    EXPECT_TRUE(has(text, "amalgam_rpc_served_total{engine=\"one\"} ")) << text;
-    EXPECT_TRUE(has(text, "amalgam_rpc_served_total{engine=\"two\"} ")) << text;
+    EXPECT_TRUE(contains(text, "amalgam_rpc_served_total{engine=\"one\"} ")) << text;
+    EXPECT_TRUE(contains(text, "amalgam_rpc_served_total{engine=\"two\"} ")) << text;
     {
         const engine same("shm://", {.name = "one"}), again("shm://", {.name = "one"});
         text = get(address, "/metrics");
         for (const char* each : {"{engine=\"one\"} ", "{engine=\"one 2\"} ", "{engine=\"one 3\"} "})
-            EXPECT_TRUE(has(text, std::string("amalgam_rpc_served_total") + each)) << text;
+            EXPECT_TRUE(contains(text, std::string("amalgam_rpc_served_total") + each)) << text;
     }
     two.reset();
     text = get(address, "/metrics");
-    EXPECT_FALSE(has(text, "{engine=\"one 2\"}"));
-    EXPECT_TRUE(has(text, "{engine=\"one\"}"));
-    EXPECT_FALSE(has(text, "{engine=\"two\"}"));
+    EXPECT_FALSE(contains(text, "{engine=\"one 2\"}"));
+    EXPECT_TRUE(contains(text, "{engine=\"one\"}"));
+    EXPECT_FALSE(contains(text, "{engine=\"two\"}"));
 }
 
 TEST(metrics_variable, a_child_of_fork_has_engines_while_its_parent_is_read) {
@@ -176,22 +174,23 @@ TEST(metrics_variable, a_child_of_fork_has_engines_while_its_parent_is_read) {
     ends = true;
     for (std::thread& each : readers)
         each.join();
-    EXPECT_TRUE(has(get(address, "/metrics"), "{engine=\"one\"}"));
+    EXPECT_TRUE(contains(get(address, "/metrics"), "{engine=\"one\"}"));
 }
 
 TEST(metrics_server, answers_for_prometheus_and_as_openmetrics_if_asked) {
     served one;
     const std::string text = get(one.server.address(), "/metrics?x=1");
     EXPECT_TRUE(text.starts_with("HTTP/1.1 200 OK\r\n")) << text;
-    EXPECT_TRUE(has(text, "Content-Type: text/plain; version=0.0.4")) << text;
+    EXPECT_TRUE(contains(text, "Content-Type: text/plain; version=0.0.4")) << text;
     const std::string line = "amalgam_rpc_handled_total{procedure=\"sum\",provider=\"0\"} 0\n";
-    EXPECT_TRUE(has(text, "# TYPE amalgam_rpc_handled_total counter\n" + line)) << text;
+    EXPECT_TRUE(contains(text, "# TYPE amalgam_rpc_handled_total counter\n" + line)) << text;
     const std::string open = get(one.server.address(), "/metrics",
                                  "accept: text/plain;q=0.1, application/openmetrics-text\r\n");
-    EXPECT_TRUE(has(open, "Content-Type: application/openmetrics-text; version=1.0.0")) << open;
-    EXPECT_TRUE(has(open, "# TYPE amalgam_rpc_handled counter\n")) << open;
-    EXPECT_TRUE(has(open, line)) << open;
-    EXPECT_TRUE(has(open, "# UNIT process_resident_memory_bytes bytes\n")) << open;
+    EXPECT_TRUE(contains(open, "Content-Type: application/openmetrics-text; version=1.0.0"))
+        << open;
+    EXPECT_TRUE(contains(open, "# TYPE amalgam_rpc_handled counter\n")) << open;
+    EXPECT_TRUE(contains(open, line)) << open;
+    EXPECT_TRUE(contains(open, "# UNIT process_resident_memory_bytes bytes\n")) << open;
     EXPECT_TRUE(open.ends_with("# EOF\n")) << open;
 }
 
@@ -206,7 +205,7 @@ TEST(metrics_server, tells_health_and_readiness) {
     EXPECT_EQ(body_of(ready), "loading the index\n");
     one.here.stop();
     EXPECT_TRUE(get(one.server.address(), "/health").starts_with("HTTP/1.1 503 "));
-    EXPECT_TRUE(has(get(one.server.address(), "/metrics"), "amalgam_rpc_served_total 0\n"));
+    EXPECT_TRUE(contains(get(one.server.address(), "/metrics"), "amalgam_rpc_served_total 0\n"));
 }
 
 TEST(metrics_server, what_is_no_get_for_this_host_is_refused) {
@@ -295,7 +294,7 @@ TEST(metrics_server, listens_on_loopback_only_and_says_why) {
     for (const char* each : {"0.0.0.0:0", "[::]:0", "10.0.0.1:9464"}) {
         const error why = refused(each);
         EXPECT_EQ(why.code(), errc::denied) << each;
-        EXPECT_TRUE(has(why.what(), "expected a loopback address")) << why.what();
+        EXPECT_TRUE(contains(why.what(), "expected a loopback address")) << why.what();
     }
     for (const char* each : {"", "9464", "127.0.0.1:", "127.0.0.1:70000", "host:1", "[::1:9"})
         EXPECT_EQ(refused(each).code(), errc::invalid) << each;

@@ -8,6 +8,8 @@
 
 #include <amalgam/core/log.hpp>
 
+#include "contains.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -19,10 +21,6 @@ std::string line_of(const slow_call& what) {
     log_slow_call(what);
     default_logger().set_sink({});
     return line;
-}
-
-bool has(const std::string& text, const char* part) {
-    return text.find(part) != std::string::npos;
 }
 
 TEST(slow_calls, the_limit_is_a_number_with_a_unit) {
@@ -41,27 +39,27 @@ TEST(slow_calls, a_line_names_where_the_time_went) {
     for (const char* part :
          {"procedure=sum", "peer=tcp://node:1", "status=ok", "ms=100", "mostly=\"in the handler\"",
           "queued_ms=1", "way_ms=7", "waited_ms=2", "handler_ms=90"}) {
-        EXPECT_TRUE(has(line, part)) << part << " in " << line;
+        EXPECT_TRUE(contains(line, part)) << part << " in " << line;
     }
-    EXPECT_TRUE(has(line, trace.traceparent().c_str())) << line;
+    EXPECT_TRUE(contains(line, trace.traceparent().c_str())) << line;
     call.there = call_times{80 * ms, 1 * ms};
-    EXPECT_TRUE(has(line_of(call), "mostly=\"waiting for a stream there\""));
+    EXPECT_TRUE(contains(line_of(call), "mostly=\"waiting for a stream there\""));
     call.there = call_times{1 * ms, 1 * ms};
-    EXPECT_TRUE(has(line_of(call), "mostly=\"on the way, there and back\""));
+    EXPECT_TRUE(contains(line_of(call), "mostly=\"on the way, there and back\""));
     call.queued = 95 * ms;
-    EXPECT_TRUE(has(line_of(call), "mostly=\"queued here\""));
+    EXPECT_TRUE(contains(line_of(call), "mostly=\"queued here\""));
 }
 
 TEST(slow_calls, a_server_that_tells_nothing_or_nonsense_does_no_harm) {
     slow_call call{"sum", "tcp://node:1", {errc::timed_out}, 1 * ms, 100 * ms, {}, {}};
     std::string line = line_of(call);
-    EXPECT_TRUE(has(line, "mostly=\"at the peer or on the way\"")) << line;
-    EXPECT_TRUE(has(line, "untold_ms=99")) << line;
-    EXPECT_TRUE(has(line, "status=timed_out")) << line;
+    EXPECT_TRUE(contains(line, "mostly=\"at the peer or on the way\"")) << line;
+    EXPECT_TRUE(contains(line, "untold_ms=99")) << line;
+    EXPECT_TRUE(contains(line, "status=timed_out")) << line;
     call.there = call_times{~0ull, ~0ull};
     line = line_of(call);
-    EXPECT_TRUE(has(line, "handler_ms=99")) << line;
-    EXPECT_TRUE(has(line, "waited_ms=0")) << line;
+    EXPECT_TRUE(contains(line, "handler_ms=99")) << line;
+    EXPECT_TRUE(contains(line, "waited_ms=0")) << line;
 }
 
 TEST(slow_calls, times_are_read_as_written) {

@@ -11,27 +11,26 @@
 #include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "contains.hpp"
+
 namespace amalgam {
 namespace {
 
-bool has(const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
-
 TEST(describe, says_what_pools_schedulers_units_and_streams_hold) {
     shared_fifo_pool mine;
-    EXPECT_TRUE(has(describe(mine), "shared_fifo_pool 0x")) << describe(mine);
+    EXPECT_TRUE(contains(describe(mine), "shared_fifo_pool 0x")) << describe(mine);
     auto order = std::make_unique<basic_scheduler>(std::vector<pool*>{&mine});
-    EXPECT_TRUE(has(describe(*order), "basic_scheduler over shared_fifo_pool 0x"));
+    EXPECT_TRUE(contains(describe(*order), "basic_scheduler over shared_fifo_pool 0x"));
     execution_stream stream(std::move(order), {.name = "worker", .driven = true});
     post(mine, [] {}, {.name = "job"});
     post_tasklet(mine, [] {});
-    EXPECT_TRUE(has(describe(mine), ": 2 ready, 1 ULTs, served by 'worker'")) << describe(mine);
+    EXPECT_TRUE(contains(describe(mine), ": 2 ready, 1 ULTs, served by 'worker'"))
+        << describe(mine);
     std::vector<std::string> units;
     mine.visit([&](const work_unit& each) { units.push_back(describe(each)); });
     ASSERT_EQ(units.size(), 2u);
-    EXPECT_TRUE(has(units[0], "ULT 'job' (0x"));
-    EXPECT_TRUE(has(units[1], "tasklet (0x"));
+    EXPECT_TRUE(contains(units[0], "ULT 'job' (0x"));
+    EXPECT_TRUE(contains(units[1], "tasklet (0x"));
     EXPECT_EQ(describe(stream), "stream 'worker' rank 0: asleep, driven, basic_scheduler");
     std::string inside;
     post(mine, [&] { inside = describe(stream); }, {.name = "looks"});
@@ -52,7 +51,7 @@ TEST(list_streams, has_every_stream_by_rank_with_its_pools) {
     EXPECT_EQ(all[2].state, stream_state::stopped);
     EXPECT_TRUE(all[2].pools.empty());
     ASSERT_EQ(all[0].pools.size(), 1u);
-    EXPECT_TRUE(has(all[0].pools[0], "fifo_pool 0x")) << all[0].pools[0];
+    EXPECT_TRUE(contains(all[0].pools[0], "fifo_pool 0x")) << all[0].pools[0];
     EXPECT_EQ(all[0].id, &first);
 }
 
@@ -80,7 +79,7 @@ TEST(print_streams, writes_a_line_for_each_and_its_pools) {
     text.resize(static_cast<std::size_t>(::read(ends[0], text.data(), text.size())));
     ::close(ends[0]);
     EXPECT_TRUE(text.starts_with("stream 'printed' rank 0: ")) << text;
-    EXPECT_TRUE(has(text, "\n    fifo_pool 0x")) << text;
+    EXPECT_TRUE(contains(text, "\n    fifo_pool 0x")) << text;
 }
 
 }  // namespace

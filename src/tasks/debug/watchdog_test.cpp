@@ -20,6 +20,7 @@
 #include <amalgam/tasks/ult.hpp>
 #include <amalgam/tasks/watchdog.hpp>
 
+#include "contains.hpp"
 #include "core/returning_child_testing.hpp"
 #include "tasks/debug/trace_testing.hpp"
 #include "tasks/stacks/suspended_stack.hpp"
@@ -34,10 +35,6 @@ AMALGAM_IN_TRACES void hold_the_stream(const std::function<void()>& how) {
 namespace {
 
 using namespace std::chrono_literals;
-
-bool says(const std::string& what, std::string_view part) {
-    return what.find(part) != std::string::npos;
-}
 
 /// Its thread looks only every 15 minutes; the test calls look() itself.
 struct watchdog_looks : testing::Test {
@@ -70,9 +67,9 @@ TEST_F(watchdog_looks, a_ult_that_holds_its_stream_is_told_once) {
     stream.run_ready();
     task.join();
     ASSERT_EQ(told.size(), 1u);
-    EXPECT_TRUE(says(told[0], "'greedy'") && says(told[0], "'lab'")) << told[0];
+    EXPECT_TRUE(contains(told[0], "'greedy'") && contains(told[0], "'lab'")) << told[0];
 #if defined(AMALGAM_OWN_STACK_SWITCH)
-    EXPECT_TRUE(says(told[0], "hold_the_stream")) << told[0];
+    EXPECT_TRUE(contains(told[0], "hold_the_stream")) << told[0];
 #endif
 }
 
@@ -108,8 +105,8 @@ TEST_F(watchdog_looks, waits_that_nothing_can_end_are_told_once) {
     look_after(1h);
     ASSERT_EQ(told.size(), 2u);
     std::sort(told.begin(), told.end());
-    EXPECT_TRUE(says(told[0], "'first' has waited for event")) << told[0];
-    EXPECT_TRUE(says(told[1], "'second' has waited for mutex")) << told[1];
+    EXPECT_TRUE(contains(told[0], "'first' has waited for event")) << told[0];
+    EXPECT_TRUE(contains(told[1], "'second' has waited for mutex")) << told[1];
     never.set();
     guard.unlock();
     stream.run_ready();
@@ -262,7 +259,7 @@ TEST(watchdog_thread, finds_a_held_stream_by_itself) {
     execution_stream stream;
     std::atomic<bool> told{false};
     const watchdog dog({.holds_stream_for = 1ms, .tell = [&](std::string_view what) {
-                            if (says(std::string(what), "'greedy'")) told = true;
+                            if (contains(std::string(what), "'greedy'")) told = true;
                         }});
     ult task = spawn(stream,
                      [&] {
@@ -280,7 +277,7 @@ TEST(watchdog_thread, finds_a_wait_that_nothing_can_end_while_the_streams_sleep)
     std::atomic<bool> told{false};
     ult task = spawn(stream, [&] { happens.wait(); }, {.name = "lost"});
     const watchdog dog({.holds_stream_for = 1ms, .tell = [&](std::string_view what) {
-                            if (says(std::string(what), "'lost'")) told = true;
+                            if (contains(std::string(what), "'lost'")) told = true;
                         }});
     while (!told)
         std::this_thread::yield();

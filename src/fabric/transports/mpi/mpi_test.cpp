@@ -1,7 +1,10 @@
 #include "conformance/transport_suite.hpp"
+#include "fabric/registry/refusal_testing.hpp"
 
 namespace amalgam::detail {
 namespace {
+
+using testing_support::refusal;
 
 // Ports of one process not started by mpirun. Between ranks: mpi_ranks_test.
 const bool described =
@@ -9,19 +12,15 @@ const bool described =
 
 INSTANTIATE_TEST_SUITE_P(mpi, transport_suite, testing::Values("mpi+static"));
 
-std::string refusal_of(const std::string& where) {
-    return transport_registry::installed().open(where).sentence();
-}
-
 TEST(mpi, dynamic_is_refused_with_what_to_do_instead) {
     EXPECT_EQ(transport_registry::installed().open("mpi+dynamic").code(), errc::unsupported);
-    EXPECT_NE(refusal_of("mpi+dynamic").find("expected mpi+static under mpirun"), std::string::npos)
-        << refusal_of("mpi+dynamic");
+    EXPECT_NE(refusal("mpi+dynamic").find("expected mpi+static under mpirun"), std::string::npos)
+        << refusal("mpi+dynamic");
 }
 
 TEST(mpi, rank_of_another_process_cannot_be_opened) {
-    EXPECT_NE(refusal_of("mpi+static://7").find("rank 7 is another process"), std::string::npos)
-        << refusal_of("mpi+static://7");
+    EXPECT_NE(refusal("mpi+static://7").find("rank 7 is another process"), std::string::npos)
+        << refusal("mpi+static://7");
 }
 
 TEST(mpi, other_ranks_without_mpirun_are_refused_with_how_to_start) {

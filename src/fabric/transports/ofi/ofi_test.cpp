@@ -8,13 +8,17 @@
 #include <poll.h>
 
 #include "conformance/transport_suite.hpp"
+#include "contains.hpp"
 #include "fabric/memory/signals_testing.hpp"
 #include "fabric/packets/introduced_garbage.hpp"
+#include "fabric/registry/refusal_testing.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 
 namespace amalgam::detail {
 namespace {
+
+using testing_support::refusal;
 
 const bool described =
     conformance::describe_transport("ofi+tcp", {.send_garbage = &send_wrong_introduction});
@@ -26,15 +30,6 @@ INSTANTIATE_TEST_SUITE_P(
     ofi_one_sided, transport_suite,
     testing::Values("ofi+tcp://127.0.0.1:0?one_sided=any",
                     "ofi+tcp://127.0.0.1:0?one_sided=any&mr_mode=basic,local"));
-
-bool contains(const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
-
-std::string refusal(const std::string& where) {
-    auto opened = transport_registry::installed().open(where);
-    return opened ? "opened" : opened.sentence();
-}
 
 TEST(ofi_transport, provider_that_libfabric_has_no_part_for_is_refused_with_those_it_has) {
     const std::string told = refusal("ofi+nonsense://127.0.0.1:0");

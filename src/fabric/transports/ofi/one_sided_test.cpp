@@ -12,22 +12,15 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "contains.hpp"
 #include "fabric/port/port_testing.hpp"
+#include "fabric/registry/refusal_testing.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 
 namespace amalgam::detail {
 namespace {
 
 using namespace testing_support;
-
-bool contains(const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
-
-std::string refusal(const std::string& where) {
-    auto opened = transport_registry::installed().open(where);
-    return opened ? "opened" : opened.sentence();
-}
 
 class ofi_one_sided_test : public testing::TestWithParam<std::string> {
 protected:

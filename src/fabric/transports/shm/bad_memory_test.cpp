@@ -7,12 +7,11 @@
 #include "emulated.hpp"
 #include "fabric/memory/guarded_memory.hpp"
 #include "fabric/memory/truncated_file.hpp"
+#include "fabric/transports/shm/memory/layout.hpp"
 #include "fabric/transports/shm/test_port.hpp"
 
 namespace amalgam::detail {
 namespace {
-
-constexpr std::size_t page = 4096;
 
 struct shm_bad_memory : testing::Test {
     shm_bad_memory() {
@@ -47,13 +46,13 @@ struct shm_bad_memory : testing::Test {
 
     shm_test_port here{"shm://"}, there{"shm://"};
     peer_id to = here.reach(there);
-    std::vector<std::byte> memory = std::vector<std::byte>(256 * page);
+    std::vector<std::byte> memory = std::vector<std::byte>(256 * shm_page_bytes);
     region all = there.end().open_region(memory, access::read_write).value();
 };
 
 TEST_F(shm_bad_memory, of_ours_fails_a_transfer_and_is_said_to_be_ours) {
     if (is_emulated()) GTEST_SKIP() << qemu_cannot_look_first;
-    for (const std::size_t left : {std::size_t{0}, page, 20 * page}) {
+    for (const std::size_t left : {std::size_t{0}, shm_page_bytes, 20 * shm_page_bytes}) {
         SCOPED_TRACE(left);
         truncated_file file(memory.size()), fixed(memory.size(), PROT_READ);
         file.truncate(left);
@@ -66,7 +65,7 @@ TEST_F(shm_bad_memory, of_ours_fails_a_transfer_and_is_said_to_be_ours) {
 
 TEST_F(shm_bad_memory, of_the_peer_fails_a_transfer_and_is_said_to_be_the_peers) {
     if (is_emulated()) GTEST_SKIP() << qemu_cannot_look_first;
-    for (const std::size_t left : {std::size_t{0}, page, 20 * page}) {
+    for (const std::size_t left : {std::size_t{0}, shm_page_bytes, 20 * shm_page_bytes}) {
         SCOPED_TRACE(left);
         truncated_file file(memory.size()), fixed(memory.size(), PROT_READ);
         file.truncate(left);

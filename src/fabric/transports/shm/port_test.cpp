@@ -15,6 +15,7 @@
 
 #include <amalgam/core/log.hpp>
 
+#include "contains.hpp"
 #include "emulated.hpp"
 #include "fabric/limits.hpp"
 #include "fabric/transports/shm/raw_peer.hpp"
@@ -31,25 +32,21 @@ failure refusal(const std::string& where) {
     return opened.why();
 }
 
-bool says(const std::string& sentence, const std::string& part) {
-    return sentence.find(part) != std::string::npos;
-}
-
 TEST(shm_port, option_that_means_nothing_is_refused_with_those_that_do) {
     for (const char* where : {"shm://?rma=fast", "shm://?speed=1", "shm://a?listen=maybe"}) {
         const failure why = refusal(where);
         EXPECT_EQ(why.what, errc::invalid);
-        EXPECT_TRUE(says(why.sentence, "rma=ring")) << why.sentence;
-        EXPECT_TRUE(says(why.sentence, "example: ")) << why.sentence;
+        EXPECT_TRUE(contains(why.sentence, "rma=ring")) << why.sentence;
+        EXPECT_TRUE(contains(why.sentence, "example: ")) << why.sentence;
     }
-    EXPECT_TRUE(says(refusal("shm://a?listen=no").sentence, "must not have a name"));
+    EXPECT_TRUE(contains(refusal("shm://a?listen=no").sentence, "must not have a name"));
 }
 
 TEST(shm_port, name_in_use_is_refused_and_says_by_whom) {
     shm_test_port first("shm://");
     const failure why = refusal(first.end().address());
     EXPECT_EQ(why.what, errc::in_use);
-    EXPECT_TRUE(says(why.sentence, "process " + std::to_string(::getpid()))) << why.sentence;
+    EXPECT_TRUE(contains(why.sentence, "process " + std::to_string(::getpid()))) << why.sentence;
 }
 
 TEST(shm_port, ports_without_a_name_have_different_ones) {
@@ -70,10 +67,10 @@ TEST(shm_port, caller_that_does_not_listen_gets_its_answers) {
 
 TEST(shm_port, explains_what_was_chosen_and_why) {
     shm_test_port ring("shm://?rma=ring");
-    EXPECT_TRUE(says(ring.end().explain(), "the URI says rma=ring")) << ring.end().explain();
+    EXPECT_TRUE(contains(ring.end().explain(), "the URI says rma=ring")) << ring.end().explain();
     EXPECT_EQ(ring.end().can().rma, rma_mode::emulated);
     shm_test_port named("shm://");
-    EXPECT_TRUE(says(named.end().explain(), named.end().address().substr(6)));
+    EXPECT_TRUE(contains(named.end().explain(), named.end().address().substr(6)));
 }
 
 /// Until it has none, as right after a connection came up.

@@ -16,7 +16,7 @@
 namespace amalgam::detail {
 namespace {
 
-constexpr const char* local = "tcp+tls://127.0.0.1:0";
+constexpr const char* near = "tcp+tls://127.0.0.1:0";
 
 /// Listens in place of a port, and connects to it for its caller. Passes records on, or keeps them.
 class middleman {
@@ -128,7 +128,7 @@ protected:
     }
 
     test_lab lab_;
-    tcp_test_port server{local, with()};
+    tcp_test_port server{near, with()};
 };
 
 TEST_F(tls_middleman, that_only_passes_records_on_is_not_noticed) {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include "contains.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 #include "fabric/trust/tls/tls_testing.hpp"
@@ -32,10 +33,6 @@ outcome run(const std::string& command) {
         all.append(part, n);
     const int ended = ::pclose(pipe);
     return {WIFEXITED(ended) ? WEXITSTATUS(ended) : -1, all};
-}
-
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
 }
 
 /// A port that a thread of its own serves.
@@ -118,7 +115,7 @@ protected:
         while (std::fgets(line, sizeof line, far) != nullptr)
             all += line;
         ::pclose(far);
-        EXPECT_FALSE(has(all, "secret")) << all;
+        EXPECT_FALSE(contains(all, "secret")) << all;
         return op.code;
     }
 
@@ -129,9 +126,9 @@ protected:
 TEST_F(tls_outsiders, s_client_with_a_certificate_of_ours_shakes_hands_by_tls_1_3) {
     served_port server("tcp+tls://127.0.0.1:0", with(400ms));
     const outcome met = s_client(server, files_of("node") + "-alpn amalgam/1");
-    EXPECT_TRUE(has(met.output, "TLSv1.3")) << met.output;
-    EXPECT_TRUE(has(met.output, "Verification: OK")) << met.output;
-    EXPECT_FALSE(has(met.output, "alert")) << met.output;
+    EXPECT_TRUE(contains(met.output, "TLSv1.3")) << met.output;
+    EXPECT_TRUE(contains(met.output, "Verification: OK")) << met.output;
+    EXPECT_FALSE(contains(met.output, "alert")) << met.output;
     expect_served(server);
 }
 
@@ -139,22 +136,22 @@ TEST_F(tls_outsiders, s_client_with_a_wrong_certificate_is_told_why_by_an_alert)
     served_port server("tcp+tls://127.0.0.1:0", with());
     const std::string alpn = "-alpn amalgam/1";
     const outcome foreign = s_client(server, files_of("other") + alpn);
-    EXPECT_TRUE(has(foreign.output, "alert unknown ca")) << foreign.output;
+    EXPECT_TRUE(contains(foreign.output, "alert unknown ca")) << foreign.output;
     const outcome expired = s_client(server, files_of("expired") + alpn);
-    EXPECT_TRUE(has(expired.output, "alert certificate expired")) << expired.output;
+    EXPECT_TRUE(contains(expired.output, "alert certificate expired")) << expired.output;
     const outcome none = s_client(server, "-CAfile " + folder_.with("node/authority.pem ") + alpn);
-    EXPECT_TRUE(has(none.output, "alert certificate required")) << none.output;
+    EXPECT_TRUE(contains(none.output, "alert certificate required")) << none.output;
     expect_served(server);
 }
 
 TEST_F(tls_outsiders, s_client_of_an_older_tls_or_without_our_protocol_is_refused) {
     served_port server("tcp+tls://127.0.0.1:0", with());
     const outcome older = s_client(server, files_of("node") + "-alpn amalgam/1 -tls1_2");
-    EXPECT_TRUE(has(older.output, "alert protocol version")) << older.output;
+    EXPECT_TRUE(contains(older.output, "alert protocol version")) << older.output;
     const outcome nameless = s_client(server, files_of("node"));
-    EXPECT_TRUE(has(nameless.output, "alert no application protocol")) << nameless.output;
+    EXPECT_TRUE(contains(nameless.output, "alert no application protocol")) << nameless.output;
     const outcome web = s_client(server, files_of("node") + "-alpn h2");
-    EXPECT_TRUE(has(web.output, "alert no application protocol")) << web.output;
+    EXPECT_TRUE(contains(web.output, "alert no application protocol")) << web.output;
     expect_served(server);
 }
 
@@ -175,7 +172,7 @@ TEST_F(tls_outsiders, curl_gets_nothing) {
         const outcome got = run("curl -s --show-error --tlsv1.3" + keys + words + " https://" +
                                 server.host_and_port());
         EXPECT_EQ(got.code, 35) << words << ": " << got.output;
-        EXPECT_TRUE(has(got.output, "no application protocol")) << words << ": " << got.output;
+        EXPECT_TRUE(contains(got.output, "no application protocol")) << words << ": " << got.output;
     }
     EXPECT_EQ(server.heard(), 0);
     expect_served(server);
@@ -208,14 +205,14 @@ TEST_F(tls_outsiders,
         for (const char* records : {"", " -record_padding 1000", " -max_send_frag 512",
                                     " -maxfraglen 512", " -maxfraglen 4096"}) {
             const outcome met = speak("-ciphersuites " + std::string(cipher) + records);
-            EXPECT_FALSE(has(met.output, "alert")) << cipher << records << ": " << met.output;
+            EXPECT_FALSE(contains(met.output, "alert")) << cipher << records << ": " << met.output;
             ++expected;
             while (server.heard() < expected && !HasFailure())
                 std::this_thread::yield();
         }
     for (const char* cipher : {"TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"}) {
         const outcome met = speak("-ciphersuites " + std::string(cipher));
-        EXPECT_TRUE(has(met.output, "alert handshake failure")) << met.output;
+        EXPECT_TRUE(contains(met.output, "alert handshake failure")) << met.output;
         EXPECT_EQ(call(files_of("node") + "-ciphersuites " + cipher), errc::denied) << cipher;
     }
     EXPECT_EQ(server.heard(), expected);
@@ -268,19 +265,21 @@ TEST_F(tls_outsiders, s_client_with_a_pre_shared_key_of_ours_is_let_in_and_no_ot
     served_port server("tcp+tls://127.0.0.1:0", {.silence_limit = 400ms, .trust = trust});
     const std::string alpn = "-alpn amalgam/1 ";
     const outcome met = s_client(server, alpn + right.as("node7"));
-    EXPECT_TRUE(has(met.output, "TLSv1.3")) << met.output;
-    EXPECT_FALSE(has(met.output, "alert")) << met.output;
+    EXPECT_TRUE(contains(met.output, "TLSv1.3")) << met.output;
+    EXPECT_FALSE(contains(met.output, "alert")) << met.output;
     const outcome other = s_client(server, alpn + wrong.as("node7"));
     const outcome unknown = s_client(server, alpn + right.as("node8"));
-    EXPECT_TRUE(has(other.output, "alert")) << other.output;
+    EXPECT_TRUE(contains(other.output, "alert")) << other.output;
     EXPECT_EQ(last_alert(other.output), last_alert(unknown.output))
         << "who asks must not learn which names there are";
-    EXPECT_TRUE(has(s_client(server, alpn + files_of("node")).output, "alert handshake failure"));
-    EXPECT_TRUE(has(s_client(server, alpn).output, "alert handshake failure"));
-    EXPECT_TRUE(has(s_client(server, right.as("node7")).output, "alert no application protocol"));
-    EXPECT_TRUE(has(s_client(server, alpn + right.as("node7") + "-tls1_2").output, "alert"));
+    EXPECT_TRUE(
+        contains(s_client(server, alpn + files_of("node")).output, "alert handshake failure"));
+    EXPECT_TRUE(contains(s_client(server, alpn).output, "alert handshake failure"));
+    EXPECT_TRUE(
+        contains(s_client(server, right.as("node7")).output, "alert no application protocol"));
+    EXPECT_TRUE(contains(s_client(server, alpn + right.as("node7") + "-tls1_2").output, "alert"));
     const outcome no_exchange = s_client(server, alpn + right.as("node7") + "-allow_no_dhe_kex");
-    EXPECT_TRUE(has(no_exchange.output, "Server Temp Key")) << no_exchange.output;
+    EXPECT_TRUE(contains(no_exchange.output, "Server Temp Key")) << no_exchange.output;
 
     tcp_test_port good("tcp+tls://",
                        {.trust = credentials::from_text({.shared_keys = right.line("node7")})});

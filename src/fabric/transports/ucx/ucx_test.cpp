@@ -16,8 +16,10 @@
 
 #include "conformance/child_process.hpp"
 #include "conformance/transport_suite.hpp"
+#include "contains.hpp"
 #include "fabric/memory/signals_testing.hpp"
 #include "fabric/packets/introduced_garbage.hpp"
+#include "fabric/registry/refusal_testing.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 #include "fabric/transports/ucx/listening_ports.hpp"
@@ -25,23 +27,16 @@
 namespace amalgam::detail {
 namespace {
 
+using testing_support::refusal;
+
 const bool described =
     conformance::describe_transport("ucx+tcp", {.send_garbage = &send_wrong_introduction});
 
 INSTANTIATE_TEST_SUITE_P(ucx, transport_suite,
                          testing::Values("ucx+tcp://127.0.0.1:0", "ucx+shm://127.0.0.1:0"));
 
-bool contains(const std::string& text, std::string_view part) {
-    return text.find(part) != std::string::npos;
-}
-
 tcp_test_port open_here(const std::string& where = "ucx+tcp://127.0.0.1:0") {
     return tcp_test_port(transport_registry::installed().open(where).value());
-}
-
-std::string refusal(const std::string& where) {
-    auto opened = transport_registry::installed().open(where);
-    return opened ? "opened" : opened.sentence();
 }
 
 TEST(ucx_transport, protocol_that_the_machine_lacks_is_refused_with_those_it_has) {

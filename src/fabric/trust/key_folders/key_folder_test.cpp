@@ -16,6 +16,7 @@
 
 #include <amalgam/fabric/key_folder.hpp>
 
+#include "contains.hpp"
 #include "fabric/trust/key_folders/lab_testing.hpp"
 #include "thrown.hpp"
 
@@ -35,10 +36,6 @@ std::string openssl(const std::string& arguments, int expected = 0) {
     const int ended = ::pclose(pipe);
     EXPECT_EQ(WEXITSTATUS(ended), expected) << command << "\n" << output;
     return output;
-}
-
-bool has(const std::string& text, const std::string& part) {
-    return text.find(part) != std::string::npos;
 }
 
 std::string serial_in(const std::string& folder) {
@@ -70,8 +67,8 @@ protected:
     void expect_refused(errc code, const std::string& part, Call call) {
         const error why = error_of(call);
         EXPECT_EQ(why.code(), code) << why.what();
-        EXPECT_TRUE(has(why.what(), part)) << why.what();
-        EXPECT_FALSE(has(why.what(), "\n")) << why.what();
+        EXPECT_TRUE(contains(why.what(), part)) << why.what();
+        EXPECT_FALSE(contains(why.what(), "\n")) << why.what();
     }
 
     const lab_folder here;
@@ -87,19 +84,19 @@ TEST_F(key_folder_test, openssl_verifies_what_was_signed_with_both_algorithms) {
                                    .groups = {"compute", "admin"},
                                    .algorithm = each});
         sign_key(here.with(name), authority);
-        EXPECT_TRUE(has(verified(here.with(name)), ": OK"));
+        EXPECT_TRUE(contains(verified(here.with(name)), ": OK"));
         const std::string text =
             openssl("x509 -noout -text -in " + here.with(name) + "/certificate.pem");
         for (const char* part :
              {"CN = ", "OU = compute, OU = admin", "DNS:node7.lab, DNS:*.lab, IP Address:10.0.0.7",
               "IP Address:FD00:0:0:0:0:0:0:7", "CA:FALSE", "TLS Web Server Authentication",
               "TLS Web Client Authentication", "Digital Signature"})
-            EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+            EXPECT_TRUE(contains(text, part)) << part << "\n" << text;
         openssl("pkey -noout -check -in " + here.with(name) + "/key.pem");
         openssl("req -noout -verify -in " + here.with(name) + "/request.pem");
         const std::string ca = openssl("x509 -noout -text -in " + authority + "/certificate.pem");
-        EXPECT_TRUE(has(ca, "CA:TRUE, pathlen:0")) << ca;
-        EXPECT_TRUE(has(ca, "Certificate Sign, CRL Sign")) << ca;
+        EXPECT_TRUE(contains(ca, "CA:TRUE, pathlen:0")) << ca;
+        EXPECT_TRUE(contains(ca, "Certificate Sign, CRL Sign")) << ca;
         openssl("verify -x509_strict -CAfile " + authority + "/certificate.pem " + authority +
                 "/certificate.pem");
         openssl("crl -noout -text -CAfile " + authority + "/certificate.pem -in " + authority +
@@ -129,17 +126,17 @@ TEST_F(key_folder_test, modes_keep_keys_to_their_owner_whatever_the_umask) {
 TEST_F(key_folder_test, a_revoked_one_is_refused_by_openssl_and_the_others_are_not) {
     const std::string good = here.add("good"), bad = here.add("bad"), worse = here.add("worse");
     const std::string text = revoke_key(bad, here.lab);
-    EXPECT_TRUE(has(text, serial_in(bad))) << text;
+    EXPECT_TRUE(contains(text, serial_in(bad))) << text;
     revoke_key(serial_in(worse), here.lab);
-    EXPECT_TRUE(has(revoke_key(bad + "/certificate.pem", here.lab), "is revoked already"));
+    EXPECT_TRUE(contains(revoke_key(bad + "/certificate.pem", here.lab), "is revoked already"));
     for (const std::string& each : {good, bad, worse})
-        EXPECT_TRUE(has(trust_authority(each, here.lab + "/revoked.pem"), "revocation list"));
-    EXPECT_TRUE(has(verified(good), ": OK"));
-    EXPECT_TRUE(has(verified(bad, 2), "certificate revoked"));
-    EXPECT_TRUE(has(verified(worse, 2), "certificate revoked"));
+        EXPECT_TRUE(contains(trust_authority(each, here.lab + "/revoked.pem"), "revocation list"));
+    EXPECT_TRUE(contains(verified(good), ": OK"));
+    EXPECT_TRUE(contains(verified(bad, 2), "certificate revoked"));
+    EXPECT_TRUE(contains(verified(worse, 2), "certificate revoked"));
     const std::string list = openssl("crl -noout -text -in " + here.lab + "/revoked.pem");
-    EXPECT_TRUE(has(list, "X509v3 CRL Number: \n                3")) << list;
-    EXPECT_TRUE(has(describe_key(here.lab), serial_in(worse)));
+    EXPECT_TRUE(contains(list, "X509v3 CRL Number: \n                3")) << list;
+    EXPECT_TRUE(contains(describe_key(here.lab), serial_in(worse)));
 }
 
 TEST_F(key_folder_test, an_older_list_does_not_take_back_what_was_revoked) {
@@ -171,11 +168,12 @@ TEST_F(key_folder_test, a_request_from_elsewhere_is_signed_as_the_signer_says) {
                                        .hosts = {{"far.lab", "10.1.1.1"}},
                                        .groups = std::vector<std::string>{},
                                        .output = here.with("back")});
-    EXPECT_TRUE(has(told, "certified far: hosts far.lab, 10.1.1.1; no group; until 20")) << told;
+    EXPECT_TRUE(contains(told, "certified far: hosts far.lab, 10.1.1.1; no group; until 20"))
+        << told;
     EXPECT_FALSE(files::exists(here.with("desk/certificate.pem")));
     for (const auto& each : files::directory_iterator(here.with("back")))
         files::copy_file(each.path(), files::path(here.with("far")) / each.path().filename());
-    EXPECT_TRUE(has(verified(here.with("far")), ": OK"));
+    EXPECT_TRUE(contains(verified(here.with("far")), ": OK"));
     EXPECT_TRUE(credentials::from_folder(here.with("far"))->self().groups.empty());
 }
 
@@ -186,10 +184,11 @@ TEST_F(key_folder_test, a_request_made_by_openssl_is_signed_but_never_as_an_auth
             " -addext subjectAltName=DNS:theirs.lab");
     sign_key(here.with("request.pem"), here.lab);
     ::chmod(here.with("key.pem").c_str(), 0600);
-    EXPECT_TRUE(has(verified(here.path()), ": OK"));
+    EXPECT_TRUE(contains(verified(here.path()), ": OK"));
     const auto got = credentials::from_folder(here.path());
     EXPECT_EQ(to_text(got->self()), "theirs (groups: compute)");
-    EXPECT_TRUE(has(openssl("x509 -noout -text -in " + here.with("certificate.pem")), "CA:FALSE"));
+    EXPECT_TRUE(
+        contains(openssl("x509 -noout -text -in " + here.with("certificate.pem")), "CA:FALSE"));
     expect_refused(errc::invalid, "is not an authority's", [&] {
         make_key(here.with("victim"), {.name = "victim"});
         sign_key(here.with("victim"), here.path());
@@ -375,7 +374,7 @@ TEST_F(key_folder_test, several_authorities_are_trusted_side_by_side) {
     EXPECT_EQ(trusted.find(begin, second + 1), std::string::npos) << "each once";
     EXPECT_TRUE(credentials::try_from_folder(node))
         << credentials::try_from_folder(node).sentence();
-    EXPECT_TRUE(has(verified(node), ": OK"));
+    EXPECT_TRUE(contains(verified(node), ": OK"));
 }
 
 TEST_F(key_folder_test, revocations_at_once_are_all_kept) {
@@ -390,7 +389,7 @@ TEST_F(key_folder_test, revocations_at_once_are_all_kept) {
         each.join();
     const std::string list = openssl("crl -noout -text -in " + here.lab + "/revoked.pem");
     for (const std::string& each : serials)
-        EXPECT_TRUE(has(list, each)) << each << "\n" << list;
+        EXPECT_TRUE(contains(list, each)) << each << "\n" << list;
 }
 
 TEST_F(key_folder_test, a_description_shows_what_openssl_shows_and_nothing_of_the_private_key) {
@@ -403,11 +402,11 @@ TEST_F(key_folder_test, a_description_shows_what_openssl_shows_and_nothing_of_th
     for (const std::string& part :
          {std::string("node.lab"), std::string("compute"), std::string("certified by CN=lab"),
           serial_in(node), print.substr(0, 64), std::string("ED25519")})
-        EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+        EXPECT_TRUE(contains(text, part)) << part << "\n" << text;
     const std::string key = content(node + "/key.pem");
-    EXPECT_FALSE(has(text, key.substr(28, 20)));
+    EXPECT_FALSE(contains(text, key.substr(28, 20)));
     EXPECT_EQ(to_text(credentials::from_folder(node)->self().key), print.substr(0, 64));
-    EXPECT_TRUE(has(describe_key(node + "/key.pem"), print.substr(0, 64)));
+    EXPECT_TRUE(contains(describe_key(node + "/key.pem"), print.substr(0, 64)));
 }
 
 TEST_F(key_folder_test, what_files_say_can_be_read_part_by_part) {

@@ -16,7 +16,7 @@ namespace {
 using state = tls_session::state;
 using side = tls_session::side;
 
-iovec piece_of(const std::string& text) {
+iovec as_piece(const std::string& text) {
     return {const_cast<char*>(text.data()), text.size()};
 }
 
@@ -69,7 +69,7 @@ TEST_P(tls_records, get_a_new_key_before_the_old_one_is_used_up) {
     both.ours->count_records((1u << 23) - 3);
     std::size_t bytes[4] = {};
     for (std::size_t& each : bytes) {
-        const iovec piece = piece_of("x");
+        const iovec piece = as_piece("x");
         int error = 0;
         ASSERT_EQ(both.ours->write({&piece, 1}, error), 1u);
         char some[1000];

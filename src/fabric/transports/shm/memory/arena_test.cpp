@@ -11,32 +11,30 @@
 namespace amalgam::detail {
 namespace {
 
-constexpr std::size_t page = shm_page_bytes;
-
 TEST(shm_arena, gives_out_all_of_itself_and_no_more) {
-    shm_arena arena = shm_arena::make(4 * page).value();
-    const auto first = arena.cut(3 * page);
+    shm_arena arena = shm_arena::make(4 * shm_page_bytes).value();
+    const auto first = arena.cut(3 * shm_page_bytes);
     ASSERT_TRUE(first);
-    EXPECT_FALSE(arena.cut(2 * page));
-    const auto second = arena.cut(page);
+    EXPECT_FALSE(arena.cut(2 * shm_page_bytes));
+    const auto second = arena.cut(shm_page_bytes);
     ASSERT_TRUE(second);
-    EXPECT_FALSE(arena.cut(page));
+    EXPECT_FALSE(arena.cut(shm_page_bytes));
     arena.give_back(*first);
     EXPECT_FALSE(arena.is_whole());
     arena.give_back(*second);
     EXPECT_TRUE(arena.is_whole());
-    EXPECT_TRUE(arena.cut(4 * page)) << "what touches is one gap again";
+    EXPECT_TRUE(arena.cut(4 * shm_page_bytes)) << "what touches is one gap again";
 }
 
 TEST(shm_arena, cuts_never_overlap_are_zeroed_and_join_again_in_any_order) {
     constexpr std::size_t pages = 64;
-    shm_arena arena = shm_arena::make(pages * page).value();
+    shm_arena arena = shm_arena::make(pages * shm_page_bytes).value();
     seeded_random dice(7);
     std::vector<mutable_bytes> held;
     std::vector<bool> used(pages);
     const auto mark = [&](mutable_bytes cut, bool now) {
-        const auto from = static_cast<std::size_t>(cut.data() - arena.start()) / page;
-        for (std::size_t i = from; i < from + cut.size() / page; ++i) {
+        const auto from = static_cast<std::size_t>(cut.data() - arena.start()) / shm_page_bytes;
+        for (std::size_t i = from; i < from + cut.size() / shm_page_bytes; ++i) {
             ASSERT_NE(used[i], now);
             used[i] = now;
         }
@@ -51,7 +49,7 @@ TEST(shm_arena, cuts_never_overlap_are_zeroed_and_join_again_in_any_order) {
             continue;
         }
         const std::size_t want = 1 + dice.below(9);
-        const auto cut = arena.cut(want * page);
+        const auto cut = arena.cut(want * shm_page_bytes);
         if (!cut) {
             // No gap is that long.
             std::size_t run = 0;
@@ -61,10 +59,10 @@ TEST(shm_arena, cuts_never_overlap_are_zeroed_and_join_again_in_any_order) {
             }
             continue;
         }
-        ASSERT_EQ(cut->size(), want * page);
+        ASSERT_EQ(cut->size(), want * shm_page_bytes);
         ASSERT_TRUE(arena.holds(*cut));
         mark(*cut, true);
-        for (std::size_t at = 0; at < cut->size(); at += page)
+        for (std::size_t at = 0; at < cut->size(); at += shm_page_bytes)
             ASSERT_EQ((*cut)[at], std::byte{0});
         std::memset(cut->data(), 1, cut->size());
         held.push_back(*cut);
@@ -72,15 +70,15 @@ TEST(shm_arena, cuts_never_overlap_are_zeroed_and_join_again_in_any_order) {
     for (mutable_bytes cut : held)
         arena.give_back(cut);
     EXPECT_TRUE(arena.is_whole());
-    EXPECT_TRUE(arena.cut(pages * page));
+    EXPECT_TRUE(arena.cut(pages * shm_page_bytes));
 }
 
 TEST(shm_arena, holds_what_lies_within_it) {
-    shm_arena arena = shm_arena::make(2 * page).value();
-    EXPECT_TRUE(arena.holds({arena.start(), 2 * page}));
-    EXPECT_FALSE(arena.holds({arena.start(), 2 * page + 1}));
+    shm_arena arena = shm_arena::make(2 * shm_page_bytes).value();
+    EXPECT_TRUE(arena.holds({arena.start(), 2 * shm_page_bytes}));
+    EXPECT_FALSE(arena.holds({arena.start(), 2 * shm_page_bytes + 1}));
     EXPECT_FALSE(arena.holds({arena.start() - 1, 1}));
-    EXPECT_TRUE(arena.holds({arena.start() + 2 * page, 0}));
+    EXPECT_TRUE(arena.holds({arena.start() + 2 * shm_page_bytes, 0}));
 }
 
 }  // namespace

@@ -18,9 +18,8 @@
 namespace amalgam::detail {
 namespace {
 
-constexpr std::size_t page = shm_page_bytes;
 /// Long enough to get its own arena.
-constexpr std::size_t large = shm_block_table::largest_cut + page;
+constexpr std::size_t large = shm_block_table::largest_cut + shm_page_bytes;
 
 /// An owner of blocks and a peer, in one process.
 struct shm_blocks_test : testing::Test {
@@ -36,15 +35,15 @@ struct shm_blocks_test : testing::Test {
 };
 
 TEST_F(shm_blocks_test, peer_sees_the_same_bytes_at_another_address) {
-    shared_block block = table->allocate(2 * page).value();
+    shared_block block = table->allocate(2 * shm_page_bytes).value();
     ASSERT_TRUE(block.is_shared());
-    block.bytes()[page + 7] = std::byte{9};
-    std::byte* there = locate(0, block.bytes().subspan(page), access::read_write);
+    block.bytes()[shm_page_bytes + 7] = std::byte{9};
+    std::byte* there = locate(0, block.bytes().subspan(shm_page_bytes), access::read_write);
     ASSERT_NE(there, nullptr);
-    EXPECT_NE(there, block.bytes().data() + page);
+    EXPECT_NE(there, block.bytes().data() + shm_page_bytes);
     EXPECT_EQ(there[7], std::byte{9});
     there[8] = std::byte{10};
-    EXPECT_EQ(block.bytes()[page + 8], std::byte{10});
+    EXPECT_EQ(block.bytes()[shm_page_bytes + 8], std::byte{10});
 }
 
 TEST_F(shm_blocks_test, range_outside_the_block_is_not_located) {
@@ -131,7 +130,7 @@ TEST_F(shm_blocks_test, descriptor_that_is_something_else_by_now_is_not_mapped) 
 TEST_F(shm_blocks_test, block_shown_longer_than_it_is_is_not_mapped) {
     shared_block block = table->allocate(large).value();
     shm_shown_block shown = *seen.block(0);
-    shown.bytes = large + page;
+    shown.bytes = large + shm_page_bytes;
     registrations.withdraw_block(0);
     registrations.publish_block(0, shown);
     EXPECT_EQ(locate(0, block.bytes()), nullptr) << "an access past its end would fault";
@@ -174,7 +173,7 @@ TEST_F(shm_blocks_test, more_blocks_than_the_table_shows_are_private) {
 }
 
 TEST_F(shm_blocks_test, block_outlives_its_table) {
-    shared_block block = table->allocate(page).value();
+    shared_block block = table->allocate(shm_page_bytes).value();
     table.reset();
     EXPECT_FALSE(block.is_shared());
     block.bytes()[0] = std::byte{1};
@@ -183,7 +182,7 @@ TEST_F(shm_blocks_test, block_outlives_its_table) {
 TEST_F(shm_blocks_test, small_blocks_share_a_slot_and_are_mapped_by_one_call) {
     std::vector<shared_block> blocks;
     for (std::size_t i = 0; i < 1000; ++i) {
-        blocks.push_back(table->allocate(page).value());
+        blocks.push_back(table->allocate(shm_page_bytes).value());
         blocks.back().bytes()[0] = static_cast<std::byte>(i);
     }
     for (std::size_t i = 0; i < 1000; ++i)
@@ -213,8 +212,8 @@ TEST_F(shm_blocks_test, blocks_come_and_go_on_any_thread) {
     for (int i = 0; i < 3; ++i)
         threads.emplace_back([&] {
             for (int round = 0; round < 200; ++round) {
-                shared_block one = table->allocate(page).value();
-                shared_block other = table->allocate(5 * page).value();
+                shared_block one = table->allocate(shm_page_bytes).value();
+                shared_block other = table->allocate(5 * shm_page_bytes).value();
                 one.bytes()[0] = other.bytes()[0] = std::byte{1};
                 EXPECT_NE(table->names_of(std::array{one.bytes(), other.bytes()}), 0u);
             }
@@ -264,22 +263,22 @@ TEST_F(shm_blocks_ports, transfer_within_a_block_needs_nothing_of_the_target) {
 
 TEST_F(shm_blocks_ports, region_partly_outside_of_blocks_goes_by_frames) {
     meet();
-    shared_block block = owner.end().allocate(page).value();
-    std::vector<std::byte> elsewhere(page);
+    shared_block block = owner.end().allocate(shm_page_bytes).value();
+    std::vector<std::byte> elsewhere(shm_page_bytes);
     const mutable_bytes parts[] = {block.bytes(), elsewhere};
     const region both = owner.end().open_region(scatter(parts), access::read_write).value();
-    std::vector<std::byte> out(2 * page, std::byte{5});
+    std::vector<std::byte> out(2 * shm_page_bytes, std::byte{5});
     const const_bytes from(out);
     recorded op;
     ASSERT_EQ(asker.end().post_put(to, gather(&from, 1), both.key(), 0, op), posted::pending);
     move_until({&owner, &asker}, [&] { return op.runs > 0; });
     EXPECT_TRUE(op.ended_with(errc::ok));
-    EXPECT_EQ(elsewhere[page - 1], std::byte{5});
+    EXPECT_EQ(elsewhere[shm_page_bytes - 1], std::byte{5});
 }
 
 TEST_F(shm_blocks_ports, what_cannot_be_mapped_goes_by_frames_and_explain_says_so) {
     meet();
-    shared_block block = owner.end().allocate(page).value();
+    shared_block block = owner.end().allocate(shm_page_bytes).value();
     const region whole = owner.end().open_region(block.bytes(), access::read_write).value();
     rlimit limit{};
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
