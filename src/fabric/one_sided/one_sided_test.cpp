@@ -350,12 +350,31 @@ TEST(local_memory, what_is_known_holds_what_is_used) {
                 memory.leave(*used.back());
                 used.pop_back();
         }
+        for (const pinned_memory* each : used)
+            ASSERT_NE(each->registered, nullptr) << "in use, whatever closed";
     }
     for (pinned_memory* one : used)
         memory.leave(*one);
     for (opened& one : regions)
         memory.region_closed(one.id, {&one.bytes, 1});
     EXPECT_EQ(with.registered, 0u);
+}
+
+TEST(local_memory, regions_within_a_region_do_not_hide_it) {
+    memory_device::settings with;
+    memory_device device(with);
+    local_memory memory(device);
+    std::vector<std::byte> bytes(1000);
+    const mutable_bytes all(bytes);
+    memory.region_opened(1, {&all, 1});
+    for (std::uint64_t i = 0; i < 7; ++i) {
+        const mutable_bytes some = all.subspan(100 + i, 10);
+        memory.region_opened(2 + i, {&some, 1});
+    }
+    for (int i = 0; i < 3; ++i)
+        memory.leave(*memory.use(all.subspan(110, 500)).value());
+    EXPECT_EQ(with.registrations, 1u);
+    EXPECT_EQ(with.registered, 1u);
 }
 
 }  // namespace
