@@ -77,8 +77,8 @@ function(amalgam_precompile_test target)
   endif()
 endfunction()
 
-# There a layer's sources, and those of large tests, are compiled a few at a time, too: most of their
-# time goes into what they include. Names in their anonymous namespaces must differ.
+# There the sources of a layer, or of a test, are compiled a few at a time, too: most of their time goes
+# into what they include. Names in their anonymous namespaces must differ.
 function(amalgam_compile_a_few_at_once target)
   if(NOT AMALGAM_PRECOMPILED_HEADERS)
     return()
