@@ -139,7 +139,7 @@ TEST_P(transport_suite, numbers_of_ports_in_threads_add_up_with_their_owners) {
     connection over = connected_pair();
     SKIP_WITHOUT_ATOMICS(over.a);
     if (over.a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
-    const std::uint64_t each = slow_build ? 2000 : 20000;
+    const std::uint64_t each = is_brief() ? 2000 : 20000;
     in_each_memory(*this, over.b, [&](numbers& sum) {
         std::atomic<bool> is_over = false;
         std::thread adder([&] {

@@ -61,7 +61,7 @@ private:
 
 TEST_P(transport_suite, short_messages_resume_after_full_none_lost_none_doubled) {
     connection over = connected_pair();
-    std::uint64_t count = slow_build ? 20000 : 200000;
+    std::uint64_t count = is_brief() ? 20000 : 200000;
     std::vector<const_bytes> messages{patterned(8, 1), patterned(40, 2), patterned(0, 3)};
     stream sent(over.a, over.b_at_a, count, messages);
     stream_check check(over.b, messages);
@@ -80,7 +80,7 @@ TEST_P(transport_suite, short_messages_resume_after_full_none_lost_none_doubled)
 
 TEST_P(transport_suite, long_messages_resume_after_full_none_lost_none_doubled) {
     connection over = connected_pair();
-    std::uint64_t count = slow_build ? 60 : 300;
+    std::uint64_t count = is_brief() ? 60 : 300;
     std::vector<const_bytes> messages{patterned(1 << 20, 1), patterned(3, 2), patterned(70000, 3),
                                       patterned(300000, 4)};
     stream sent(over.a, over.b_at_a, count, messages);
@@ -98,7 +98,7 @@ TEST_P(transport_suite, long_messages_resume_after_full_none_lost_none_doubled) 
 
 TEST_P(transport_suite, both_ends_full_at_once_do_not_deadlock) {
     connection over = connected_pair();
-    std::uint64_t count = slow_build ? 400 : 3000;
+    std::uint64_t count = is_brief() ? 400 : 3000;
     std::vector<const_bytes> messages{patterned(30, 1), patterned(20000, 2), patterned(64, 3),
                                       patterned(200000, 4), patterned(1000, 5)};
     stream there(over.a, over.b_at_a, count, messages);
@@ -119,7 +119,7 @@ TEST_P(transport_suite, both_ends_full_at_once_do_not_deadlock) {
 
 TEST_P(transport_suite, large_messages_both_ways_at_once_do_not_deadlock) {
     connection over = connected_pair();
-    std::size_t bytes = std::size_t{slow_build ? 4u : 24u} << 20;
+    std::size_t bytes = std::size_t{is_brief() ? 4u : 24u} << 20;
     std::vector<const_bytes> messages{patterned(bytes, 1)};
     stream there(over.a, over.b_at_a, 4, messages);
     stream back(over.b, over.a_at_b, 4, messages);
@@ -160,7 +160,7 @@ TEST_P(transport_suite, peer_that_takes_nothing_off_holds_up_no_other) {
 
 TEST_P(transport_suite, flood_of_requests_gets_every_answer) {
     connection over = connected_pair();
-    std::uint64_t count = slow_build ? 5000 : 50000;
+    std::uint64_t count = is_brief() ? 5000 : 50000;
     std::vector<const_bytes> messages{patterned(60, 1), patterned(9, 2)};
     stream requests(over.a, over.b_at_a, count, messages);
     stream answers(over.b, over.a_at_b, count, messages);
@@ -181,7 +181,7 @@ TEST_P(transport_suite, transfers_flood_both_ways_at_once) {
     connection over = connected_pair();
     constexpr std::size_t slots = 64;
     constexpr std::size_t bytes = 40000;
-    std::uint64_t rounds = slow_build ? 5 : 30;
+    std::uint64_t rounds = is_brief() ? 5 : 30;
     mutable_bytes of_a = patterned(slots * bytes, 1);
     mutable_bytes of_b = patterned(slots * bytes, 2);
     region at_a = over.a.end().open_region(of_a, access::read_write).value();

@@ -78,7 +78,7 @@ TEST_P(transport_suite, canceled_receive_leaves_the_message_for_the_next_one) {
 
 TEST_P(transport_suite, every_kind_canceled_at_any_moment_completes_once_and_lets_go) {
     connection over = connected_pair();
-    std::size_t bytes = slow_build ? 300000 : 2000000;
+    std::size_t bytes = is_brief() ? 300000 : 2000000;
     const_bytes out = patterned(bytes, 1);
     const_bytes back = patterned(bytes, 2);
     for (op_kind kind : kinds_of(over.a.end())) {
@@ -202,7 +202,7 @@ TEST_P(transport_suite, cancel_inside_a_completion_and_inside_the_sink) {
 TEST_P(transport_suite, sends_canceled_in_a_full_port_arrive_never_the_rest_once) {
     connection over = connected_pair();
     seeded_random dice(3);
-    std::size_t bytes = slow_build ? 50000 : 200000;
+    std::size_t bytes = is_brief() ? 50000 : 200000;
     const_bytes out = patterned(bytes, 1);
     for (op_kind kind : {op_kind::send, op_kind::send_expected}) {
         std::map<std::uint64_t, operation*> ops;

@@ -80,7 +80,7 @@ TEST_P(transport_suite, failure_is_never_done_at_once) {
 /// A ring of receives that repost themselves, as servers do.
 TEST_P(transport_suite, completion_may_post_the_next_operation) {
     connection over = connected_pair();
-    std::uint64_t rounds = slow_build ? 300 : 3000;
+    std::uint64_t rounds = is_brief() ? 300 : 3000;
     std::uint64_t came = 0;
     mutable_bytes into = zeroed(100);
     std::function<void(operation&)> post_next = [&](operation& last) {
@@ -209,8 +209,8 @@ private:
 
 TEST_P(transport_suite, any_mix_of_operations_cancels_and_closes_keeps_the_promises) {
     constexpr std::uint64_t last_tag = 100;
-    int steps = slow_build ? 1500 : 8000;
-    for (std::uint64_t seed = 1; seed <= (slow_build ? 3u : 10u); ++seed) {
+    int steps = is_brief() ? 1500 : 8000;
+    for (std::uint64_t seed = 1; seed <= (is_brief() ? 3u : 10u); ++seed) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         chaos source(seed, zeroed(2000000));
         std::vector<node*> ends{&open(), &open(), &open()};

@@ -13,7 +13,7 @@ namespace {
 constexpr std::byte used_again{0x5a};
 
 std::size_t large_bytes() {
-    return slow_build ? 1500000 : 6000000;  // Several times the capacity of links.
+    return is_brief() ? 1500000 : 6000000;  // Several times the capacity of links.
 }
 
 /// When to cancel: after this many rounds of progress at both ends.

@@ -9,7 +9,7 @@ TEST_P(transport_suite, malformed_bytes_end_their_connection_and_harm_nobody_els
     if (!between_processes()) GTEST_SKIP() << "its ports do not leave the process";
     if (!traits().send_garbage)
         GTEST_SKIP() << "this transport's test does not say how to send garbage";
-    std::uint64_t seeds = slow_build ? 40 : 200;
+    std::uint64_t seeds = is_brief() ? 40 : 200;
     child_process& vandal = spawn([&](channel& parent) {
         std::string address = parent.hear();
         for (std::uint64_t seed = 0; seed < seeds; ++seed) {

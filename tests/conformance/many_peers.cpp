@@ -39,7 +39,7 @@ TEST_P(transport_suite, fifty_callers_of_one_are_told_apart_and_answered) {
 
 TEST_P(transport_suite, eight_ports_talk_all_to_all) {
     constexpr std::size_t count = 8;
-    std::uint64_t rounds = slow_build ? 30 : 150;
+    std::uint64_t rounds = is_brief() ? 30 : 150;
     std::vector<node*> all;
     for (std::size_t i = 0; i < count; ++i)
         all.push_back(&open(patient()));

@@ -59,7 +59,7 @@ TEST_P(transport_suite, messages_of_one_sender_keep_their_order_whatever_their_s
     connection over = connected_pair();
     constexpr std::size_t sizes[] = {0, 8, 100, 70000, 1, 64, 4096, 300000, 33, 2 << 20};
     const_bytes all = patterned(std::size_t{2} << 20, 3);
-    std::uint64_t count = slow_build ? 150 : 600;
+    std::uint64_t count = is_brief() ? 150 : 600;
     std::vector<operation*> ops;
     for (std::uint64_t i = 0; i < count; ++i)
         ops.push_back(&start(over.a, request::send(over.b_at_a, i, all.first(sizes[i * 7 % 10]))));
@@ -166,7 +166,7 @@ TEST_P(transport_suite, taken_message_outlives_the_port) {
 
 TEST_P(transport_suite, sink_may_answer_at_once) {
     connection over = connected_pair();
-    int rounds = slow_build ? 500 : 5000;
+    int rounds = is_brief() ? 500 : 5000;
     int turns = 0;
     auto answer = [&](node& at) {
         return [&](message& got) {

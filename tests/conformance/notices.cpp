@@ -55,7 +55,8 @@ TEST_P(transport_suite, notices_come_once_each_in_order_behind_the_puts_before_t
     connection over = connected_pair();
     SKIP_WITHOUT_NOTICES(over.a);
     constexpr std::size_t sizes[] = {8, 3000, 300'000, 0, 64, 20'000, 9000};
-    constexpr std::size_t count = slow_build ? 60 : 200, step = 300'000;
+    const std::size_t count = is_brief() ? 60 : 200;
+    constexpr std::size_t step = 300'000;
     const std::size_t slots = 20;
     mutable_bytes far = zeroed(slots * step);
     const shared_block block = over.b.end().allocate(far.size()).value();
@@ -145,7 +146,7 @@ TEST_P(transport_suite, put_that_fails_tells_nothing) {
 TEST_P(transport_suite, put_into_a_region_that_closes_meanwhile_tells_exactly_if_it_is_ok) {
     connection over = connected_pair();
     SKIP_WITHOUT_NOTICES(over.a);
-    const std::size_t bytes = std::size_t{slow_build ? 1u : 4u} << 20;
+    const std::size_t bytes = std::size_t{is_brief() ? 1u : 4u} << 20;
     const_bytes source = patterned(bytes, 1);
     mutable_bytes far = zeroed(bytes);
     for (int after : {0, 1, 2, 3, 8, 20, 50, 100}) {

@@ -303,7 +303,7 @@ TEST_P(transport_suite, end_of_a_port_completes_its_own_and_its_peers_operations
 
 TEST_P(transport_suite, what_a_peer_sent_before_its_end_arrives_though_it_left_ours_unread) {
     const_bytes bytes = patterned(100, 5);
-    for (int round = 0; round < (slow_build ? 2 : 10); ++round) {
+    for (int round = 0; round < (is_brief() ? 2 : 10); ++round) {
         node& a = open();
         node& b = open();
         connection over = connect(a, b);

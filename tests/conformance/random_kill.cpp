@@ -106,7 +106,7 @@ private:
 TEST_P(transport_suite, processes_killed_at_random_leave_the_rest_whole) {
     if (!between_processes()) GTEST_SKIP() << "its ports do not leave the process";
     if (!can(&capabilities::isolates_killed)) GTEST_SKIP() << "its ports share what a kill breaks";
-    const int killed = slow_build ? 6 : 16;
+    const int killed = is_brief() ? 6 : 16;
     killing_field field(*this, 1, killed);
     while (!field.over())
         field.step();

@@ -197,7 +197,7 @@ TEST_P(transport_suite, idle_port_is_left_asleep) {
 
 TEST_P(transport_suite, both_ends_asleep_in_two_processes_wake_each_other) {
     if (!between_processes()) GTEST_SKIP() << "its ports do not leave the process";
-    int rounds = slow_build ? 200 : 1000;
+    int rounds = is_brief() ? 200 : 1000;
     child_process& other = spawn([&](channel& parent) {
         node& at = open();
         parent.say(at.end().address());

@@ -28,7 +28,7 @@ void run(node& at, const std::function<bool()>& more, const std::function<bool()
 TEST_P(transport_suite, ports_in_two_threads_wake_each_other) {
     connection over = connected_pair();
     if (over.a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
-    std::uint64_t rounds = slow_build ? 1000 : 10000;
+    std::uint64_t rounds = is_brief() ? 1000 : 10000;
     std::thread far([&] {
         std::uint64_t turns = 0;
         over.b.on_arrival = [&](message& got) {
@@ -93,7 +93,7 @@ TEST_P(transport_suite, any_thread_takes_and_frees_blocks_and_asks_for_usage_mea
 TEST_P(transport_suite, ports_in_two_threads_stream_and_transfer_at_once) {
     connection over = connected_pair();
     if (over.a.driven()) GTEST_SKIP() << "its ports are driven in virtual time";
-    std::uint64_t count = slow_build ? 3000 : 30000;
+    std::uint64_t count = is_brief() ? 3000 : 30000;
     constexpr std::size_t sizes[] = {8, 0, 64, 3000, 20, 100000};
     const_bytes bytes = patterned(100000, 1);
     mutable_bytes far_memory = zeroed(200000);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <utility>
 
 #include <poll.h>
@@ -19,6 +20,13 @@ std::map<std::string, transport_traits, std::less<>>& described() {
     static std::map<std::string, transport_traits, std::less<>> all;
     return all;
 }
+
+std::set<std::string>& brief() {
+    static std::set<std::string> all;
+    return all;
+}
+
+bool is_brief_now = slow_build;
 
 std::string scheme_of(const std::string& text) {
     return text.substr(0, text.find("://"));
@@ -46,19 +54,28 @@ bool describe_transport(std::string scheme, transport_traits traits) {
     return described().insert_or_assign(std::move(scheme), std::move(traits)).second;
 }
 
+bool run_briefly(std::string uri) {
+    return brief().insert(std::move(uri)).second;
+}
+
+bool is_brief() {
+    return is_brief_now;
+}
+
 std::vector<std::size_t> message_sizes() {
     std::vector<std::size_t> all{0, 1, 7, 8, 9};
     for (std::size_t bytes = 47; bytes <= 65; ++bytes)
         all.push_back(bytes);
     for (std::size_t power = 128; power <= std::size_t{64} << 20; power *= 2) {
-        if (slow_build && power > std::size_t{1} << 20) continue;
+        if (is_brief() && power > std::size_t{1} << 20) continue;
         all.insert(all.end(), {power - 1, power, power + 1});
     }
-    if (slow_build) all.push_back(std::size_t{64} << 20);
+    if (is_brief()) all.push_back(std::size_t{64} << 20);
     return all;
 }
 
 void transport_suite::SetUp() {
+    is_brief_now = slow_build || brief().count(GetParam()) > 0;
 #if defined(__SANITIZE_THREAD__)
     // Only those tests are multi-threaded, and the others take long.
     const std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();

@@ -47,6 +47,12 @@ struct transport_traits {
 /// initializer of a constant in the transport's test file; returns true.
 bool describe_transport(std::string scheme, transport_traits traits);
 
+/// The suite does less over that URI, as in slow builds, because it is run in full over another of
+/// its kind: of another address family, or with other options. Called as describe_transport().
+bool run_briefly(std::string uri);
+/// Whether the running test does less.
+bool is_brief();
+
 /// Time limit for expected events, long enough that a correct port never reaches it:
 /// AMALGAM_PATIENCE_SECONDS, or 100 s.
 std::chrono::milliseconds patience();

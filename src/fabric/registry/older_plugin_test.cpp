@@ -23,6 +23,7 @@ transport_registry with_older() {
 const bool described = conformance::describe_transport(
     "for-test-older", {.registry = &with_older, .stays_within_process = true});
 
+[[maybe_unused]] const bool over_loop = conformance::run_briefly("for-test-older://test-{}");
 INSTANTIATE_TEST_SUITE_P(older, transport_suite, testing::Values("for-test-older://test-{}"));
 
 struct older_plugin : testing::Test {

@@ -26,6 +26,8 @@ const bool described =
 INSTANTIATE_TEST_SUITE_P(ofi, transport_suite, testing::Values("ofi+tcp://127.0.0.1:0"));
 
 // libfabric's own puts and gets, with the keys and addresses that its modes ask for.
+[[maybe_unused]] const bool with_other_modes =
+    conformance::run_briefly("ofi+tcp://127.0.0.1:0?one_sided=any&mr_mode=basic,local");
 INSTANTIATE_TEST_SUITE_P(
     ofi_one_sided, transport_suite,
     testing::Values("ofi+tcp://127.0.0.1:0?one_sided=any",

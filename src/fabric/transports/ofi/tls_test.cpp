@@ -29,6 +29,8 @@ const bool described = conformance::describe_transport(
 
 INSTANTIATE_TEST_SUITE_P(ofi_tls, transport_suite, testing::Values("ofi+tcp+tls://127.0.0.1:0"));
 // libfabric's own puts and gets beside sealed packets.
+[[maybe_unused]] const bool beside_both_alone =
+    conformance::run_briefly("ofi+tcp+tls://127.0.0.1:0?one_sided=any&trusted_wire=yes");
 INSTANTIATE_TEST_SUITE_P(
     ofi_tls_one_sided, transport_suite,
     testing::Values("ofi+tcp+tls://127.0.0.1:0?one_sided=any&trusted_wire=yes"));

@@ -6,6 +6,7 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(shm, transport_suite, testing::Values("shm://", "shm://?rma=ring"));
 
+[[maybe_unused]] const bool less_by_frames = conformance::run_briefly("shm://?rma=ring");
 [[maybe_unused]] const bool described =
     conformance::describe_transport("shm", {.send_garbage = &send_garbage_over_shm});
 

@@ -159,6 +159,9 @@ void send_sealed_garbage(const std::string& address, std::uint64_t seed) {
 const bool sealed_described = conformance::describe_transport(
     "tcp+tls", {.registry = &trusted_registry, .send_garbage = &send_sealed_garbage});
 
+[[maybe_unused]] const bool of_the_other_family =
+    conformance::run_briefly("tcp://[::1]:0") && conformance::run_briefly("tcp+tls://[::1]:0");
+
 INSTANTIATE_TEST_SUITE_P(tls, transport_suite,
                          testing::ValuesIn(families("tcp+tls://[::1]:0", "tcp+tls://127.0.0.1:0")));
 
