@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -75,6 +78,27 @@ protected:
 private:
     std::optional<detail::test_reports> reports_;
 };
+
+/// Stops a process that is no child of this one, and waits until all its threads stand still: one
+/// that runs goes on for a moment.
+inline void stop_whole(pid_t process) {
+    ::kill(process, SIGSTOP);
+    const std::string threads = "/proc/" + std::to_string(process) + "/task";
+    const auto stands = [](const std::filesystem::path& thread) {
+        std::ifstream file(thread / "stat");
+        std::string text;
+        std::getline(file, text);
+        const std::size_t name_ends = text.rfind(") ");
+        return name_ends == std::string::npos || text[name_ends + 2] == 'T';
+    };
+    const auto all_stand = [&] {
+        for (const auto& each : std::filesystem::directory_iterator(threads))
+            if (!stands(each.path())) return false;
+        return true;
+    };
+    while (!all_stand())
+        std::this_thread::yield();
+}
 
 inline std::size_t lines_with(const std::string& text, const std::string& part) {
     std::istringstream lines(text);
