@@ -53,7 +53,10 @@ protected:
 
 TEST_F(watched_run, shows_its_processes_graph_and_numbers) {
     child_process launched = start_and_flow();
-    const run_status run = read_run(launched.pid());
+    run_status run = read_run(launched.pid());
+    // An item is counted once its node has done with it.
+    while (process_of(run, "G3").report.nodes.at(0).taken == 0)
+        run = read_run(launched.pid());
     EXPECT_EQ(run.launcher, launched.pid());
     EXPECT_TRUE(contains(run.command, "flowing")) << run.command;
     EXPECT_GT(run.seconds, 0);
@@ -66,7 +69,6 @@ TEST_F(watched_run, shows_its_processes_graph_and_numbers) {
     }
     EXPECT_TRUE(process_of(run, "G2").address.starts_with("shm://"));
     ASSERT_EQ(process_of(run, "G3").report.nodes.size(), 1u);
-    EXPECT_GE(process_of(run, "G3").report.nodes[0].taken, 1u);
     EXPECT_EQ(run.report().nodes.size(), 3u);
     EXPECT_GE(run.metrics().value("amalgam_rpc_served_total", {{"process", "G3"}}), 1);
     EXPECT_NE(list_runs(), std::vector<int>{});
