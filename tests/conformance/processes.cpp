@@ -10,7 +10,7 @@
 namespace amalgam::conformance {
 namespace {
 
-/// Under a sanitizer only the first and the third of these.
+/// Only the first and the third of these where the suite does less.
 std::vector<int> rounds(std::vector<int> all) {
     return is_brief() ? std::vector<int>{all[0], all[2]} : all;
 }

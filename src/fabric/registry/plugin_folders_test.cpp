@@ -14,6 +14,7 @@
 
 #include <amalgam/fabric/plugin.hpp>
 
+#include "contains.hpp"
 #include "fabric/memory/kept_signals.hpp"
 #include "fabric/memory/signals_testing.hpp"
 #include "fabric/registry/plugin_abi.hpp"
@@ -21,10 +22,6 @@
 
 namespace amalgam::detail {
 namespace {
-
-bool contains(std::string_view text, std::string_view part) {
-    return text.find(part) != std::string_view::npos;
-}
 
 std::string refusal(std::string_view name) {
     plugin_folders all({PLUGIN_FOLDER});

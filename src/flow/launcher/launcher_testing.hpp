@@ -79,24 +79,24 @@ private:
     std::optional<detail::test_reports> reports_;
 };
 
-/// Stops a process that is no child of this one, and waits until all its threads stand still: one
-/// that runs goes on for a moment.
-inline void stop_whole(pid_t process) {
+/// Stops a process that is not a child of this one, and waits until all its threads have stopped: a
+/// running one goes on for a moment after the signal was sent.
+inline void stop_and_wait(pid_t process) {
     ::kill(process, SIGSTOP);
     const std::string threads = "/proc/" + std::to_string(process) + "/task";
-    const auto stands = [](const std::filesystem::path& thread) {
+    const auto has_stopped = [](const std::filesystem::path& thread) {
         std::ifstream file(thread / "stat");
         std::string text;
         std::getline(file, text);
         const std::size_t name_ends = text.rfind(") ");
         return name_ends == std::string::npos || text[name_ends + 2] == 'T';
     };
-    const auto all_stand = [&] {
+    const auto all_have_stopped = [&] {
         for (const auto& each : std::filesystem::directory_iterator(threads))
-            if (!stands(each.path())) return false;
+            if (!has_stopped(each.path())) return false;
         return true;
     };
-    while (!all_stand())
+    while (!all_have_stopped())
         std::this_thread::yield();
 }
 

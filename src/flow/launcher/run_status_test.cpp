@@ -101,7 +101,7 @@ TEST_F(watched_run, a_process_that_does_not_answer_holds_up_nobody) {
     child_process launched = start_and_flow();
     const run_status before = read_run(launched.pid());
     const pid_t stopped = std::stoi(process_of(before, "G2").where.substr(4));
-    stop_whole(stopped);
+    stop_and_wait(stopped);
     for (int i = 0; i < 3; ++i) {
         const run_status now = read_run(launched.pid());
         EXPECT_FALSE(process_of(now, "G2").answered);

@@ -14,6 +14,7 @@
 #include <amalgam/flow/live_page.hpp>
 #include <amalgam/rpc/extension/http_listener.hpp>
 
+#include "contains.hpp"
 #include "flow/web/page_files.hpp"
 #include "http_client.hpp"
 #include "temp_folder.hpp"
@@ -21,10 +22,6 @@
 
 namespace amalgam::detail {
 namespace {
-
-bool has(std::string_view text, std::string_view part) {
-    return text.find(part) != text.npos;
-}
 
 struct page_of_a_run : testing::Test {
     live_page page{"127.0.0.1:0",
@@ -109,12 +106,12 @@ struct page_of_a_run : testing::Test {
 TEST_F(page_of_a_run, is_for_who_has_its_token) {
     const std::string shown = get("/?token=" + token);
     EXPECT_TRUE(shown.starts_with("HTTP/1.1 200 ")) << shown;
-    EXPECT_TRUE(has(shown, "Content-Security-Policy: default-src 'none'; script-src 'self'"));
+    EXPECT_TRUE(contains(shown, "Content-Security-Policy: default-src 'none'; script-src 'self'"));
     for (const char* path : {"/", "/?token=", "/?token=0", "/events", "/events?token=1"}) {
         const std::string refused = get(path);
         EXPECT_TRUE(refused.starts_with("HTTP/1.1 403 ")) << path << refused;
-        EXPECT_TRUE(has(refused, "open the address that amalgam has printed")) << refused;
-        EXPECT_FALSE(has(refused, "<!doctype")) << path;
+        EXPECT_TRUE(contains(refused, "open the address that amalgam has printed")) << refused;
+        EXPECT_FALSE(contains(refused, "<!doctype")) << path;
     }
     EXPECT_TRUE(get("/page.js").starts_with("HTTP/1.1 200 "));
     EXPECT_TRUE(get("/other").starts_with("HTTP/1.1 404 "));
@@ -137,8 +134,8 @@ TEST_F(page_of_a_run, needs_no_byte_from_elsewhere) {
         // The name of SVG, which nobody looks up.
         const std::string_view svg = "http://www.w3.org/2000/svg";
         if (const auto at = text.find(svg); at != text.npos) text.erase(at, svg.size());
-        EXPECT_FALSE(has(text, "://")) << path;
-        EXPECT_FALSE(has(text, "innerHTML")) << path;
+        EXPECT_FALSE(contains(text, "://")) << path;
+        EXPECT_FALSE(contains(text, "innerHTML")) << path;
     }
 }
 
@@ -147,9 +144,9 @@ TEST_F(page_of_a_run, sends_what_was_and_then_each_state) {
     show(report(2), "running", "", {{"G", "pid 7", "running", true}});
     const unique_fd browser = open_events();
     const std::string first = read_until(browser, "event: state");
-    EXPECT_TRUE(has(first, "Content-Type: text/event-stream")) << first;
-    EXPECT_TRUE(has(first, "event: history\ndata: [[")) << first;
-    EXPECT_TRUE(has(first, R"(event: log
+    EXPECT_TRUE(contains(first, "Content-Type: text/event-stream")) << first;
+    EXPECT_TRUE(contains(first, "event: history\ndata: [[")) << first;
+    EXPECT_TRUE(contains(first, R"(event: log
 data: ["[G] one <line>\\x1b[1m"])"))
         << first;
 
@@ -242,7 +239,7 @@ TEST_F(page_of_a_run, asks_for_the_ults_of_a_process_and_shows_what_comes) {
     EXPECT_EQ(state_with(browser, "has ended")["why"], "G1 has ended");
     // Who comes later has not asked.
     const unique_fd later = open_events();
-    EXPECT_FALSE(has(read_until(later, "event: state"), "teller"));
+    EXPECT_FALSE(contains(read_until(later, "event: state"), "teller"));
 }
 
 TEST_F(page_of_a_run, takes_so_many_questions_and_refuses_more) {
@@ -312,21 +309,21 @@ TEST_F(page_of_a_run, refuses_one_browser_too_many_and_takes_the_next) {
     }
     const std::string refused = get("/events?token=" + token);
     EXPECT_TRUE(refused.starts_with("HTTP/1.1 503 ")) << refused;
-    EXPECT_TRUE(has(refused, "too many pages are open")) << refused;
+    EXPECT_TRUE(contains(refused, "too many pages are open")) << refused;
     EXPECT_TRUE(get("/?token=" + token).starts_with("HTTP/1.1 200 "));
     open.pop_back();
     std::string again;
     do  // Until it has seen that the last is gone.
         again = read_until(open_events(), "\r\n\r\n");
     while (again.starts_with("HTTP/1.1 503 "));
-    EXPECT_TRUE(has(again, "text/event-stream")) << again;
+    EXPECT_TRUE(contains(again, "text/event-stream")) << again;
 }
 
 TEST_F(page_of_a_run, shows_so_many_nodes_and_counts_the_rest) {
     show(report(live_page::most_nodes + 3));
     const unique_fd browser = open_events();
     const std::string text = read_until(browser, "\"more_nodes\":3");
-    EXPECT_FALSE(has(text, "\"node" + std::to_string(live_page::most_nodes) + "\""));
+    EXPECT_FALSE(contains(text, "\"node" + std::to_string(live_page::most_nodes) + "\""));
 }
 
 TEST_F(page_of_a_run, brings_the_last_state_to_who_reads_before_it_ends) {
@@ -339,13 +336,13 @@ TEST_F(page_of_a_run, brings_the_last_state_to_who_reads_before_it_ends) {
     char part[4096];
     for (ssize_t got = 0; (got = ::recv(browser.get(), part, sizeof part, 0)) > 0;)
         text.append(part, static_cast<std::size_t>(got));
-    EXPECT_TRUE(has(text, "the last words")) << text;
+    EXPECT_TRUE(contains(text, "the last words")) << text;
 }
 
 TEST(live_page, without_a_key_listens_on_loopback_only) {
     const error why = error_of([] { live_page no("0.0.0.0:0", {.title = "count"}); });
     EXPECT_EQ(why.code(), errc::denied);
-    EXPECT_TRUE(has(why.what(), "\"0.0.0.0:0?credentials=node7\"")) << why.what();
+    EXPECT_TRUE(contains(why.what(), "\"0.0.0.0:0?credentials=node7\"")) << why.what();
 }
 
 }  // namespace
