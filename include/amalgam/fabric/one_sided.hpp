@@ -126,6 +126,9 @@ public:
     /// until the port gives up on them after the silence limit: then release() comes first.
     virtual void let_go(one_sided_transfer&) noexcept = 0;
 
+    /// How many bytes of transfers went through memory of the carrier's own. Any thread.
+    virtual std::uint64_t copied_bytes() const noexcept { return 0; }
+
     /// The port ends; called once, after it asked for every transfer and waited a moment, and after
     /// all links were closed. When this returns, neither library nor device uses memory or key of
     /// any transfer, also of those that are not over, and finished() is not called any more.

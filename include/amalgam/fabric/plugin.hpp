@@ -38,12 +38,14 @@
 /// | 2 | the oldest that is loaded |
 /// | 3 | notified puts and atomic operations: port, message_sink::on_put(), capabilities::atomics |
 /// | 4 | port_options::trust and insecure, port::who() |
+/// | 5 | transfer_counts::copied_bytes |
 namespace amalgam {
 
 /// Raised with every change of the classes that both sides share. Versions from the oldest on share
 /// the layout of everything the older has: new virtual functions come last, new members of a
-/// structure into its padding, or behind it where only the program makes them (port_options).
-inline constexpr std::uint32_t plugin_interface_version = 4;
+/// structure into its padding, or behind it where only the program makes them (port_options) or
+/// only the plug-in does (transfer_counts).
+inline constexpr std::uint32_t plugin_interface_version = 5;
 inline constexpr std::uint32_t oldest_plugin_interface_version = 2;
 
 /// What a shared object exports. Its layout never changes.

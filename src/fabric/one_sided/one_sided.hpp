@@ -64,6 +64,8 @@ public:
     result<shared_block> allocate(std::size_t bytes) noexcept { return memory_.allocate(bytes); }
     bool registers_memory() const noexcept { return facts_.registers_memory; }
     bool is_synchronous() const noexcept { return facts_.is_synchronous; }
+    /// Any thread.
+    std::uint64_t copied_bytes() const noexcept { return carrier_.copied_bytes(); }
 
     void progress() noexcept;
     /// Ends what a carrier has not let go of within the silence limit. Call it after the carrier's

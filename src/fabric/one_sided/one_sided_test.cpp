@@ -43,6 +43,7 @@ TEST_F(one_sided_test, after_the_first_the_device_carries_transfers_without_the_
     EXPECT_EQ(device_b_.exposures, 1u) << "asked for once";
     EXPECT_EQ(a_->end->transfers().direct, 2u);
     EXPECT_EQ(a_->end->transfers().direct_bytes, 2 * size);
+    EXPECT_EQ(a_->end->transfers().copied_bytes, 0u);
     EXPECT_EQ(b_->end->transfers().served, 1u) << "the first";
     region_ = {};
 }

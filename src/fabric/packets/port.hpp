@@ -79,6 +79,9 @@ private:
     std::optional<transfer_start> start_get(frame_link&, scatter, const remote_key&,
                                             std::uint64_t offset, completion&) noexcept override;
     void cancel_transfer(completion&) noexcept override;
+    std::uint64_t copied_bytes() const noexcept override {
+        return one_sided_ == nullptr ? 0 : one_sided_->copied_bytes();
+    }
     bool end_transfers(frame_link&, status) noexcept override;
     bool has_transfers(const frame_link&) const noexcept override;
     bool queue_put_notify(frame_link&, gather, const remote_key&, std::uint64_t offset,

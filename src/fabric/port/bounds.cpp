@@ -27,7 +27,7 @@ port_usage framed_port::usage() const noexcept {
 }
 
 transfer_counts framed_port::transfers() const noexcept {
-    return {direct_.value(), direct_bytes_.value(), target_.served()};
+    return {direct_.value(), direct_bytes_.value(), target_.served(), copied_bytes()};
 }
 
 peer_traffic framed_port::traffic_with(peer_id who) const noexcept {

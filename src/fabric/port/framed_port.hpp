@@ -200,6 +200,8 @@ protected:
         direct_.add();
         direct_bytes_.add(bytes);
     }
+    /// How many bytes of such transfers were copied. Any thread.
+    virtual std::uint64_t copied_bytes() const noexcept { return 0; }
     /// A transfer that was left pending ended; it completes in run_due(), or the next progress().
     /// Any time.
     void transfer_over(completion&, status, std::size_t bytes) noexcept;

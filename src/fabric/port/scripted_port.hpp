@@ -95,6 +95,9 @@ public:
         return deliver(from, header_of(kind, tag, payload.size()), payload);
     }
 
+    std::uint64_t copied_bytes() const noexcept override { return copied; }
+
+    std::uint64_t copied = 0;
     std::function<std::size_t(std::size_t)> on_move;
     std::vector<std::unique_ptr<scripted_link>> links;
     std::vector<frame_link*> released;

@@ -2,10 +2,14 @@
 
 #include <utility>
 
+#include <amalgam/fabric/identity.hpp>
+
 namespace amalgam::detail {
 namespace {
 
 constexpr std::uint32_t first_with_atomics = 3;
+constexpr std::uint32_t first_with_identities = 4;
+constexpr std::uint32_t first_with_copied_bytes = 5;
 
 capabilities as_of_version(capabilities can, std::uint32_t version) noexcept {
     // The older port's structure has padding there, which may hold anything.
@@ -18,7 +22,9 @@ public:
     older_port(std::unique_ptr<port> inner, std::uint32_t version)
         : inner_(std::move(inner)),
           can_(as_of_version(inner_->can(), version)),
-          has_atomics_(version >= first_with_atomics) {}
+          has_atomics_(version >= first_with_atomics),
+          has_identities_(version >= first_with_identities),
+          counts_copies_(version >= first_with_copied_bytes) {}
     ~older_port() override {
         ending_ = true;
         while (first_ != nullptr)
@@ -90,7 +96,10 @@ public:
         return inner_->post_compare_swap(to, key, offset, expected, desired, old, on_done);
     }
     transfer_counts transfers() const noexcept override {
-        return has_atomics_ ? inner_->transfers() : transfer_counts{};
+        if (!has_atomics_) return {};
+        transfer_counts counts = inner_->transfers();
+        if (!counts_copies_) counts.copied_bytes = 0;  // It wrote nothing there.
+        return counts;
     }
     void cancel(completion& op) noexcept override {
         // A refused one ends as it is in the next progress().
@@ -115,6 +124,9 @@ public:
         return inner_->open_operations() + open_;
     }
     port_usage usage() const noexcept override { return inner_->usage(); }
+    identity who(peer_id peer) const override {
+        return has_identities_ ? inner_->who(peer) : port::who(peer);
+    }
 
 private:
     /// Regions are the inner port's own.
@@ -138,6 +150,8 @@ private:
     std::unique_ptr<port> inner_;
     const capabilities can_;
     const bool has_atomics_;
+    const bool has_identities_;
+    const bool counts_copies_;
     completion* first_ = nullptr;  ///< Refused operations that have not ended, oldest first.
     completion* last_ = nullptr;   ///< Unless there are none.
     std::size_t open_ = 0;

@@ -31,6 +31,9 @@ void write_port(const port& which, const std::string& address, metric_writer& in
     into.add(
         {"amalgam_port_direct_transfer_bytes_total", "Bytes that these moved.", grows, "bytes"},
         labels, static_cast<double>(moved.direct_bytes));
+    into.add({"amalgam_port_copied_transfer_bytes_total",
+              "Of these, bytes that went through memory of the port's own.", grows, "bytes"},
+             labels, static_cast<double>(moved.copied_bytes));
     put_metric(into,
                {"amalgam_port_served_transfers_total",
                 "Puts and gets of peers that the port's progress answered.", grows},

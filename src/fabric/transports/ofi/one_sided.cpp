@@ -175,6 +175,7 @@ posted ofi_one_sided::start(packet_link& to, one_sided_transfer& what) noexcept 
     }
     const long how = post(link.by_, link.to_, what, *op);
     if (how == 0) {
+        if (bounces_) copied_.add(what.bytes);
         carrier_.lend(*op, link);
         return posted::pending;
     }

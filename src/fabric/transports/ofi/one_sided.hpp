@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <amalgam/core/counter.hpp>
 #include <amalgam/fabric/one_sided.hpp>
 
 #include "fabric/transports/ofi/memory.hpp"
@@ -53,6 +54,7 @@ public:
     posted start(packet_link&, one_sided_transfer&) noexcept override;
     void let_go(one_sided_transfer&) noexcept override;
     void end_one_sided() noexcept override;
+    std::uint64_t copied_bytes() const noexcept override { return copied_.value(); }
 
     /// The bytes that a get brought are the user's.
     static void take_bounced(const ofi_operation&) noexcept;
@@ -84,6 +86,7 @@ private:
     const bool bounces_;
     std::size_t longest_ = 0;
     std::size_t bounced_ = 0;  ///< Bytes of all copies.
+    owned_counter copied_;     ///< Bytes of puts that were copied, and of gets.
     one_sided_events* events_ = nullptr;
     std::unordered_map<std::uint64_t, std::vector<exposed_segment>> exposed_;  ///< By region.
 };

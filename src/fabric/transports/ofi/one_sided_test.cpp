@@ -64,7 +64,7 @@ protected:
     peer_id there_{}, back_{};
 };
 
-TEST_P(ofi_one_sided_test, transfers_need_neither_packets_nor_copies) {
+TEST_P(ofi_one_sided_test, transfers_need_no_packets_and_copies_only_without_connections) {
     std::vector<std::byte> far(size), back(size), near = pattern(size);
     const region target = b_->end->open_region(far, access::read_write).value();
     warm_up(target.key());
@@ -76,6 +76,9 @@ TEST_P(ofi_one_sided_test, transfers_need_neither_packets_nor_copies) {
     EXPECT_EQ(back, near);
     EXPECT_EQ(a_->end->transfers().direct, before.direct + 2);
     EXPECT_EQ(a_->end->transfers().direct_bytes, before.direct_bytes + 2 * size);
+    const bool has_connections = GetParam().starts_with("tcp");
+    EXPECT_EQ(a_->end->transfers().copied_bytes - before.copied_bytes,
+              has_connections ? 0 : 2 * size);
     EXPECT_EQ(b_->end->transfers().served, served);
 }
 

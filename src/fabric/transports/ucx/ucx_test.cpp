@@ -162,6 +162,7 @@ TEST(ucx_transport, transfers_over_shared_memory_need_neither_packets_nor_the_ta
         EXPECT_EQ(back, near);
         EXPECT_EQ(here.end->transfers().direct, 2u);
         EXPECT_EQ(here.end->transfers().direct_bytes, 2u << 20);
+        EXPECT_EQ(here.end->transfers().copied_bytes, 0u);
         EXPECT_EQ(there.end->transfers().served, 0u);
         EXPECT_TRUE(contains(here.end->explain(),
                              "puts and gets to processes of this host are "
