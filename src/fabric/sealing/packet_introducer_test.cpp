@@ -265,6 +265,29 @@ TEST_F(packet_introducer_test, a_peer_that_says_nothing_is_unreachable_when_the_
     EXPECT_TRUE(patient.events.downs.empty());
 }
 
+TEST_F(packet_introducer_test, a_limit_is_looked_at_while_others_keep_the_carrier_busy) {
+    introduced_end caller(lab_.trust, 2, 0ms);
+    caller.connect();
+    caller.room();
+    caller.wire().ran = 1;
+    for (int i = 0; i < 1000 && caller.events.downs.empty(); ++i)
+        caller.here->progress(1);
+    expect_refused(caller, errc::unreachable);
+}
+
+TEST_F(packet_introducer_test, one_that_is_lost_meanwhile_is_told_once_and_heard_no_more) {
+    introduced_end caller(lab_.trust);
+    caller.connect();
+    caller.room();
+    for (int i = 0; i < 2; ++i)
+        caller.wire().events->down(*caller.below, {errc::unreachable});
+    caller.receive(bytes_of("too late"));
+    caller.room();
+    EXPECT_EQ(caller.events.downs, std::vector<errc>{errc::unreachable});
+    EXPECT_EQ(caller.events.rooms, 0);
+    EXPECT_EQ(caller.here->take_secrets(*caller.link), nullptr);
+}
+
 TEST_F(packet_introducer_test, a_handshake_that_finds_no_room_goes_on_when_there_is_some) {
     // Packets so short that there are many.
     introduced_end caller(lab_.trust, 2, 1h, 64), called(lab_.trust, 2, 1h, 64);

@@ -56,7 +56,7 @@ public:
         return static_cast<packet_link*>(links.back().get());
     }
     void release(packet_link&) noexcept override { ++released; }
-    std::size_t progress(std::size_t) noexcept override { return 0; }
+    std::size_t progress(std::size_t) noexcept override { return ran; }
     int wait_handle() const noexcept override { return handle_.get(); }
     bool arm() noexcept override { return true; }
     std::unique_ptr<link_secrets> take_secrets(packet_link& one) noexcept override {
@@ -66,7 +66,8 @@ public:
     packet_events* events = nullptr;
     std::vector<std::unique_ptr<link>> links;
     int released = 0;
-    std::string dialed;  ///< The latest address that was connected to.
+    std::size_t ran = 0;  ///< In each call of progress().
+    std::string dialed;   ///< The latest address that was connected to.
 
 private:
     unique_fd handle_{::eventfd(0, EFD_CLOEXEC)};
