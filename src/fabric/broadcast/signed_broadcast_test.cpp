@@ -14,6 +14,8 @@
 #include <amalgam/fabric/signed_broadcast.hpp>
 
 #include "fabric/broadcast/replay_windows.hpp"
+#include "fabric/trust/credentials/credential_store.hpp"
+#include "fabric/trust/credentials/signatures.hpp"
 #include "fabric/trust/key_folders/lab_testing.hpp"
 #include "fabric/trust/tls/tls_testing.hpp"
 
@@ -233,6 +235,43 @@ TEST_F(signed_broadcast_test, trusted_keys_are_enough_without_an_authority) {
     two.hears(a.says("unknown"));
     EXPECT_EQ(two.heard, words{"known"});
     EXPECT_EQ(two.refused, (counts{{refusal::untrusted, 1}}));
+}
+
+TEST_F(signed_broadcast_test, who_is_no_client_has_a_short_key_or_is_not_valid_yet_is_no_signer) {
+    const auto bytes_of_shown = [](X509* shown) {
+        unsigned char* der = nullptr;
+        const int size = i2d_X509(shown, &der);
+        const auto* const at = reinterpret_cast<const std::byte*>(der);
+        const packet all(at, at + std::max(size, 0));
+        OPENSSL_free(der);
+        return all;
+    };
+    const auto good = lab.authority.issue({.name = "good"}),
+               of_server = lab.authority.issue({.uses = "serverAuth"}),
+               early = lab.authority.issue({.starts = 1000, .ends = 2000});
+    const auto by_keys = credentials::from_text(
+        {.certificate = detail::pem_of(good.made.get()),
+         .key = detail::pem_of(good.key.get()),
+         .trusted_keys = {detail::fingerprint_of(*good.key), detail::fingerprint_of(*of_server.key),
+                          detail::fingerprint_of(*early.key)}});
+    for (const auto& trust : {lab.trust, by_keys}) {
+        const auto by = trust->store().in_force();
+        const auto code_of_shown = [&](const packet& shown) {
+            return detail::verified_signer::of(*by, shown).code();
+        };
+        packet longer = bytes_of_shown(good.made.get());
+        EXPECT_EQ(code_of_shown(longer), errc::ok);
+        longer.push_back({});
+        EXPECT_EQ(code_of_shown(longer), errc::denied);
+        EXPECT_EQ(code_of_shown(bytes_of_shown(of_server.made.get())), errc::denied);
+        EXPECT_EQ(code_of_shown(bytes_of_shown(early.made.get())), errc::denied);
+    }
+    const detail::pkey_ptr weak(EVP_PKEY_Q_keygen(nullptr, nullptr, "RSA", std::size_t{1024}));
+    const auto shown =
+        detail::make_certificate({"weak", {}, {}}, *weak, std::chrono::system_clock::now() + 1h,
+                                 *lab.authority.certificate(), *lab.authority.key());
+    const auto by = lab.trust->store().in_force();
+    EXPECT_EQ(detail::verified_signer::of(*by, bytes_of_shown(shown.get())).code(), errc::denied);
 }
 
 // ---- windows

@@ -7,8 +7,10 @@
 #include <gtest/gtest.h>
 #include <openssl/err.h>
 
+#include "fabric/limits.hpp"
 #include "fabric/trust/credentials/credential_store.hpp"
 #include "fabric/trust/key_folders/lab_testing.hpp"
+#include "fabric/trust/tls/tls_testing.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -131,6 +133,31 @@ TEST_F(tls_contexts_test, the_peer_must_be_the_host_that_was_named) {
     EXPECT_EQ(expect_host(both.client.ssl.get(), "").code(), errc::invalid);
 }
 
+TEST_F(tls_contexts_test, a_host_is_named_whole_and_never_by_a_common_name) {
+    const test_lab lab;
+    tls_contexts client(lab.trust);
+    const struct {
+        const char* name;
+        const char* hosts;
+        const char* asked;
+        bool good;
+    } all[] = {
+        {"right.lab", "IP:127.0.0.1", "right.lab", false},
+        {"right.lab", "", "right.lab", false},
+        {"node", "DNS:*.here.lab", "right.here.lab", true},
+        {"node", "DNS:*.here.lab", "far.right.here.lab", false},
+        {"node", "DNS:r*.here.lab", "right.here.lab", false},
+    };
+    for (const auto& each : all) {
+        const auto own = lab.authority.issue({.name = each.name, .hosts = each.hosts});
+        tls_contexts server(lab.trust_of(own));
+        tls_pair both(client.connecting().value(), server.accepting().value());
+        ASSERT_TRUE(expect_host(both.client.ssl.get(), each.asked));
+        both.meet();
+        EXPECT_EQ(both.client.done, each.good) << each.name << " is for " << each.hosts;
+    }
+}
+
 TEST_F(tls_contexts_test, another_authority_is_refused_by_both) {
     const lab_folder other;
     const std::string stranger = other.add("left");
@@ -193,6 +220,99 @@ TEST_F(tls_contexts_test, an_authority_without_a_list_has_revoked_nothing_beside
     EXPECT_TRUE(both.client.done && both.server.done)
         << told(both.client.why) << "; " << told(both.server.why);
     EXPECT_FALSE(met(here.with("bad"), theirs).server.done);
+}
+
+TEST_F(tls_contexts_test, authorities_between_are_shown_and_may_be_revoked) {
+    const test_authority root;
+    const test_authority middle = root.below(1800);
+    const auto trust = [&](const std::string& revoked) {
+        const test_certificate own = middle.issue();
+        return credentials::from_text(
+            {.certificate = pem_of(own.made.get()) + pem_of(middle.certificate()),
+             .key = pem_of(own.key.get()),
+             .authority = pem_of(root.certificate()),
+             .revoked = revoked});
+    };
+    const auto own = trust("");
+    EXPECT_LT(own->expires(), std::chrono::system_clock::now() + 31min)
+        << "the one between ends first";
+    tls_contexts client(own), server(trust(""));
+    tls_pair both(client.connecting().value(), server.accepting().value());
+    both.meet();
+    EXPECT_TRUE(both.client.done && both.server.done)
+        << told(both.client.why) << "; " << told(both.server.why);
+
+    const x509_crl_ptr list = make_list(nullptr, X509_get0_serialNumber(middle.certificate()),
+                                        *root.certificate(), *root.key());
+    tls_contexts strict(trust(to_pem(*list)));
+    tls_pair refused(client.connecting().value(), strict.accepting().value());
+    refused.meet();
+    EXPECT_EQ(told(refused.server.why),
+              "denied: the peer's certificate is refused: certificate revoked");
+}
+
+TEST_F(tls_contexts_test, a_longer_chain_of_certificates_than_any_needs_is_refused_unread) {
+    const test_lab lab;
+    tls_contexts server(lab.trust);
+    const ssl_context_ptr client = bare_context(lab.authority, &lab.node);
+    const int each = i2d_X509(lab.node.made.get(), nullptr);
+    ASSERT_GT(each, 0);
+    for (long bytes = 0; bytes < limits::max_chain_bytes; bytes += each)
+        ASSERT_EQ(SSL_CTX_add1_chain_cert(client.get(), lab.node.made.get()), 1);
+    tls_pair both(client.get(), server.accepting().value());
+    both.meet();
+    EXPECT_NE(told(both.server.why).find("excessive message size"), std::string::npos)
+        << told(both.server.why);
+}
+
+TEST_F(tls_contexts_test, a_certificate_is_good_for_the_end_that_it_is_for) {
+    const test_lab lab;
+    const test_certificate of_server = lab.authority.issue({.uses = "serverAuth"}),
+                           of_client = lab.authority.issue({.uses = "clientAuth"});
+    for (const bool by_key : {false, true}) {
+        const auto trust = [&](const test_certificate& own, const test_certificate& other) {
+            credential_parts parts{.certificate = pem_of(own.made.get()),
+                                   .key = pem_of(own.key.get())};
+            if (by_key)
+                parts.trusted_keys = {fingerprint_of(*other.key)};
+            else
+                parts.authority = pem_of(lab.authority.certificate());
+            return credentials::from_text(parts);
+        };
+        const auto met_by = [&](const test_certificate& from, const test_certificate& to) {
+            tls_contexts client(trust(from, to)), server(trust(to, from));
+            tls_pair both(client.connecting().value(), server.accepting().value());
+            both.meet();
+            return both;
+        };
+        EXPECT_TRUE(met_by(of_client, of_server).server.done) << by_key;
+        const tls_pair no_client = met_by(of_server, of_server),
+                       no_server = met_by(of_client, of_client);
+        for (const auto* why : {&no_client.server.why, &no_server.client.why})
+            EXPECT_NE(told(*why).find("certificate purpose"), std::string::npos) << told(*why);
+    }
+}
+
+TEST_F(tls_contexts_test, who_was_valid_when_a_session_began_is_denied_once_he_is_not) {
+    const test_lab lab;
+    const test_certificate expired = lab.authority.issue({.starts = -100, .ends = -10});
+    const ssl_context_ptr server = bare_context(lab.authority, &expired),
+                          client = bare_context(lab.authority, &lab.node);
+    // As where a session is resumed: OpenSSL does not look at the certificate.
+    SSL_CTX_set_cert_verify_callback(
+        client.get(),
+        [](X509_STORE_CTX* at, void*) {
+            X509_STORE_CTX_set_error(at, X509_V_OK);
+            return 1;
+        },
+        nullptr);
+    tls_pair both(client.get(), server.get());
+    both.meet();
+    ASSERT_TRUE(both.client.done) << told(both.client.why);
+    const auto who = verified_peer(both.client.ssl.get());
+    EXPECT_EQ(who.code(), errc::denied);
+    EXPECT_NE(who.sentence().find("the peer's certificate has expired on 20"), std::string::npos)
+        << who.sentence();
 }
 
 TEST_F(tls_contexts_test, a_session_is_resumed_and_still_known_but_not_with_other_credentials) {
@@ -281,6 +401,19 @@ TEST_F(tls_contexts_test, a_trusted_key_is_enough_and_no_other_gets_in) {
     ended_pair.meet();
     EXPECT_EQ(told(ended_pair.server.why),
               "denied: the peer's certificate is refused: certificate has expired");
+}
+
+TEST_F(tls_contexts_test, a_trusted_key_whose_certificate_is_not_valid_yet_is_refused) {
+    const test_lab lab;
+    const test_certificate early = lab.authority.issue({.starts = 1000, .ends = 2000});
+    tls_contexts server(credentials::from_text({.certificate = pem_of(lab.node.made.get()),
+                                                .key = pem_of(lab.node.key.get()),
+                                                .trusted_keys = {fingerprint_of(*early.key)}}));
+    const ssl_context_ptr client = bare_context(lab.authority, &early);
+    tls_pair both(client.get(), server.accepting().value());
+    both.meet();
+    EXPECT_EQ(told(both.server.why),
+              "denied: the peer's certificate is refused: certificate is not yet valid");
 }
 
 TEST_F(tls_contexts_test, a_trusted_key_names_its_owner_whatever_its_certificate_says) {

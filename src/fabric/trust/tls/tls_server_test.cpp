@@ -62,5 +62,12 @@ TEST_F(tls_server_end_test, what_follows_the_clients_end_is_refused_and_not_kept
     EXPECT_EQ(SSL_read(client.ssl.get(), told, sizeof told), 6);
 }
 
+TEST_F(tls_server_end_test, who_speaks_an_older_tls_is_refused) {
+    SSL_CTX_set_max_proto_version(context.get(), TLS1_2_VERSION);
+    const tls_client older(*context);
+    EXPECT_LE(SSL_do_handshake(older.ssl.get()), 0);
+    EXPECT_FALSE(take(older.sent()));
+}
+
 }  // namespace
 }  // namespace amalgam::detail

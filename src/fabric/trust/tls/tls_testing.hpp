@@ -23,6 +23,7 @@ struct test_subject {
     std::string hosts = "IP:127.0.0.1,IP:::1,DNS:localhost";
     long starts = -3600;
     long ends = 3600;
+    std::string uses = "serverAuth,clientAuth";
 };
 
 /// For tests: a certificate and its key.
@@ -60,12 +61,16 @@ public:
         test_certificate one;
         fill(one, whom, "CA:FALSE");
         if (!whom.hosts.empty()) add(one, NID_subject_alt_name, whom.hosts);
-        add(one, NID_ext_key_usage, "serverAuth,clientAuth");
+        add(one, NID_ext_key_usage, whom.uses);
         sign(one);
         return one;
     }
 
+    /// Another one, which this one signed.
+    test_authority below(long ends) const { return {*this, ends}; }
+
     X509* certificate() const noexcept { return self_.made.get(); }
+    EVP_PKEY* key() const noexcept { return self_.key.get(); }
 
     /// Writes what `?credentials=FOLDER` reads.
     void write_folder(const std::string& folder, const test_certificate& whose) const {
@@ -79,6 +84,10 @@ public:
     }
 
 private:
+    test_authority(const test_authority& above, long ends) {
+        above.fill(self_, {"authority below", "", -7200, ends}, "critical,CA:TRUE");
+        above.sign(self_);
+    }
     void fill(test_certificate& one, const test_subject& whom, const char* constraints) const {
         static long serial = 0;
         X509* const made = one.made.get();
