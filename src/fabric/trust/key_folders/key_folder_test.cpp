@@ -1,11 +1,13 @@
 // What `amalgam key` does, and that openssl agrees with it.
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -321,6 +323,8 @@ TEST_F(key_folder_test, names_hosts_groups_and_days_that_cannot_be_certified_are
         expect_refused(errc::invalid, "the group \"", [&] { make({.groups = {group}}); });
     expect_refused(errc::invalid, "expected at most 64",
                    [&] { make({.groups = std::vector<std::string>(65, "g")}); });
+    expect_refused(errc::invalid, "expected at most 64",
+                   [&] { make({.hosts = std::vector<std::string>(65, "h.lab")}); });
     expect_refused(errc::invalid, "an authority has no hosts",
                    [&] { make({.hosts = {"a"}, .authority = true}); });
     for (const unsigned days : {0u, 36501u, 4000000000u})
@@ -360,6 +364,64 @@ TEST_F(key_folder_test, what_is_no_authority_request_or_serial_number_is_named) 
     expect_refused(errc::not_found, "there is no key", [&] { describe_key(here.with("nobody")); });
     expect_refused(errc::invalid, "is not in PEM",
                    [&] { describe_key(here.with("text.pem", "nothing")); });
+}
+
+TEST_F(key_folder_test, an_authority_that_has_expired_or_has_anothers_key_signs_nothing) {
+    const std::string node = here.add("node"), key = content(here.lab + "/key.pem");
+    const lab_folder other;
+    const auto expect_neither = [&](const std::string& part) {
+        expect_refused(errc::invalid, part, [&] { sign_key(node, here.lab, {.overwrite = true}); });
+        expect_refused(errc::invalid, part, [&] { revoke_key(node, here.lab); });
+    };
+    std::ofstream(here.lab + "/key.pem") << content(other.lab + "/key.pem");
+    expect_neither("is not the private key of the certificate");
+    std::ofstream(here.lab + "/key.pem") << key;
+    const auto own = detail::private_key_in(key, "lab").value();
+    const auto end = std::chrono::system_clock::now() - std::chrono::minutes(1);
+    std::ofstream(here.lab + "/certificate.pem")
+        << detail::to_pem(*detail::make_authority("lab", *own, end));
+    expect_neither("certificate.pem\" has expired on 20");
+}
+
+TEST_F(key_folder_test,
+       what_is_signed_began_an_hour_ago_and_ends_with_its_authority_at_the_latest) {
+    make_key(here.with("brief"), {.name = "brief", .days = 10, .authority = true});
+    make_key(here.with("node"), {.name = "node"});
+    sign_key(here.with("node"), here.with("brief"));
+    const std::vector<key_part> all = read_key_parts(here.with("node"));
+    ASSERT_EQ(all.size(), 5u);
+    const key_part &certificate = all[1], &authority = all[3], &list = all[4];
+    // For clocks that differ.
+    const auto earlier = std::chrono::system_clock::now() - std::chrono::minutes(59);
+    for (const key_part* each : {&certificate, &authority, &list}) {
+        ASSERT_TRUE(each->not_before && each->not_after);
+        EXPECT_LT(*each->not_before, earlier) << each->file;
+        EXPECT_EQ(*each->not_after, *authority.not_after) << each->file;
+    }
+}
+
+TEST_F(key_folder_test, a_disk_that_is_full_is_told_and_leaves_what_was_there) {
+    const std::string node = here.add("node");
+    const auto files_there = [&] {
+        std::vector<std::pair<std::string, std::string>> all;
+        for (const auto& each : files::directory_iterator(node))
+            all.emplace_back(each.path().filename().string(), content(each.path().string()));
+        std::sort(all.begin(), all.end());
+        return all;
+    };
+    const auto before = files_there();
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const rlimit few{10, 10};
+        ::signal(SIGXFSZ, SIG_IGN);  // As for a disk, write() fails.
+        ::setrlimit(RLIMIT_FSIZE, &few);
+        const errc told = code_of([&] { sign_key(node, here.lab, {.overwrite = true}); });
+        ::_exit(told == errc::denied ? 0 : 1);
+    }
+    int ended = 0;
+    ASSERT_EQ(::waitpid(child, &ended, 0), child);
+    EXPECT_TRUE(WIFEXITED(ended) && WEXITSTATUS(ended) == 0) << ended;
+    EXPECT_EQ(files_there(), before);
 }
 
 TEST_F(key_folder_test, several_authorities_are_trusted_side_by_side) {

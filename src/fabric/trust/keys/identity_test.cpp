@@ -1,3 +1,7 @@
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include <amalgam/core/detail/printable.hpp>
@@ -66,6 +70,52 @@ TEST(identity, names_that_drive_a_terminal_or_look_like_others_are_denied) {
         const detail::test_certificate shown = authority.issue({.name = good});
         EXPECT_EQ(detail::identity_of(*shown.made).value().name, good);
     }
+}
+
+using subject_entries = std::vector<std::pair<int, std::string>>;
+
+/// Of a certificate with that subject.
+result<identity> identity_of_subject(const subject_entries& all) {
+    const detail::x509_ptr shown(X509_new());
+    for (const auto& [kind, text] : all)
+        EXPECT_EQ(
+            X509_NAME_add_entry_by_NID(X509_get_subject_name(shown.get()), kind, V_ASN1_UTF8STRING,
+                                       reinterpret_cast<const unsigned char*>(text.data()),
+                                       static_cast<int>(text.size()), -1, 0),
+            1);
+    const detail::no_errors_left at_the_end;  // It has no key.
+    return detail::identity_of(*shown);
+}
+
+TEST(identity, one_with_two_names_or_a_name_or_group_that_is_too_long_is_denied) {
+    constexpr int name = NID_commonName, group = NID_organizationalUnitName;
+    EXPECT_EQ(identity_of_subject({{name, "node7"}, {group, "compute"}}).code(), errc::ok);
+    EXPECT_EQ(identity_of_subject({{name, std::string(255, 'n')}}).code(), errc::ok);
+    for (const subject_entries& bad :
+         {subject_entries{}, subject_entries{{name, "node7"}, {name, "admin"}},
+          subject_entries{{name, std::string(256, 'n')}},
+          subject_entries{{name, "node7"}, {group, std::string(256, 'g')}},
+          subject_entries{{name, "node7"}, {group, "compute"}, {group, "a\nb"}}})
+        EXPECT_EQ(identity_of_subject(bad).code(), errc::denied);
+    subject_entries many(65, {group, "g"});
+    many.front() = {name, "node7"};
+    EXPECT_EQ(identity_of_subject(many)->groups.size(), 64u);
+    many.emplace_back(group, "g");
+    EXPECT_EQ(identity_of_subject(many).code(), errc::denied);
+}
+
+TEST(identity, without_a_common_name_it_is_the_first_dns_name_and_no_address) {
+    const detail::test_authority authority;
+    const auto identity_for = [&](const char* hosts) {
+        const detail::no_errors_left at_the_end;
+        const auto shown = authority.issue({.name = "", .hosts = hosts});
+        return detail::identity_of(*shown.made);
+    };
+    EXPECT_EQ(identity_for("IP:10.0.0.7,IP:fd00::7,DNS:10.0.0.8,DNS:node7.lab,DNS:other.lab")
+                  .value()
+                  .name,
+              "node7.lab");
+    EXPECT_EQ(identity_for("IP:10.0.0.7,IP:fd00::7").code(), errc::denied);
 }
 
 }  // namespace

@@ -183,6 +183,16 @@ TEST_F(shared_folders, nothing_is_replaced_unless_told_to) {
                  [&] { make_key(one, {.name = "two", .shared = true, .overwrite = true}); });
 }
 
+TEST_F(shared_folders, a_file_that_is_full_takes_no_more_and_stays_as_it_is) {
+    const std::string one = add("one"), two = add("two");
+    std::string all = content(file(one));
+    for (std::size_t i = 1; i < pre_shared_keys::most_keys; ++i)
+        all += line_of("k" + std::to_string(i), 16);
+    write_file(file(one), all, 0600, true);
+    expect_error(errc::invalid, "takes no more", [&] { (void)trust_authority(one, two); });
+    EXPECT_EQ(content(file(one)), all);
+}
+
 TEST_F(shared_folders, a_folder_has_one_kind_of_credentials) {
     const lab_folder lab;
     const std::string node = lab.add("node"), one = add("one");
@@ -314,6 +324,14 @@ TEST_F(pre_shared_proof, a_key_works_under_its_own_name_only) {
     write_file(renamed + "/shared.keys", "other" + content(file(server)).substr(6), 0600, false);
     expect_refused(met(renamed, server), "it does not have our pre-shared key other",
                    "the peer has the pre-shared key other, which we do not have");
+}
+
+TEST_F(pre_shared_proof, the_key_that_an_unknown_name_gets_cannot_be_guessed) {
+    const std::string server = add("server"), guess = here.with("guess");
+    make_folder(guess);
+    write_file(guess + "/shared.keys", line_of("guess", 32, '0'), 0600, false);
+    expect_refused(met(guess, server), "it does not have our pre-shared key guess",
+                   "the peer has the pre-shared key guess, which we do not have");
 }
 
 TEST_F(pre_shared_proof, a_server_that_has_the_key_and_speaks_another_protocol_is_refused) {
