@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <amalgam/fabric/credentials.hpp>
@@ -230,6 +231,68 @@ TEST_F(credentials_test, one_that_has_expired_or_is_not_valid_yet_says_since_or_
     EXPECT_NE(valid.sentence().find("is not valid before 20"), std::string::npos);
 }
 
+TEST_F(credentials_test, an_authority_that_has_expired_is_refused_where_no_other_is_valid) {
+    const auto key = detail::generate_key(key_algorithm::ed25519);
+    const auto end = std::chrono::system_clock::now() - 1min;
+    const std::string good = content(node + "/authority.pem"),
+                      expired = detail::to_pem(*detail::make_authority("old", *key, end));
+    write("authority.pem", expired);
+    expect_refused(errc::invalid, "authority.pem\" has expired on 20");
+    write("authority.pem", good + expired);
+    EXPECT_TRUE(credentials::try_from_folder(node));
+}
+
+TEST_F(credentials_test, a_revocation_list_that_has_expired_or_is_of_some_certificates_is_refused) {
+    const auto by = detail::certificates_in(content(here.lab + "/certificate.pem"), "lab").value();
+    const auto by_key = detail::private_key_in(content(here.lab + "/key.pem"), "lab").value();
+    const auto expect_refused_with = [&](auto change, const char* why) {
+        const auto list = detail::make_list(nullptr, nullptr, *by.front(), *by_key);
+        change(list.get());
+        ASSERT_GT(X509_CRL_sign(list.get(), by_key.get(), nullptr), 0);
+        write("revoked.pem", detail::to_pem(*list));
+        expect_refused(errc::invalid, why);
+    };
+    expect_refused_with(
+        [](X509_CRL* list) {
+            const detail::openssl_ptr<ASN1_TIME> past(X509_gmtime_adj(nullptr, -60));
+            EXPECT_EQ(X509_CRL_set1_nextUpdate(list, past.get()), 1);
+        },
+        "has expired on 20");
+    expect_refused_with(
+        [](X509_CRL* list) {
+            const detail::openssl_ptr<ASN1_STRING> base(ASN1_INTEGER_new());
+            EXPECT_EQ(ASN1_INTEGER_set_uint64(base.get(), 1), 1);
+            EXPECT_EQ(X509_CRL_add1_ext_i2d(list, NID_delta_crl, base.get(), 1, X509V3_ADD_DEFAULT),
+                      1);
+        },
+        "is not complete");
+    expect_refused_with(
+        [](X509_CRL* list) {
+            X509V3_CTX about{};
+            X509V3_set_ctx(&about, nullptr, nullptr, nullptr, list, 0);
+            const detail::openssl_ptr<X509_EXTENSION> part(X509V3_EXT_conf_nid(
+                nullptr, &about, NID_issuing_distribution_point, "onlyuser:TRUE"));
+            ASSERT_NE(part, nullptr);
+            EXPECT_EQ(X509_CRL_add_ext(list, part.get(), -1), 1);
+        },
+        "is not complete");
+}
+
+TEST_F(credentials_test, pre_shared_keys_stand_beside_nothing_else) {
+    const std::string keys = "node:" + std::string(64, '7') + "\n";
+    ASSERT_TRUE(credentials::try_from_text({.shared_keys = keys}));
+    const credential_parts all = text_in(node);
+    for (const auto part : {&credential_parts::certificate, &credential_parts::key,
+                            &credential_parts::authority, &credential_parts::revoked}) {
+        credential_parts parts{.shared_keys = keys};
+        parts.*part = all.*part;
+        EXPECT_EQ(credentials::try_from_text(parts).code(), errc::invalid);
+    }
+    const key_fingerprint own = credentials::from_folder(node)->self().key;
+    const auto both = credentials::try_from_text({.trusted_keys = {own}, .shared_keys = keys});
+    EXPECT_EQ(both.code(), errc::invalid);
+}
+
 TEST_F(credentials_test, trusted_keys_are_instead_of_an_authority) {
     credential_parts parts = text_in(node);
     const auto refused = [&] { return credentials::try_from_text(parts).sentence(); };
@@ -283,6 +346,19 @@ TEST_F(credentials_test, files_that_changed_are_read_again_by_themselves_once_a_
     const auto second = store->current(change + detail::limits::credentials_interval);
     EXPECT_NE(second, first);
     EXPECT_LT(second->expires(), first->expires());
+}
+
+TEST_F(credentials_test, a_change_of_any_of_the_files_is_seen) {
+    auto store = detail::credential_store::of_files(files_in(node), true).value();
+    auto now = std::chrono::steady_clock::now() + 1h;
+    auto before = store->current(now);
+    for (const char* each : {"certificate.pem", "key.pem", "authority.pem", "revoked.pem"}) {
+        write(each, content(node + "/" + each) + "\n");
+        now += detail::limits::credentials_interval;
+        const auto after = store->current(now);
+        EXPECT_NE(after, before) << each;
+        before = after;
+    }
 }
 
 TEST_F(credentials_test, certificates_change_under_threads_that_begin_handshakes) {
