@@ -28,6 +28,7 @@ credential_parts credential_store::paths_of_today() const {
 result<void> credential_store::read_again() {
     // Before the files are read, so that what changes meanwhile is seen next time.
     seen_ = stamps();
+    read_all_ = false;
     const credential_parts paths = paths_of_today();
     auto loaded = loaded_credentials::from_files(paths);
     if (!loaded) return loaded.why();
@@ -35,6 +36,7 @@ result<void> credential_store::read_again() {
         if (const auto good = (*loaded)->check_follows(*in_force_); !good) return good;
     if (!paths.revoked.empty()) optional_list_ = false;
     in_force_ = std::move(*loaded);
+    read_all_ = true;
     return {};
 }
 
@@ -60,11 +62,14 @@ std::shared_ptr<const loaded_credentials> credential_store::current(steady::time
     const std::lock_guard hold(lock_);
     if (from_text_ || now - looked_ < limits::credentials_interval) return in_force_;
     looked_ = now;
-    if (stamps() == seen_) return in_force_;
+    const bool has_changed = stamps() != seen_;
+    // What failed is tried again: for lack of memory or descriptors, a revocation would be missed
+    // for ever.
+    if (!has_changed && read_all_) return in_force_;
     if (const auto read = read_again(); read)
         log(log_level::info, "trust", "credentials read again",
             {{"as", to_text(in_force_->self())}});
-    else
+    else if (has_changed)
         log(log_level::warn, "trust", "credentials have changed and cannot be used; the old stay",
             {{"why", read.sentence()}});
     return in_force_;

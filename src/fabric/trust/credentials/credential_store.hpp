@@ -42,6 +42,7 @@ private:
     bool from_text_ = false;      // There is nothing to read again.
     bool optional_list_ = false;  // Not seen so far.
     std::vector<file_stamp> seen_;
+    bool read_all_ = false;  // Of what seen_ says; false: what failed may have been for the moment.
     steady::time_point looked_{};
     std::shared_ptr<const loaded_credentials> in_force_;
 };

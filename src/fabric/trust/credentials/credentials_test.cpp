@@ -361,6 +361,23 @@ TEST_F(credentials_test, a_change_of_any_of_the_files_is_seen) {
     }
 }
 
+TEST_F(credentials_test, a_change_that_no_descriptor_was_left_for_is_taken_a_second_later) {
+    auto store = detail::credential_store::of_files(files_in(node), true).value();
+    const auto start = std::chrono::steady_clock::now() + 1h;
+    const auto first = store->current(start);
+    revoke_key(here.add("bad"), here.lab);
+    write("revoked.pem", content(here.lab + "/revoked.pem"));
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit none{0, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    const auto then = store->current(start + detail::limits::credentials_interval);
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_EQ(then, first);
+    const auto later = store->current(start + 2 * detail::limits::credentials_interval);
+    EXPECT_NE(later->explain().find("(1 revoked)"), std::string::npos) << later->explain();
+}
+
 TEST_F(credentials_test, certificates_change_under_threads_that_begin_handshakes) {
     files::copy_file(node + "/key.pem", here.with("key"));
     const auto shared = credentials::from_folder(node);
