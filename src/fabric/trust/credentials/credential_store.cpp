@@ -7,6 +7,7 @@
 #include <amalgam/core/log.hpp>
 
 #include "fabric/limits.hpp"
+#include "fabric/trust/keys/new_file.hpp"
 
 namespace amalgam::detail {
 
@@ -18,10 +19,11 @@ std::vector<file_stamp> credential_store::stamps() const {
     return all;
 }
 
-/// The paths, without a list that may be absent and is.
+/// The paths, without a list that may be absent and is. A link to nothing is none that is absent:
+/// what it leads to may not be mounted yet.
 credential_parts credential_store::paths_of_today() const {
     credential_parts paths = paths_;
-    if (optional_list_ && !file_stamp::of(paths.revoked).there) paths.revoked.clear();
+    if (optional_list_ && !is_there(paths.revoked)) paths.revoked.clear();
     return paths;
 }
 

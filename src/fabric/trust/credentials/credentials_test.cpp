@@ -154,6 +154,26 @@ TEST_F(credentials_test, an_authority_that_everybody_could_replace_is_refused) {
     EXPECT_EQ(all->reload().code(), errc::denied);
 }
 
+TEST_F(credentials_test, a_revocation_list_that_everybody_could_replace_is_refused) {
+    const std::string file = node + "/revoked.pem";
+    ::chmod(file.c_str(), 0646);
+    expect_refused(errc::denied, "\"" + file + "\" can be written by everybody on this host");
+    ::chmod(file.c_str(), 0644);
+    EXPECT_TRUE(credentials::try_from_folder(node));
+    const temp_folder elsewhere;
+    credential_parts parts = files_in(node);
+    parts.revoked = elsewhere.with("list.pem", content(file));
+    EXPECT_TRUE(credentials::try_from_files(parts));
+    ::chmod(elsewhere.path().c_str(), 0777);
+    EXPECT_EQ(credentials::try_from_files(parts).code(), errc::denied);
+}
+
+TEST_F(credentials_test, a_link_to_nothing_is_no_list_that_is_absent) {
+    files::remove(node + "/revoked.pem");
+    files::create_symlink(node + "/not_mounted/revoked.pem", node + "/revoked.pem");
+    expect_refused(errc::not_found, node + "/revoked.pem");
+}
+
 TEST_F(credentials_test, a_key_that_others_can_read_is_refused_before_it_is_read) {
     for (const mode_t mode : {0644u, 0640u, 0604u, 0660u, 0601u}) {
         ::chmod((node + "/key.pem").c_str(), mode);

@@ -74,17 +74,17 @@ result<void> loaded_credentials::check_parts(const credential_parts& parts) {
 loaded_credentials::loaded loaded_credentials::from_files(const credential_parts& paths) {
     if (const auto good = check_parts(paths); !good) return good.why();
     if (!paths.shared_keys.empty()) return from_shared(pre_shared_keys::in_file(paths.shared_keys));
-    const auto text = [](const std::string& path) {
-        return path.empty() ? result<std::string>(std::string()) : read_pem_file(path);
+    // A list, too: an older one is as well signed, and takes back what was revoked.
+    const auto trusted = [](const std::string& path) {
+        return path.empty() ? result<std::string>(std::string()) : read_trusted_file(path);
     };
-    const auto certificate = text(paths.certificate);
+    const auto certificate = read_pem_file(paths.certificate);
     if (!certificate) return certificate.why();
     const auto key = read_secret_file(paths.key);
     if (!key) return key.why();
-    const auto authority = paths.authority.empty() ? result<std::string>(std::string())
-                                                   : read_trusted_file(paths.authority);
+    const auto authority = trusted(paths.authority);
     if (!authority) return authority.why();
-    const auto revoked = text(paths.revoked);
+    const auto revoked = trusted(paths.revoked);
     if (!revoked) return revoked.why();
     // A copy begins so: without this, nothing would be revoked until it is complete.
     if (!paths.revoked.empty() && revoked->find_first_not_of(" \t\r\n") == std::string::npos)
