@@ -57,10 +57,9 @@ struct credential_parts {
 /// Failure: one sentence each, which names the file: `not_found` if it cannot be read; `denied` if
 ///          others than its owner may read the private or pre-shared keys (mode beyond 0600), or
 ///          everybody may write the file of authorities or of revocation lists, or replace it;
-///          `invalid` for a
-///          wrong format, a key that is encrypted or does not fit the certificate, a certificate
-///          that has expired or is not valid yet, a revocation list of another authority, or
-///          parts that are missing or exclude each other.
+///          `invalid` for a wrong format, a key that is encrypted or does not fit the
+///          certificate, a certificate that has expired or is not valid yet, a revocation list of
+///          another authority, or parts that are missing or exclude each other.
 /// Cost:    reads and parses all parts, about a millisecond.
 class credentials {
 public:
