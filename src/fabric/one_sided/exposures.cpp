@@ -49,7 +49,7 @@ bool exposures::tell(one_sided_peer& peer, key_notice& what) noexcept {
     // Looked up for each answer, as it may have been closed while this waited. The peer then learns
     // that by a notice of its own, if it was told anything.
     const region_entry* region = home_.region_of(what.key);
-    if (region == nullptr || region->bytes == 0 ||
+    if (region == nullptr || what.key.region == closing_ || region->bytes == 0 ||
         region->segments.size() > peer_keys::max_segments)
         return refuse(peer, what);
     try {
@@ -106,6 +106,7 @@ void exposures::close(const remote_key& key, const std::vector<one_sided_peer*>&
     if (exposed_.erase(key.region) == 0 && each_region_) return;
     carrier_.hide(key);
     if (!each_region_) return;
+    closing_ = key.region;
     for (one_sided_peer* peer : peers) {
         if (peer->told.erase(key.region) == 0 || !peer->up) continue;
         try {
@@ -118,6 +119,7 @@ void exposures::close(const remote_key& key, const std::vector<one_sided_peer*>&
         }
         pump(*peer);
     }
+    closing_ = 0;
 }
 
 }  // namespace amalgam::detail

@@ -48,6 +48,7 @@ private:
     one_sided_home& home_;
     const bool each_region_;
     std::unordered_set<std::uint64_t> exposed_;
+    std::uint64_t closing_ = 0;  ///< A region that is hidden already, and still open for its port.
 };
 
 }  // namespace amalgam::detail

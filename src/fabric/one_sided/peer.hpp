@@ -66,6 +66,7 @@ struct one_sided_peer {
     std::unordered_map<std::uint64_t, std::unique_ptr<known_key>> keys;  ///< By region.
     std::vector<std::unique_ptr<known_key>> dropped;                     ///< Still in use.
     std::vector<known_key*> asked;
+    std::size_t unanswered = 0;   ///< Questions, also about regions that have closed meanwhile.
     known_key* latest = nullptr;  ///< Found last.
     chain<direct_operation> operations;
     std::size_t held = 0;  ///< Transfers that the carrier holds.

@@ -35,7 +35,7 @@ const known_segment& peer_keys::segment_at(const known_key& one, std::uint64_t o
 }
 
 void peer_keys::ask(one_sided_peer& peer, const remote_key& key) noexcept try {
-    if (peer.asked.size() >= max_questions || !make_room(peer)) return;
+    if (peer.unanswered >= max_questions || !make_room(peer)) return;
     auto made = std::make_unique<known_key>();
     made->key = key;
     made->question = ++questions_;
@@ -52,6 +52,7 @@ void peer_keys::ask(one_sided_peer& peer, const remote_key& key) noexcept try {
         return;
     }
     peer.asked.push_back(&one);
+    ++peer.unanswered;
     ++count_;
 } catch (const std::bad_alloc&) {  // Packets carry it.
 }
@@ -118,16 +119,24 @@ bool peer_keys::open_segment(one_sided_peer& peer, known_key& one, const key_ans
 
 delivery peer_keys::on_answer(one_sided_peer& peer, std::uint64_t tag,
                               const_bytes payload) noexcept {
-    if (payload.size() < key_answer::wire_bytes) return delivery::malformed;
+    if (payload.size() < key_answer::wire_bytes ||
+        payload.size() > key_answer::wire_bytes + one_sided_carrier::max_key_bytes)
+        return delivery::malformed;
     const key_answer answer = key_answer::decode(payload.data());
     const const_bytes told = payload.subspan(key_answer::wire_bytes);
     const auto at = std::find_if(peer.asked.begin(), peer.asked.end(),
                                  [&](const known_key* one) { return one->question == tag; });
-    // Told that the region is gone, the question was dropped; its answers may still come.
-    if (at == peer.asked.end()) return tag <= questions_ ? delivery::taken : delivery::malformed;
+    if (at == peer.asked.end()) {
+        if (tag > questions_) return delivery::malformed;
+        // Told that the region is gone, the question was dropped; its answers still come.
+        const bool is_answered = answer.count == 0 || answer.index + 1 == answer.count;
+        if (is_answered && peer.unanswered > peer.asked.size()) --peer.unanswered;
+        return delivery::taken;
+    }
     known_key& one = **at;
     if (answer.count == 0) {
         peer.asked.erase(at);
+        --peer.unanswered;
         refuse(one);
         return delivery::taken;
     }
@@ -145,6 +154,7 @@ delivery peer_keys::on_answer(one_sided_peer& peer, std::uint64_t tag,
     }
     if (!last) return delivery::taken;
     peer.asked.erase(at);
+    --peer.unanswered;
     if (one.what == known_key::state::asked)
         one.what = one.segments.empty() ? known_key::state::none : known_key::state::open;
     return delivery::taken;
