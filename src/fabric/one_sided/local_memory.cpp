@@ -85,16 +85,16 @@ pinned_memory* local_memory::find(const_bytes some) noexcept {
 result<pinned_memory*> local_memory::use(mutable_bytes some) noexcept try {
     look_at_blocks();
     pinned_memory* one = find(some);
+    const std::size_t wanted = leaving_.size() + known_.size() + 1;
+    if (leaving_.capacity() < wanted) leaving_.reserve(2 * wanted);  // For remove(), too.
     if (one == nullptr) {
         auto made = std::make_unique<pinned_memory>();
         made->first = some.data();
         made->bytes = some.size();
-        leaving_.reserve(leaving_.size() + known_.size() + 1);  // For remove(), too.
         leaving_.push_back(std::move(made));
         one = leaving_.back().get();
     } else {
         one->leaves = false;
-        leaving_.reserve(leaving_.size() + known_.size());  // For remove().
     }
     if (one->registered == nullptr) {
         auto registered = carrier_.register_memory({one->first, one->bytes});

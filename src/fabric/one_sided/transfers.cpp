@@ -21,9 +21,9 @@ direct_transfers::direct_transfers(one_sided_carrier& carrier, one_sided_home& h
 /// One free operation, and pieces for its window.
 bool direct_transfers::make_room() noexcept try {
     if (free_operations_.empty()) {
-        free_operations_.reserve(all_operations_.size() + 1);
-        waiting_.reserve(all_operations_.size() + 1);
-        leaving_.reserve(all_operations_.size() + 1);
+        const std::size_t count = all_operations_.size() + 1;
+        for (auto* list : {&free_operations_, &waiting_, &leaving_})
+            if (list->capacity() < count) list->reserve(2 * count);
         all_operations_.push_back(std::make_unique<direct_operation>());
         free_operations_.push_back(all_operations_.back().get());
     }
@@ -156,7 +156,8 @@ bool direct_transfers::pin(direct_operation& op, one_sided_transfer& piece) noex
 /// False: the carrier has no room.
 bool direct_transfers::begin_piece(direct_operation& op) noexcept {
     if (free_pieces_.empty()) try {
-            free_pieces_.reserve(all_pieces_.size() + 1);
+            const std::size_t count = all_pieces_.size() + 1;
+            if (free_pieces_.capacity() < count) free_pieces_.reserve(2 * count);
             all_pieces_.push_back(std::make_unique<one_sided_transfer>());
             free_pieces_.push_back(all_pieces_.back().get());
         } catch (const std::bad_alloc&) {
