@@ -89,14 +89,16 @@ public:
     /// What the test decides, and what it sees.
     struct settings {
         one_sided_facts facts = small();
-        unsigned delay = 2;     ///< Calls of run() until a transfer is over.
-        std::size_t room = 16;  ///< Transfers in its queue.
-        bool stalled = false;   ///< Neither copies nor lets go.
-        bool ended = false;     ///< By end_one_sided().
-        bool registers = true;  ///< Else register_memory() fails.
+        unsigned delay = 2;            ///< Calls of run() until a transfer is over.
+        std::size_t room = 16;         ///< Transfers in its queue.
+        bool stalled = false;          ///< Neither copies nor lets go.
+        bool lets_go_at_once = false;  ///< Inside let_go(), also if stalled.
+        bool ended = false;            ///< By end_one_sided().
+        bool registers = true;         ///< Else register_memory() fails.
         std::size_t most_registrations = ~std::size_t{0};  ///< And when there were so many.
         bool exposes = true;                               ///< Else expose() fails.
         std::size_t most_started = ~std::size_t{0};        ///< Then start() says `unsupported`.
+        std::uint64_t through_own_memory = 0;              ///< Told as copied_bytes().
         std::size_t started = 0, copied_bytes = 0;
         std::size_t asked_back = 0;  ///< By let_go().
         std::size_t exposures = 0, opened = 0, closed = 0;
@@ -193,7 +195,10 @@ public:
     void let_go(one_sided_transfer& what) noexcept override {
         ++with_.asked_back;
         what.carrier_words[1] = 1;
+        if (with_.lets_go_at_once && std::erase(queue_, &what) > 0)
+            events_->finished(what, {errc::canceled});
     }
+    std::uint64_t copied_bytes() const noexcept override { return with_.through_own_memory; }
     void end_one_sided() noexcept override {
         EXPECT_FALSE(std::exchange(with_.ended, true));
         queue_.clear();

@@ -8,7 +8,9 @@
 
 #include <gtest/gtest.h>
 
+#include "fabric/one_sided/memory_device_testing.hpp"
 #include "fabric/port/port_testing.hpp"
+#include "fabric/sealing/one_sided.hpp"
 #include "fabric/sealing/wire_testing.hpp"
 #include "memory/memory.hpp"
 
@@ -228,6 +230,14 @@ TEST(sealed_carrier, talks_to_a_machine_without_instructions_for_aes) {
     here.say("one");
     there.receive(here.take());
     EXPECT_EQ(there.events.packets.size(), 1u);
+}
+
+TEST(sealed_carrier, tells_what_was_copied_of_transfers_that_are_not_sealed) {
+    memory_device::settings with;
+    memory_device below(with);
+    const sealed_one_sided sealed(below);
+    with.through_own_memory = 77;
+    EXPECT_EQ(sealed.copied_bytes(), 77u);
 }
 
 TEST(sealed_carrier, whom_its_port_has_no_memory_for_is_let_go) {

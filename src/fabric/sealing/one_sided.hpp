@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <amalgam/fabric/one_sided.hpp>
 
 #include "fabric/sealing/carrier.hpp"
@@ -42,6 +44,7 @@ public:
         return below_.start(inner(to), what);
     }
     void let_go(one_sided_transfer& what) noexcept override { below_.let_go(what); }
+    std::uint64_t copied_bytes() const noexcept override { return below_.copied_bytes(); }
     void end_one_sided() noexcept override { below_.end_one_sided(); }
 
 private:
