@@ -145,9 +145,10 @@ result<ofi_far_key> ofi_memory::open(const_bytes told) noexcept {
         made.key = load_le<std::uint64_t>(key.data());
         return made;
     }
-    if (told[0] != std::byte{raw_key} || !asks_for(FI_MR_RAW)) return {errc::invalid, ""};
-    std::uint8_t raw[one_sided_carrier::max_key_bytes];
-    std::memcpy(raw, key.data(), std::min(key.size(), sizeof raw));
+    std::uint8_t raw[one_sided_carrier::max_key_bytes - head_bytes];
+    if (told[0] != std::byte{raw_key} || !asks_for(FI_MR_RAW) || key.size() > sizeof raw)
+        return {errc::invalid, ""};
+    std::memcpy(raw, key.data(), key.size());
     const int how = fi_mr_map_raw(domain_, made.base, raw, key.size(), &made.key, 0);
     if (how != 0) return failure{from_ofi(how, errc::unsupported), {}};
     made.is_mapped = true;

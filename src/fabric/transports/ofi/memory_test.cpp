@@ -1,6 +1,7 @@
 // What is asked of libfabric under modes that no provider here has: a domain made of its tables.
 #include "fabric/transports/ofi/memory.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <memory>
@@ -26,8 +27,10 @@ struct made_up_domain {
     fi_ops_mr registers{};
     std::vector<std::uint64_t> wanted_keys, rights;
     int refuse_keys = 0;     ///< As taken.
-    int refuse_writing = 0;  ///< As memory that can only be read.
+    int refuse_writing = 0;  ///< With this error, as memory that can only be read.
+    bool refuse_enabling = false;
     std::size_t live = 0, mapped = 0;
+    std::size_t longest_raw = 0;  ///< Of the raw keys that were to be mapped.
     bool raw = false, by_endpoint = false;
 
     made_up_domain() {
@@ -48,7 +51,7 @@ struct made_up_domain {
         self.wanted_keys.push_back(key);
         self.rights.push_back(access);
         if (self.refuse_keys > 0 && self.refuse_keys-- > 0) return -FI_ENOKEY;
-        if ((access & FI_READ) != 0 && self.refuse_writing > 0) return -FI_EFAULT;
+        if ((access & FI_READ) != 0 && self.refuse_writing > 0) return -self.refuse_writing;
         auto* one = new made_up_memory;
         one->domain = &self;
         one->mr.fid.ops = &self.memory_ops;
@@ -71,6 +74,7 @@ struct made_up_domain {
     static int control_memory(fid* one, int what, void* how) {
         auto& memory = *reinterpret_cast<made_up_memory*>(one);
         if (what == FI_ENABLE) {
+            if (memory.domain->refuse_enabling) return -FI_ENOMEM;
             memory.enabled = memory.bound;
             return memory.bound ? 0 : -FI_EINVAL;
         }
@@ -94,6 +98,7 @@ struct made_up_domain {
         }
         if (what != FI_MAP_RAW_MR) return -FI_ENOSYS;
         auto& map = *static_cast<struct fi_mr_map_raw*>(how);
+        self.longest_raw = std::max(self.longest_raw, map.key_size);
         if (map.key_size != 24 || map.raw_key[23] != 7) return -FI_EINVAL;
         *map.key = 99;
         ++self.mapped;
@@ -170,9 +175,25 @@ TEST_F(ofi_memory_test, peers_get_the_rights_of_the_region_and_no_others) {
 TEST_F(ofi_memory_test, memory_that_can_only_be_read_is_registered_for_puts) {
     open(FI_MR_LOCAL);
     EXPECT_TRUE(memory_->registers_local());
-    domain_.refuse_writing = 1;
-    memory_->remove(memory_->add_local(bytes_).value());
-    EXPECT_EQ(domain_.rights.back() & (FI_READ | FI_WRITE), std::uint64_t{FI_WRITE});
+    for (const int refusal : {FI_EFAULT, FI_EACCES}) {
+        domain_.refuse_writing = refusal;
+        memory_->remove(memory_->add_local(bytes_).value());
+        EXPECT_EQ(domain_.rights.back() & (FI_READ | FI_WRITE), std::uint64_t{FI_WRITE});
+    }
+    domain_.rights.clear();
+    domain_.refuse_writing = FI_ENOMEM;
+    EXPECT_EQ(memory_->add_local(bytes_).code(), errc::no_memory);
+    EXPECT_EQ(domain_.rights.size(), 1u) << "not that of memory that can only be read";
+}
+
+TEST_F(ofi_memory_test, memory_that_cannot_be_enabled_is_registered_no_more_and_does_not_count) {
+    open(FI_MR_ENDPOINT, 8, 1);
+    domain_.refuse_enabling = true;
+    for (int i = 0; i < 3; ++i)
+        EXPECT_FALSE(memory_->expose(bytes_, access::read).ok());
+    EXPECT_EQ(domain_.live, 0u);
+    domain_.refuse_enabling = false;
+    memory_->remove(expose());
 }
 
 TEST_F(ofi_memory_test, memory_of_an_endpoint_is_bound_and_enabled) {
@@ -223,6 +244,11 @@ TEST_F(ofi_memory_test, what_a_peer_tells_is_not_trusted) {
             const auto opened = memory_->open(const_bytes(any).first(bytes));
             EXPECT_EQ(opened.ok(), form == 1 && bytes == 24) << form << ' ' << bytes;
         }
+    std::array<std::byte, 256> longer{};
+    longer[0] = std::byte{2};
+    for (std::size_t bytes = any.size(); bytes <= longer.size(); ++bytes)
+        EXPECT_FALSE(memory_->open(const_bytes(longer).first(bytes)).ok());
+    EXPECT_EQ(domain_.longest_raw, any.size() - 16) << "more than that was copied of none";
     open(0);
     any[0] = std::byte{2};
     EXPECT_FALSE(memory_->open(any).ok()) << "raw keys, where numbers are in use";
