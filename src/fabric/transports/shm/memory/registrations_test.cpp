@@ -106,6 +106,19 @@ TEST_F(shm_registrations_test, region_of_many_segments_is_not_shown) {
     EXPECT_FALSE(registrations.withdraw(wide));
 }
 
+TEST_F(shm_registrations_test, region_past_the_last_slot_is_not_shown_and_changes_no_other) {
+    constexpr auto count = static_cast<std::uint32_t>(shm_registrations_layout::slot_count);
+    const remote_key last = key_of(count - 1, 1, 50), beyond = key_of(count, 1, 50);
+    registrations.publish(last, segments);
+    registrations.publish(beyond, segments);
+    EXPECT_EQ(find(last), found_kind::open);
+    EXPECT_EQ(find(beyond), found_kind::unknown);
+    EXPECT_FALSE(registrations.withdraw(beyond));
+    for (std::size_t i = 0; i < 3; ++i)
+        EXPECT_FALSE(seen.block(i)) << "these are behind the last slot";
+    EXPECT_FALSE(seen.block(shm_registrations_layout::block_count));
+}
+
 TEST_F(shm_registrations_test, region_of_nothing_is_shown) {
     const remote_key nothing = key_of(0, 1, 0);
     registrations.publish(nothing, {});
