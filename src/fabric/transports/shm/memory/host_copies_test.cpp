@@ -2,10 +2,13 @@
 // is killed, stopped or let go of at a bad moment.
 #include "fabric/transports/shm/memory/host_copies.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <amalgam/core/random.hpp>
 
@@ -63,6 +67,20 @@ protected:
                           static_cast<host_peer*>(key)->name.token);
         std::raise(SIGSTOP);
         from.table_.let_go();
+    }
+
+    /// Marks what `from` is about to touch, and does not come to an end.
+    static void begin_to_touch(host_copies& from, const remote_key& region, const host_copies& of,
+                               bool writes) {
+        from.table_.touch(shm_touched::region(region.region, writes), of.token_);
+    }
+    static void end_touch(host_copies& from) { from.table_.let_go(); }
+    static std::size_t sleepers_of(const host_copies& at) { return at.sleepers_.size(); }
+    void* meet(host_copies& here, host_copies& target, packet_link& link) {
+        return here
+            .open_key(link, {}, 0, 0,
+                      bytes_of(told_by(target, link, text_of(here.one_sided_name()))))
+            .value();
     }
 
     static constexpr std::size_t size = 100000;
@@ -187,6 +205,96 @@ TEST_F(host_copies_test, visitors_come_and_go_beside_each_other) {
         one->copies->close_key(one->key);
 }
 
+TEST_F(host_copies_test, peer_that_is_one_too_many_is_refused_until_another_leaves) {
+    auto target = make(), here = make();
+    const std::string name = text_of(here->one_sided_name());
+    std::vector<scripted_carrier::link> links(shm_registrations_layout::admitted_count + 1);
+    for (std::size_t i = 0; i + 1 < links.size(); ++i)
+        ASSERT_FALSE(told_by(*target, links[i], name).empty()) << i;
+    EXPECT_TRUE(told_by(*target, links.back(), name).empty());
+    EXPECT_FALSE(told_by(*target, links[7], name).empty()) << "it has its number";
+    target->left(links.back());  // Had none.
+    EXPECT_TRUE(told_by(*target, links.back(), name).empty());
+    target->left(links[7]);
+    EXPECT_FALSE(told_by(*target, links.back(), name).empty());
+}
+
+// Nobody waits long for who reads, so who reads must not believe what it read.
+TEST_F(host_copies_test, get_beside_which_its_region_or_link_ended_is_not_ok) {
+    std::vector<std::byte> far(std::size_t{4} << 20), near(far.size());
+    for (int round = 0; round < 20; ++round) {
+        auto target = make(limit(0)), here = make();
+        std::fill(far.begin(), far.end(), std::byte{1});
+        const remote_key region = publish(*target, far);
+        void* key = meet(*here, *target, link_);
+        std::atomic<int> gets{0};
+        bool right = true;
+        status last;
+        std::thread reader([&] {
+            while ((last = transfer(*here, key, false, near, region)).ok()) {
+                right = right && near == std::vector<std::byte>(near.size(), std::byte{1});
+                ++gets;
+            }
+        });
+        while (gets.load() < 2) {
+        }
+        if (round % 2 == 0)
+            target->hide(region);
+        else
+            target->left(link_);
+        // As its owner may; the end, which a get that is under way reads last. By the kernel, which
+        // no sanitizer takes for a race.
+        const std::vector<std::byte> other(10'000, std::byte{2});
+        const const_bytes from(other), into = const_bytes(far).last(other.size());
+        cross_place<const_bytes> source{{&from, 1}, {}}, place{{&into, 1}, {}};
+        EXPECT_TRUE(copy_to_process(::getpid(), source, place, other.size()).ok());
+        reader.join();
+        EXPECT_TRUE(right) << "bytes of a later owner were given as the region's";
+        EXPECT_NE(last.code, errc::ok);
+        here->close_key(key);
+    }
+}
+
+TEST_F(host_copies_test, who_runs_and_takes_longer_than_the_limit_is_not_waited_for) {
+    auto target = make(limit(1)), here = make();
+    const remote_key region = publish(*target, memory_);
+    void* key = meet(*here, *target, link_);
+    begin_to_touch(*here, region, *target, true);
+    target->hide(region);
+    end_touch(*here);
+    here->close_key(key);
+}
+
+TEST_F(host_copies_test, peers_that_left_in_the_midst_of_writes_are_kept_in_a_bounded_number) {
+    auto target = make(limit(1)), here = make();
+    const remote_key region = publish(*target, memory_);
+    const std::string name = text_of(here->one_sided_name());
+    begin_to_touch(*here, region, *target, true);
+    std::vector<scripted_carrier::link> links(40);
+    std::size_t most = 0;
+    for (auto& each : links) {
+        ASSERT_FALSE(told_by(*target, each, name).empty());
+        target->left(each);
+        most = std::max(most, sleepers_of(*target));
+    }
+    EXPECT_GT(most, 0u);
+    EXPECT_LE(most, 16u);
+    end_touch(*here);
+    ASSERT_FALSE(told_by(*target, link_, name).empty());
+    target->left(link_);
+    EXPECT_EQ(sleepers_of(*target), 0u) << "none writes any more";
+}
+
+TEST_F(host_copies_test, explanation_counts_the_peers_whose_transfers_go_in_packets) {
+    auto here = make();
+    const std::string before = here->explain();
+    EXPECT_EQ(before.find("packets"), before.npos) << before;
+    (void)here->open_key(link_, {}, 0, 0, {});
+    (void)told_by(*here, link_, "");
+    const std::string after = here->explain();
+    EXPECT_NE(after.find("but to 2 of the peers so far they go in packets"), after.npos) << after;
+}
+
 TEST_F(host_copies_test, names_of_others_and_garbage_are_refused) {
     auto here = make();
     const std::string name = text_of(here->one_sided_name());
@@ -298,6 +406,30 @@ TEST_F(standing_process, region_waits_for_one_that_was_stopped_while_it_wrote_un
     for (const bool left_before : {false, true})
         close_while_it_stands(true, left_before,
                               [](conformance::child_process& child) { child.kill(); });
+}
+
+TEST_F(standing_process, region_of_another_port_does_not_wait_whatever_its_number) {
+    auto child = visitor([](host_copies& here, void* key, conformance::channel& parent) {
+        const std::string wire = parent.hear();
+        const remote_key region =
+            remote_key::decode(std::span<const std::byte, remote_key::wire_bytes>(bytes_of(wire)));
+        stand_still(here, region, key, true);
+    });
+    auto target = make(limit(1)), other = make(limit(1));
+    const std::string name = child.line().hear();
+    const std::string told = told_by(*target, link_, name);
+    EXPECT_FALSE(told.empty());
+    EXPECT_FALSE(told_by(*other, link_, name).empty());
+    child.line().say(told);
+    const remote_key region = publish(*target, memory_);
+    --regions_;
+    const remote_key same_number = publish(*other, memory_);
+    EXPECT_EQ(region.region, same_number.region);
+    child.line().say(text_of(region.encode()));
+    child.wait_until_still();
+    other->hide(same_number);  // Would wait for ever.
+    child.thaw();
+    EXPECT_EQ(child.join(), 0);
 }
 
 TEST_F(standing_process, region_waits_for_one_that_was_stopped_while_it_read_up_to_the_limit) {
