@@ -133,7 +133,8 @@ public:
     /// all links were closed. When this returns, neither library nor device uses memory or key of
     /// any transfer, also of those that are not over, and finished() is not called any more.
     /// Packets that links took may still leave first, as in the carrier's destructor. Of the other
-    /// calls only left(), close_key(), unregister_memory() and packet_carrier::release() follow.
+    /// calls only hide() and show(), for regions of who closes and opens some in completions of the
+    /// port's end, left(), close_key(), unregister_memory() and packet_carrier::release() follow.
     virtual void end_one_sided() noexcept = 0;
 
 protected:

@@ -30,6 +30,27 @@ TEST_F(one_sided_test, canceled_transfer_ends_when_the_device_has_let_go) {
     region_ = {};
 }
 
+TEST_F(one_sided_test, transfers_of_which_the_device_lets_go_at_once_end_once) {
+    prepare();
+    device_a_.stalled = device_a_.lets_go_at_once = true;
+    recorded op, others[2];
+    ASSERT_EQ(get(near_, op), posted::pending);
+    a_->end->cancel(op);
+    a_until([&] { return op.runs > 0; });
+    EXPECT_TRUE(op.ended_with(errc::canceled));
+    EXPECT_EQ(device_a_.asked_back, 4u);
+    EXPECT_EQ(device_a_.registered, 0u);
+    EXPECT_EQ(a_->end->open_operations(), 0u);
+    for (recorded& each : others)
+        ASSERT_EQ(put(near_, each), posted::pending);
+    a_->end->close(there_);
+    a_until([&] { return others[0].runs > 0 && others[1].runs > 0; });
+    for (const recorded& each : others)
+        EXPECT_TRUE(each.ended_with(errc::closed));
+    EXPECT_EQ(device_a_.registered, 0u);
+    region_ = {};
+}
+
 TEST_F(one_sided_test, transfer_that_waits_for_room_is_canceled_at_once) {
     device_a_.room = 0;
     prepare();

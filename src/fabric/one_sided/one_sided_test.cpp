@@ -22,6 +22,8 @@ using namespace testing_support;
 TEST_F(one_sided_test, port_says_who_carries_its_transfers) {
     open();
     EXPECT_EQ(a_->end->can().rma, rma_mode::one_sided);
+    device_a_.through_own_memory = 77;
+    EXPECT_EQ(a_->end->transfers().copied_bytes, 77u);
 }
 
 TEST_F(one_sided_test, after_the_first_the_device_carries_transfers_without_the_target) {
@@ -184,6 +186,31 @@ TEST_F(one_sided_test, port_sleeps_while_what_waits_is_behind_what_a_full_device
         return std::all_of(std::begin(ops), std::end(ops), [](auto& op) { return op.runs == 1; });
     });
     EXPECT_TRUE(ops[4].ended_with(errc::ok));
+    region_ = {};
+}
+
+TEST_F(one_sided_test, port_stays_awake_for_room_that_a_transfer_has_left) {
+    device_a_.room = 2;
+    prepare();
+    device_a_.stalled = true;
+    recorded ops[4];
+    const const_bytes part = const_bytes(near_).first(2000);
+    for (recorded& op : ops) {
+        device_a_.delay = &op == ops ? 1 : 1000;
+        ASSERT_EQ(a_->end->post_put(there_, {&part, 1}, key_, 0, op), posted::pending);
+    }
+    a_until([&] { return a_->end->prepare_to_sleep(); });
+    ops[0].then = [&] { device_a_.stalled = true; };
+    device_a_.stalled = false;
+    a_until([&] { return ops[0].runs == 1; });
+    EXPECT_EQ(device_a_.started, 2u);
+    EXPECT_FALSE(a_->end->prepare_to_sleep());
+    a_->end->progress();
+    EXPECT_EQ(device_a_.started, 3u);
+    device_a_.stalled = false;
+    a_until([&] {
+        return std::all_of(std::begin(ops), std::end(ops), [](auto& op) { return op.runs == 1; });
+    });
     region_ = {};
 }
 
