@@ -22,6 +22,7 @@
 #include "fabric/frames/wire_header.hpp"
 #include "fabric/limits.hpp"
 #include "fabric/memory/truncated_file.hpp"
+#include "fabric/one_sided/frames.hpp"
 #include "fabric/packets/header.hpp"
 #include "fabric/peers/matching.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
@@ -205,6 +206,42 @@ TEST_F(packet_connection_test, credit_for_what_is_out_is_taken) {
     settle();
     EXPECT_EQ(here_.arrived.size(), 1u);
     EXPECT_TRUE(here_.lost.empty());
+}
+
+// ---- keys of a library, where ours has none
+
+TEST_F(packet_connection_test, question_for_a_key_is_answered_with_none) {
+    meet();
+    come(packet_of(packet_kind::frames, 0,
+                   frame(key_question_kind, 9, bytes_of(key_question_bytes))));
+    settle();
+    const std::byte* const answer = link_->sent.back().data() + packet_header::wire_bytes;
+    const frame_header header = from_wire(answer);
+    EXPECT_EQ(header.kind, key_answer_kind);
+    EXPECT_EQ(header.tag, 9u);
+    ASSERT_EQ(header.bytes, key_answer::wire_bytes);
+    EXPECT_EQ(key_answer::decode(answer + sizeof(wire_header)).count, 0u);
+    EXPECT_TRUE(here_.lost.empty());
+}
+
+TEST_F(packet_connection_test, question_for_a_key_that_is_too_short_ends_the_connection) {
+    meet();
+    come(packet_of(packet_kind::frames, 0,
+                   frame(key_question_kind, 9, bytes_of(key_question_bytes - 1))));
+    expect_dropped();
+}
+
+TEST_F(packet_connection_test, question_for_a_key_by_too_long_a_name_ends_the_connection) {
+    meet();
+    come(packet_of(packet_kind::frames, 0, frame(key_question_kind, 9, bytes_of(169))));
+    expect_dropped();
+}
+
+TEST_F(packet_connection_test, answer_about_a_key_that_was_not_asked_for_ends_the_connection) {
+    meet();
+    come(packet_of(packet_kind::frames, 0,
+                   frame(key_answer_kind, 9, bytes_of(key_answer::wire_bytes))));
+    expect_dropped();
 }
 
 TEST_F(packet_connection_test, a_credit_packet_with_something_in_it_ends_the_connection) {
