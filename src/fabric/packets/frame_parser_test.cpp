@@ -9,16 +9,12 @@
 #include <amalgam/core/random.hpp>
 
 #include "fabric/frames/wire_header.hpp"
+#include "fabric/port/port_testing.hpp"
 
 namespace amalgam::detail {
 namespace {
 
-std::vector<std::byte> pattern(std::size_t bytes, std::uint64_t seed) {
-    std::vector<std::byte> made(bytes);
-    for (std::size_t i = 0; i < bytes; ++i)
-        made[i] = static_cast<std::byte>(seed * 31 + i);
-    return made;
-}
+using testing_support::pattern;
 
 /// Reassembles frames, however they arrive.
 class collector final : public frame_handler {
