@@ -47,8 +47,7 @@ public:
         at.on_arrival = [this, &messages](message& got) {
             EXPECT_EQ(got.tag(), came_) << "lost, doubled or out of order";
             const_bytes want = messages[got.tag() % messages.size()];
-            EXPECT_TRUE(
-                std::equal(got.bytes().begin(), got.bytes().end(), want.begin(), want.end()))
+            EXPECT_TRUE(are_same(got.bytes(), want))
                 << "message " << got.tag() << " of " << got.bytes().size() << " bytes";
             came_ = got.tag() + 1;
         };

@@ -78,7 +78,7 @@ TEST_P(transport_suite, canceled_receive_leaves_the_message_for_the_next_one) {
 
 TEST_P(transport_suite, every_kind_canceled_at_any_moment_completes_once_and_lets_go) {
     connection over = connected_pair();
-    std::size_t bytes = is_brief() ? 300000 : 2000000;
+    std::size_t bytes = is_brief() ? 300000 : 1000000;
     const_bytes out = patterned(bytes, 1);
     const_bytes back = patterned(bytes, 2);
     for (op_kind kind : kinds_of(over.a.end())) {

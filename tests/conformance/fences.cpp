@@ -187,7 +187,7 @@ TEST_P(transport_suite, canceled_put_into_a_process_that_stands_still_ends_when_
         EXPECT_EQ(complete(here, request::get(peer, {each}, told.key, 0)).code(), errc::ok);
         expect_echo(*this, here, peer);
     }
-    EXPECT_TRUE(std::equal(then.begin(), then.end(), later.begin()));
+    EXPECT_TRUE(are_same(then, later));
     EXPECT_EQ(here.end().open_operations(), 0u);
 }
 

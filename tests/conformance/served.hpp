@@ -17,7 +17,7 @@ struct served {
 };
 
 /// Size of its memory: more than the kernel buffers between two processes.
-inline constexpr std::size_t served_bytes = std::size_t{slow_build ? 12u : 32u} << 20;
+inline constexpr std::size_t served_bytes = std::size_t{12} << 20;
 
 /// Body of a child that opens a port, reports to its parent, and echoes every message of up to 4
 /// KiB, until its parent sends something or is gone.

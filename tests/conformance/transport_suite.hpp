@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -132,12 +133,16 @@ protected:
     void TearDown() override;
 
 private:
+    struct freed {
+        void operator()(std::byte* memory) const noexcept { std::free(memory); }
+    };
+
     void sleep_a_moment();
     arrival take_marker(node& at, std::uint64_t tag);
     [[noreturn]] void give_up(std::string_view what);
 
     std::optional<transport_registry> registry_;
-    std::deque<std::unique_ptr<std::byte[]>> memory_;
+    std::deque<std::unique_ptr<std::byte, freed>> memory_;  ///< By calloc().
     std::deque<std::unique_ptr<node>> nodes_;
     std::deque<child_process> children_;
     int heard_fd_ = -1;

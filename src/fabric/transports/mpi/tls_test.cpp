@@ -17,6 +17,7 @@ const bool described = conformance::describe_transport(
     "mpi+static+tls",
     {.registry = [] { return trusted_registry("mpi"); }, .stays_within_process = true});
 
+[[maybe_unused]] const bool sealed_over_plain = conformance::run_briefly("mpi+static+tls");
 INSTANTIATE_TEST_SUITE_P(mpi_tls, transport_suite, testing::Values("mpi+static+tls"));
 
 tcp_test_port open_here(std::shared_ptr<const credentials> trust = shared_lab().trust) {

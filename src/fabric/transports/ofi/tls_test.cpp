@@ -27,6 +27,8 @@ const bool described = conformance::describe_transport(
     "ofi+tcp+tls", {.registry = [] { return trusted_registry("ofi"); },
                     .send_garbage = &send_wrong_sealed_introduction});
 
+[[maybe_unused]] const bool sealed_over_plain =
+    conformance::run_briefly("ofi+tcp+tls://127.0.0.1:0");
 INSTANTIATE_TEST_SUITE_P(ofi_tls, transport_suite, testing::Values("ofi+tcp+tls://127.0.0.1:0"));
 // libfabric's own puts and gets beside sealed packets.
 [[maybe_unused]] const bool beside_both_alone =

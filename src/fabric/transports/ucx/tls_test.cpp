@@ -21,6 +21,8 @@ const conformance::transport_traits over_tls{.registry = [] { return trusted_reg
                                              .send_garbage = &send_wrong_sealed_introduction};
 const bool described = conformance::describe_transport("ucx+tcp+tls", over_tls);
 
+[[maybe_unused]] const bool sealed_over_plain =
+    conformance::run_briefly("ucx+tcp+tls://127.0.0.1:0");
 INSTANTIATE_TEST_SUITE_P(ucx_tls, transport_suite, testing::Values("ucx+tcp+tls://127.0.0.1:0"));
 
 constexpr const char* local = "ucx+tcp+tls://127.0.0.1:0";

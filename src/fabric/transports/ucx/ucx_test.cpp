@@ -32,6 +32,7 @@ using testing_support::refusal;
 const bool described =
     conformance::describe_transport("ucx+tcp", {.send_garbage = &send_wrong_introduction});
 
+[[maybe_unused]] const bool beside_tcp = conformance::run_briefly("ucx+shm://127.0.0.1:0");
 INSTANTIATE_TEST_SUITE_P(ucx, transport_suite,
                          testing::Values("ucx+tcp://127.0.0.1:0", "ucx+shm://127.0.0.1:0"));
 
