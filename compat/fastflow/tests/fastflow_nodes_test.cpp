@@ -148,42 +148,42 @@ TEST(fastflow_queue, of_a_fixed_size_holds_no_more) {
 
 namespace {
 
-struct numbered {
+struct counted_alive {
     long number = 0;
     long live = ++alive;
-    ~numbered() { --alive; }
+    ~counted_alive() { --alive; }
     static inline std::atomic<long> alive{0};
 };
 
 }  // namespace
 
 TEST(fastflow_static_allocator, gives_each_slot_to_one_item_at_a_time) {
-    struct making : ff_monode_t<numbered> {
+    struct making : ff_monode_t<counted_alive> {
         int svc_init() override { return slots.init(); }
-        numbered* svc(numbered*) override {
+        counted_alive* svc(numbered*) override {
             for (long i = 1; i <= count; ++i) {
                 const int to = static_cast<int>(i % 2);
-                numbered* made = nullptr;
+                counted_alive* made = nullptr;
                 slots.alloc(made, to);
                 made->number = i;
                 ff_send_out_to(made, to);
             }
             return EOS;
         }
-        StaticAllocator slots{6, sizeof(numbered), 2};
+        StaticAllocator slots{6, sizeof(counted_alive), 2};
     } first;
-    struct taking : ff_minode_t<numbered> {
-        numbered* svc(numbered* item) override {
+    struct taking : ff_minode_t<counted_alive> {
+        counted_alive* svc(numbered* item) override {
             sum += item->number;
-            most = std::max(most, numbered::alive.load());
+            most = std::max(most, counted_alive::alive.load());
             StaticAllocator::dealloc(item);
             return GO_ON;
         }
         long sum = 0;
         long most = 0;
     } last;
-    struct passing : ff_node_t<numbered> {
-        numbered* svc(numbered* item) override { return item; }
+    struct passing : ff_node_t<counted_alive> {
+        counted_alive* svc(numbered* item) override { return item; }
     } a, b;
     for (int run = 1; run <= 2; ++run) {
         ff_farm farm;
@@ -194,7 +194,7 @@ TEST(fastflow_static_allocator, gives_each_slot_to_one_item_at_a_time) {
         EXPECT_EQ(last.sum, run * sum_of_all);
     }
     EXPECT_LE(last.most, 6);
-    EXPECT_EQ(numbered::alive, 0);
+    EXPECT_EQ(counted_alive::alive, 0);
 }
 
 TEST(fastflow_static_allocator, refuses_what_does_not_fit) {

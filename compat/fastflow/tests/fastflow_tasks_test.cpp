@@ -107,7 +107,7 @@ bool is_base(const long& n) {
     return n <= 2;
 }
 
-struct numbers : ff_node_t<long> {
+struct counts_to_fifteen : ff_node_t<long> {
     long* svc(long*) override {
         for (long i = 1; i <= 15; ++i)
             ff_send_out(new long(i));
@@ -132,7 +132,7 @@ TEST(fastflow_dc, computes_fibonacci_numbers_alone_and_as_a_node) {
         EXPECT_EQ(alone.run_and_wait_end(), 0);
         EXPECT_EQ(found, 6765);
 
-        numbers first;
+        counts_to_fifteen first;
         ff_DC<long> middle(split, combine, solve, is_base, workers);
         collects last;
         ff_Pipe<> pipe(first, middle, last);
@@ -222,7 +222,7 @@ struct times : ff_node_t<long> {
 
 TEST(fastflow_selector, the_selected_node_gets_the_items_and_sends_as_the_selector) {
     for (const size_t which : {0, 1}) {
-        numbers first;
+        counts_to_fifteen first;
         times twice(2);
         ff_nodeSelector<long> middle(twice, std::make_unique<times>(3));
         collects last;

@@ -19,34 +19,34 @@
 namespace amalgam {
 namespace {
 
-struct numbered final : work_unit {
-    numbered() noexcept : work_unit([](work_unit&) noexcept {}) {}
+struct simple_unit final : work_unit {
+    simple_unit() noexcept : work_unit([](work_unit&) noexcept {}) {}
     std::atomic<int> taken{0};
 };
 
 /// Model of a pool on a plain deque: the next unit out is in front.
 struct model {
-    std::function<void(std::deque<numbered*>&, numbered&, bool yielded)> put;
-    std::function<numbered*(std::deque<numbered*>&)> take;
+    std::function<void(std::deque<simple_unit*>&, simple_unit&, bool yielded)> put;
+    std::function<simple_unit*(std::deque<simple_unit*>&)> take;
     bool has_first = true;  ///< Units pushed by priority precede lower ones.
 };
 
-numbered* take_front(std::deque<numbered*>& units) {
+simple_unit* take_front(std::deque<simple_unit*>& units) {
     if (units.empty()) return nullptr;
-    numbered* const first = units.front();
+    simple_unit* const first = units.front();
     units.pop_front();
     return first;
 }
 
-const model fifo{[](auto& units, numbered& unit, bool) { units.push_back(&unit); }, take_front};
-const model lifo{[](auto& units, numbered& unit, bool yielded) {
+const model fifo{[](auto& units, simple_unit& unit, bool) { units.push_back(&unit); }, take_front};
+const model lifo{[](auto& units, simple_unit& unit, bool yielded) {
                      yielded ? units.push_back(&unit) : units.push_front(&unit);
                  },
                  take_front};
 const model by_priority{
-    [](auto& units, numbered& unit, bool) {
-        const auto level = [](const numbered* each) { return std::min<int>(each->priority, 3); };
-        const auto at = std::find_if(units.begin(), units.end(), [&](const numbered* each) {
+    [](auto& units, simple_unit& unit, bool) {
+        const auto level = [](const simple_unit* each) { return std::min<int>(each->priority, 3); };
+        const auto at = std::find_if(units.begin(), units.end(), [&](const simple_unit* each) {
             return level(each) < level(&unit);
         });
         units.insert(at, &unit);
@@ -54,11 +54,11 @@ const model by_priority{
     take_front};
 void compare(pool& tested, const model& should) {
     std::mt19937 random(7);
-    std::vector<numbered> units(64);
-    std::vector<numbered*> free;
+    std::vector<simple_unit> units(64);
+    std::vector<simple_unit*> free;
     for (auto& each : units)
         free.push_back(&each);
-    std::deque<numbered*> inside;
+    std::deque<simple_unit*> inside;
     std::uint64_t taken = 0;
     for (int i = 0; i < 30000; ++i) {
         ASSERT_EQ(tested.size(), inside.size());
@@ -66,30 +66,30 @@ void compare(pool& tested, const model& should) {
         ASSERT_EQ(tested.empty(), inside.empty());
         const auto what = random() % 16;
         if (what < 8 && !free.empty()) {
-            numbered& unit = *free.back();
+            simple_unit& unit = *free.back();
             free.pop_back();
             unit.priority = static_cast<std::uint8_t>(random() % 6);
             what < 6 ? tested.push(unit) : tested.requeue(unit);
             should.put(inside, unit, what >= 6);
         } else if (what == 14 && should.has_first && !free.empty()) {
-            numbered& unit = *free.back();
+            simple_unit& unit = *free.back();
             free.pop_back();
             unit.priority = static_cast<std::uint8_t>(random() % 4);
             tested.push_by_priority(unit);
             inside.insert(std::find_if(inside.begin(), inside.end(),
-                                       [&](const numbered* each) {
+                                       [&](const simple_unit* each) {
                                            return std::min<int>(each->priority, 3) < unit.priority;
                                        }),
                           &unit);
         } else if (what == 15 && !inside.empty()) {
-            numbered* const any = inside[random() % inside.size()];
+            simple_unit* const any = inside[random() % inside.size()];
             ASSERT_TRUE(tested.remove(*any));
             ASSERT_FALSE(tested.remove(*any));
             ++taken;
             inside.erase(std::find(inside.begin(), inside.end(), any));
             free.push_back(any);
         } else {
-            auto* const got = static_cast<numbered*>(tested.pop());
+            auto* const got = static_cast<simple_unit*>(tested.pop());
             ASSERT_EQ(got, should.take(inside));
             if (got != nullptr) free.push_back(got);
             if (got != nullptr) ++taken;
@@ -114,7 +114,7 @@ TEST(work_stealing_pool, gives_anybody_what_came_by_priority_first) {
     work_stealing_pool pool;
     execution_stream stream(std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
                             execution_stream_options{.driven = true});
-    std::vector<numbered> units(6);
+    std::vector<simple_unit> units(6);
     units[2].priority = units[5].priority = 9;
     units[3].priority = 1;
     post_tasklet(pool, [&] {
@@ -135,7 +135,7 @@ TEST(work_stealing_pool, gives_its_own_stream_the_newest_and_others_the_oldest) 
     work_stealing_pool pool;
     execution_stream stream(std::make_unique<basic_scheduler>(std::vector<amalgam::pool*>{&pool}),
                             execution_stream_options{.driven = true});
-    std::vector<numbered> units(3);
+    std::vector<simple_unit> units(3);
     post_tasklet(pool, [&] {
         for (auto& each : units)
             pool.push(each);
@@ -195,7 +195,7 @@ TYPED_TEST_SUITE(any_shared_pool, kinds);
 TYPED_TEST(any_shared_pool, gives_each_unit_to_one_of_many_threads) {
     constexpr int pushers = 2, poppers = 2, each = 4000;
     TypeParam pool;
-    std::vector<numbered> units(pushers * each);
+    std::vector<simple_unit> units(pushers * each);
     std::atomic<int> left = pushers * each;
     std::vector<std::thread> threads;
     for (int p = 0; p < pushers; ++p) {
@@ -207,7 +207,7 @@ TYPED_TEST(any_shared_pool, gives_each_unit_to_one_of_many_threads) {
     for (int p = 0; p < poppers; ++p) {
         threads.emplace_back([&] {
             while (left > 0) {
-                auto* const got = static_cast<numbered*>(pool.pop());
+                auto* const got = static_cast<simple_unit*>(pool.pop());
                 if (got == nullptr) {
                     std::this_thread::yield();
                     continue;
