@@ -160,7 +160,7 @@ struct counted_alive {
 TEST(fastflow_static_allocator, gives_each_slot_to_one_item_at_a_time) {
     struct making : ff_monode_t<counted_alive> {
         int svc_init() override { return slots.init(); }
-        counted_alive* svc(numbered*) override {
+        counted_alive* svc(counted_alive*) override {
             for (long i = 1; i <= count; ++i) {
                 const int to = static_cast<int>(i % 2);
                 counted_alive* made = nullptr;
@@ -173,7 +173,7 @@ TEST(fastflow_static_allocator, gives_each_slot_to_one_item_at_a_time) {
         StaticAllocator slots{6, sizeof(counted_alive), 2};
     } first;
     struct taking : ff_minode_t<counted_alive> {
-        counted_alive* svc(numbered* item) override {
+        counted_alive* svc(counted_alive* item) override {
             sum += item->number;
             most = std::max(most, counted_alive::alive.load());
             StaticAllocator::dealloc(item);
@@ -183,7 +183,7 @@ TEST(fastflow_static_allocator, gives_each_slot_to_one_item_at_a_time) {
         long most = 0;
     } last;
     struct passing : ff_node_t<counted_alive> {
-        counted_alive* svc(numbered* item) override { return item; }
+        counted_alive* svc(counted_alive* item) override { return item; }
     } a, b;
     for (int run = 1; run <= 2; ++run) {
         ff_farm farm;
