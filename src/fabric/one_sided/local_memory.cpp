@@ -1,7 +1,6 @@
 #include "fabric/one_sided/local_memory.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <new>
 #include <utility>
 
@@ -57,7 +56,7 @@ local_memory::~local_memory() {
         blocks_->port_is_gone = true;
         freed.swap(blocks_->freed);
     }
-    for (const auto& one : known_)
+    for (const auto& [first, one] : known_)
         unregister(*one);
     for (const auto& one : leaving_)
         unregister(*one);
@@ -68,17 +67,10 @@ void local_memory::unregister(pinned_memory& one) noexcept {
         carrier_.unregister_memory(std::exchange(one.registered, nullptr));
 }
 
-local_memory::all::iterator local_memory::after(const std::byte* at) noexcept {
-    return std::upper_bound(known_.begin(), known_.end(), at,
-                            [](const std::byte* where, const auto& one) {
-                                return std::less<const std::byte*>()(where, one->first);
-                            });
-}
-
 pinned_memory* local_memory::find(const_bytes some) noexcept {
-    auto at = after(some.data());
+    auto at = known_.upper_bound(some.data());
     for (int i = 0; i < looks_back && at != known_.begin(); ++i)
-        if (const auto& one = *--at; one->holds(some)) return one.get();
+        if (pinned_memory& one = *(--at)->second; one.holds(some)) return &one;
     return nullptr;
 }
 
@@ -122,20 +114,19 @@ void local_memory::add(std::byte* first, std::size_t bytes, std::uint64_t owner)
     made->bytes = bytes;
     made->owner = owner;
     made->leaves = false;
-    known_.insert(after(first), std::move(made));
+    known_.emplace(first, std::move(made));
 }
 
 void local_memory::remove(const std::byte* first, std::size_t bytes, std::uint64_t owner) noexcept {
-    auto at = after(first);
-    while (at != known_.begin()) {
-        --at;
-        if ((*at)->first != first) return;
-        if ((*at)->owner != owner || (*at)->bytes != bytes) continue;
-        if ((*at)->uses == 0) {
-            unregister(**at);
+    auto at = known_.upper_bound(first);
+    while (at != known_.begin() && (--at)->first == first) {
+        std::unique_ptr<pinned_memory>& one = at->second;
+        if (one->owner != owner || one->bytes != bytes) continue;
+        if (one->uses == 0) {
+            unregister(*one);
         } else {
-            (*at)->leaves = true;
-            leaving_.push_back(std::move(*at));  // There is capacity, since it is in use.
+            one->leaves = true;
+            leaving_.push_back(std::move(one));  // There is capacity, since it is in use.
         }
         known_.erase(at);
         return;

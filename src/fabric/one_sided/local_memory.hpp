@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -71,15 +73,14 @@ public:
     void look_at_blocks() noexcept;
 
 private:
-    using all = std::vector<std::unique_ptr<pinned_memory>>;
-    all::iterator after(const std::byte* at) noexcept;
     pinned_memory* find(const_bytes some) noexcept;
     void add(std::byte* first, std::size_t bytes, std::uint64_t owner);
     void remove(const std::byte* first, std::size_t bytes, std::uint64_t owner) noexcept;
     void unregister(pinned_memory&) noexcept;
 
     one_sided_carrier& carrier_;
-    all known_;                                            ///< Sorted by address.
+    /// By address. Not a sorted array: an application may open 100,000 regions, in any order.
+    std::multimap<const std::byte*, std::unique_ptr<pinned_memory>, std::less<>> known_;
     std::vector<std::unique_ptr<pinned_memory>> leaving_;  ///< In use, and their owners gone.
     const std::shared_ptr<blocks_in_transit> blocks_;
 };

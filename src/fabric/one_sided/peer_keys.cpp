@@ -21,6 +21,12 @@ known_key* peer_keys::find(one_sided_peer& peer, const remote_key& key) noexcept
         }
         one = peer.latest = at->second.get();
     }
+    if (each_region_ && one->what == known_key::state::none && one->key != key) {
+        // There was none for a forged key, or for one of an earlier region of that number.
+        drop(peer, region);
+        ask(peer, key);
+        return nullptr;
+    }
     // Another key for a known region is wrong; the target says so.
     if (one->what != known_key::state::open || (each_region_ && one->key != key)) return nullptr;
     one->last_use = ++uses_;

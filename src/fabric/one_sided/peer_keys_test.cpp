@@ -136,6 +136,18 @@ TEST_F(peer_keys_test, key_that_is_not_the_one_that_was_asked_for_opens_nothing)
     EXPECT_EQ(questions(), 1u);
 }
 
+TEST_F(peer_keys_test, right_key_is_asked_about_after_there_was_none_for_a_wrong_one) {
+    remote_key forged = region(1);
+    forged.secret ^= 1;
+    EXPECT_EQ(keys_.find(one_.peer, forged), nullptr);
+    EXPECT_EQ(answer(one_.link.out.back().header.tag, key_answer{}, 0), delivery::taken);
+    EXPECT_EQ(keys_.find(one_.peer, forged), nullptr);
+    EXPECT_EQ(questions(), 1u) << "packets carry its transfers, and the target refuses them";
+    (void)learn(1);
+    EXPECT_EQ(questions(), 2u);
+    EXPECT_EQ(with_.opened, 1u);
+}
+
 TEST_F(peer_keys_test, refusal_after_some_segments_closes_their_keys) {
     const std::uint64_t tag = ask(1);
     EXPECT_EQ(answer(tag, {0, 2, 60}), delivery::taken);
