@@ -61,30 +61,33 @@ bool image_judge::has_list() const {
 }
 
 void image_judge::replace(injection_policy allows) {
-    // Before it is read, so that what changes meanwhile is seen next time.
-    const file_stamp seen = file_stamp::of(allows.revoked);
+    reread_files list;
+    list.begin({file_stamp::of(allows.revoked)});
     rules fresh{nullptr, revocations_in(allows.revoked)};
     fresh.allows = std::make_shared<const injection_policy>(std::move(allows));
+    list.were_read();
     const std::lock_guard one(lock_);
     now_ = std::move(fresh);
-    seen_ = seen;
+    list_ = std::move(list);
 }
 
 result<bool> image_judge::reload() {
     const auto allows = now().allows;
     if (allows->revoked.empty()) return false;
-    const file_stamp seen = file_stamp::of(allows->revoked);
+    reread_files list;
+    list.begin({file_stamp::of(allows->revoked)});
     std::shared_ptr<const image_revocations> fresh;
     try {
         fresh = revocations_in(allows->revoked);
     } catch (const error& why) {
         const std::lock_guard one(lock_);
-        if (now_.allows == allows) seen_ = seen;
+        if (now_.allows == allows) list_ = std::move(list);
         return {why.code().code, why.what()};
     }
     const std::lock_guard one(lock_);
     if (now_.allows != allows) return false;  // Replaced meanwhile, and read with that.
-    seen_ = seen;
+    list.were_read();
+    list_ = std::move(list);
     const bool changed = fresh->keys != now_.revoked->keys || fresh->images != now_.revoked->images;
     now_.revoked = std::move(fresh);
     return changed;
@@ -92,13 +95,18 @@ result<bool> image_judge::reload() {
 
 bool image_judge::look_at_list() noexcept {
     try {
+        bool is_new = false;
         {
             const std::lock_guard one(lock_);
             const std::string& path = now_.allows->revoked;
-            if (path.empty() || file_stamp::of(path) == seen_) return false;
+            if (path.empty()) return false;
+            const reread_files::stamps there{file_stamp::of(path)};
+            if (!list_.must_be_read(there)) return false;
+            is_new = list_.have_changed(there);
         }
         const auto changed = reload();
         if (changed) return *changed;
+        if (!is_new) return false;
         log(log_level::warn, "inject", "a revocation list cannot be used; the old one stays",
             {{"why", changed.sentence()}});
     } catch (const std::bad_alloc&) {

@@ -36,7 +36,8 @@ public:
     void replace(injection_policy allows);
     /// Reads the revocation list again. True: it has changed. Failure: nothing changes.
     result<bool> reload();
-    /// The same if its file has changed since; what is wrong with it is logged, once a change.
+    /// The same if its file has changed since, or could not be read then; what is wrong with it is
+    /// logged, once a change.
     bool look_at_list() noexcept;
     bool has_list() const;
     /// What manifests are judged by. Failure: throws error{denied} if the user's function throws.
@@ -63,7 +64,7 @@ private:
     version_floors versions_;
     mutable std::mutex lock_;
     rules now_;
-    file_stamp seen_;  // Of the revocation list.
+    reread_files list_;
 };
 
 }  // namespace amalgam::detail

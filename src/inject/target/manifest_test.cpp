@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <amalgam/fabric/key_folder.hpp>
@@ -17,6 +18,7 @@
 #include "contains.hpp"
 #include "inject/protocol/procedures.hpp"
 #include "inject/source/injector_testing.hpp"
+#include "inject/target/judge.hpp"
 #include "temp_folder.hpp"
 
 namespace amalgam {
@@ -269,6 +271,24 @@ TEST_F(manifest_test, a_list_that_cannot_be_read_changes_nothing) {
     std::ofstream(list) << "";
     EXPECT_TRUE(target.reload());
     EXPECT_EQ(run(made({})), "");
+}
+
+TEST(image_judge, a_list_that_no_descriptor_was_left_for_is_read_when_one_is) {
+    const temp_folder own;
+    const std::string list = own.with("revoked", "# nothing so far\n");
+    const injection_options options{.allows = {.revoked = list}};
+    detail::image_judge judge(options);
+    image_revocations{.keys = {signing_key::generate().signer()}}.append_to(list);
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit none{0, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+    const bool then = judge.look_at_list();
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+    EXPECT_FALSE(then);
+    EXPECT_TRUE(judge.look_at_list());
+    EXPECT_EQ(judge.now().revoked->keys.size(), 1u);
+    EXPECT_FALSE(judge.look_at_list()) << "it is the same";
 }
 
 TEST_F(manifest_test, files_that_decide_what_runs_are_files_that_not_everybody_may_write) {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace amalgam::detail {
 
@@ -12,6 +14,28 @@ struct file_stamp {
     bool there = false;
     static file_stamp of(const std::string& path) noexcept;
     friend bool operator==(const file_stamp&, const file_stamp&) = default;
+};
+
+/// When files that are in use are read again: after a change, and as long as they could not be
+/// read. That may be for lack of memory or descriptors, and else the change would be missed until
+/// the next one.
+class reread_files {
+public:
+    using stamps = std::vector<file_stamp>;
+
+    /// `now`: before they are read, so that what changes meanwhile is seen next time.
+    void begin(stamps now) noexcept {
+        seen_ = std::move(now);
+        were_read_ = false;
+    }
+    void were_read() noexcept { were_read_ = true; }
+
+    bool have_changed(const stamps& now) const { return now != seen_; }
+    bool must_be_read(const stamps& now) const { return !were_read_ || have_changed(now); }
+
+private:
+    stamps seen_;
+    bool were_read_ = false;
 };
 
 }  // namespace amalgam::detail

@@ -11,8 +11,8 @@
 
 namespace amalgam::detail {
 
-std::vector<file_stamp> credential_store::stamps() const {
-    std::vector<file_stamp> all;
+reread_files::stamps credential_store::stamps() const {
+    reread_files::stamps all;
     for (const std::string* path : {&paths_.certificate, &paths_.key, &paths_.authority,
                                     &paths_.revoked, &paths_.shared_keys})
         all.push_back(path->empty() ? file_stamp{} : file_stamp::of(*path));
@@ -28,9 +28,7 @@ credential_parts credential_store::paths_of_today() const {
 }
 
 result<void> credential_store::read_again() {
-    // Before the files are read, so that what changes meanwhile is seen next time.
-    seen_ = stamps();
-    read_all_ = false;
+    files_.begin(stamps());
     const credential_parts paths = paths_of_today();
     auto loaded = loaded_credentials::from_files(paths);
     if (!loaded) return loaded.why();
@@ -38,7 +36,7 @@ result<void> credential_store::read_again() {
         if (const auto good = (*loaded)->check_follows(*in_force_); !good) return good;
     if (!paths.revoked.empty()) optional_list_ = false;
     in_force_ = std::move(*loaded);
-    read_all_ = true;
+    files_.were_read();
     return {};
 }
 
@@ -64,10 +62,9 @@ std::shared_ptr<const loaded_credentials> credential_store::current(steady::time
     const std::lock_guard hold(lock_);
     if (from_text_ || now - looked_ < limits::credentials_interval) return in_force_;
     looked_ = now;
-    const bool has_changed = stamps() != seen_;
-    // What failed is tried again: for lack of memory or descriptors, a revocation would be missed
-    // for ever.
-    if (!has_changed && read_all_) return in_force_;
+    const reread_files::stamps files = stamps();
+    if (!files_.must_be_read(files)) return in_force_;
+    const bool has_changed = files_.have_changed(files);
     if (const auto read = read_again(); read)
         log(log_level::info, "trust", "credentials read again",
             {{"as", to_text(in_force_->self())}});

@@ -2,7 +2,6 @@
 
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include <amalgam/core/detail/chrono.hpp>
 #include <amalgam/core/detail/file_stamp.hpp>
@@ -34,15 +33,14 @@ public:
 private:
     credential_store() = default;
     credential_parts paths_of_today() const;
-    std::vector<file_stamp> stamps() const;
+    reread_files::stamps stamps() const;
     result<void> read_again();  // Under lock_.
 
     mutable std::mutex lock_;
     credential_parts paths_;
     bool from_text_ = false;      // There is nothing to read again.
     bool optional_list_ = false;  // Not seen so far.
-    std::vector<file_stamp> seen_;
-    bool read_all_ = false;  // Of what seen_ says; false: what failed may have been for the moment.
+    reread_files files_;
     steady::time_point looked_{};
     std::shared_ptr<const loaded_credentials> in_force_;
 };
