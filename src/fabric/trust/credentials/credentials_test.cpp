@@ -16,6 +16,7 @@
 
 #include "fabric/limits.hpp"
 #include "fabric/trust/credentials/credential_store.hpp"
+#include "fabric/trust/credentials/signatures.hpp"
 #include "fabric/trust/key_folders/lab_testing.hpp"
 #include "fabric/trust/tls/tls_contexts.hpp"
 #include "thrown.hpp"
@@ -475,6 +476,131 @@ TEST_F(credentials_test, an_authority_that_is_taken_out_takes_its_list_with_it) 
     // And back: its list must be there, too.
     write("revoked.pem", list);
     EXPECT_TRUE(store->reload());
+}
+
+TEST_F(credentials_test, two_authorities_of_one_name_keep_their_lists_apart) {
+    const lab_folder other;  // Of the same subject.
+    const std::string mine = content(here.lab + "/revoked.pem");
+    const std::string bad = here.add("bad"), theirs = other.add("theirs");
+    revoke_key(bad, here.lab);
+    revoke_key(here.add("worse"), here.lab);
+    const std::string newest = content(here.lab + "/revoked.pem"),
+                      others = content(other.lab + "/revoked.pem");
+    write("authority.pem",
+          content(here.lab + "/certificate.pem") + content(other.lab + "/certificate.pem"));
+    for (const std::string& both : {newest + others, others + newest}) {
+        write("revoked.pem", both);
+        auto store = detail::credential_store::of_files(files_in(node), true).value();
+        EXPECT_TRUE(store->reload()) << store->reload().sentence();
+        const auto refuses = [&](const std::string& folder) {
+            const auto shown = detail::loaded_credentials::from_files(files_in(folder)).value();
+            return !detail::verified_signer::of(*store->in_force(),
+                                                detail::certificate_bytes(*shown));
+        };
+        EXPECT_TRUE(refuses(bad));
+        EXPECT_FALSE(refuses(theirs));
+        // One authority's number is not held against the other's, whichever comes first.
+        for (const std::string& now : {mine + others, others + mine, others}) {
+            write("revoked.pem", now);
+            EXPECT_EQ(store->reload().code(), errc::invalid);
+        }
+        revoke_key(theirs, other.lab);
+        write("revoked.pem", content(other.lab + "/revoked.pem") + newest);
+        EXPECT_TRUE(store->reload()) << store->reload().sentence();
+        EXPECT_TRUE(refuses(bad) && refuses(theirs));
+    }
+}
+
+TEST_F(credentials_test, an_authority_gives_way_to_another_of_its_name_and_its_list_does_no_harm) {
+    const lab_folder other;
+    revoke_key(here.add("bad"), here.lab);
+    const std::string lists =
+        content(here.lab + "/revoked.pem") + content(other.lab + "/revoked.pem");
+    write("authority.pem",
+          content(here.lab + "/certificate.pem") + content(other.lab + "/certificate.pem"));
+    write("revoked.pem", lists);
+    auto store = detail::credential_store::of_files(files_in(node), true).value();
+    write("authority.pem", content(other.lab + "/certificate.pem"));
+    EXPECT_TRUE(store->reload()) << store->reload().sentence();
+    EXPECT_NE(store->in_force()->explain().find("(0 revoked)"), std::string::npos);
+    // A list of the one that is left, but not as it was signed, is not passed over.
+    auto changed = detail::revocation_lists_in(content(other.lab + "/revoked.pem"), "list").value();
+    ASSERT_GT(X509_CRL_sign(changed.front().get(),
+                            detail::generate_key(key_algorithm::ed25519).get(), nullptr),
+              0);
+    write("revoked.pem", lists + detail::to_pem(*changed.front()));
+    expect_refused(errc::invalid, "is not signed by an authority in");
+}
+
+TEST_F(credentials_test, of_several_lists_of_an_authority_the_newest_is_in_force) {
+    const std::string first = content(here.lab + "/revoked.pem");
+    const std::string bad = here.add("bad");
+    revoke_key(bad, here.lab);
+    const std::string second = content(here.lab + "/revoked.pem");
+    for (const std::string& both : {first + second, second + first}) {
+        write("revoked.pem", both);
+        auto store = detail::credential_store::of_files(files_in(node), true).value();
+        EXPECT_NE(store->in_force()->explain().find("(1 revoked)"), std::string::npos)
+            << store->in_force()->explain();
+        EXPECT_TRUE(store->reload()) << store->reload().sentence();
+    }
+}
+
+TEST_F(credentials_test, lists_without_numbers_and_with_large_ones_do_not_go_back) {
+    const auto by = detail::certificates_in(content(here.lab + "/certificate.pem"), "lab").value();
+    const auto by_key = detail::private_key_in(content(here.lab + "/key.pem"), "lab").value();
+    const auto list = [&](const char* number, long began) {
+        const auto made = detail::make_list(nullptr, nullptr, *by.front(), *by_key);
+        X509_EXTENSION_free(X509_CRL_delete_ext(
+            made.get(), X509_CRL_get_ext_by_NID(made.get(), NID_crl_number, -1)));
+        if (number != nullptr) {
+            BIGNUM* value = nullptr;
+            BN_hex2bn(&value, number);
+            const detail::openssl_ptr<BIGNUM> kept(value);
+            const detail::openssl_ptr<ASN1_STRING> whole(BN_to_ASN1_INTEGER(value, nullptr));
+            EXPECT_EQ(X509_CRL_add1_ext_i2d(made.get(), NID_crl_number, whole.get(), 0, 0), 1);
+        }
+        const detail::openssl_ptr<ASN1_TIME> when(X509_gmtime_adj(nullptr, began));
+        EXPECT_EQ(X509_CRL_set1_lastUpdate(made.get(), when.get()), 1);
+        EXPECT_GT(X509_CRL_sign(made.get(), by_key.get(), nullptr), 0);
+        return detail::to_pem(*made);
+    };
+    for (const char* number : {static_cast<const char*>(nullptr), "1234567890ABCDEF1234567890AB"}) {
+        write("revoked.pem", list(number, -60));
+        auto store = detail::credential_store::of_files(files_in(node), true).value();
+        write("revoked.pem", list(number, -120));
+        EXPECT_EQ(store->reload().code(), errc::invalid);
+        write("revoked.pem", list(number, -30));
+        EXPECT_TRUE(store->reload()) << store->reload().sentence();
+    }
+    // The next one has the next number, however long.
+    auto large = detail::revocation_lists_in(list("FFFFFFFFFFFFFFFF", -60), "list").value();
+    const auto next = detail::make_list(large.front().get(), nullptr, *by.front(), *by_key);
+    const detail::openssl_ptr<ASN1_STRING> number(static_cast<ASN1_INTEGER*>(
+        X509_CRL_get_ext_d2i(next.get(), NID_crl_number, nullptr, nullptr)));
+    EXPECT_EQ(detail::serial_of(number.get()), "010000000000000000");
+}
+
+TEST_F(credentials_test,
+       a_list_that_says_it_is_for_another_certificate_of_its_authority_is_refused) {
+    const auto by = detail::certificates_in(content(here.lab + "/certificate.pem"), "lab").value();
+    const auto by_key = detail::private_key_in(content(here.lab + "/key.pem"), "lab").value();
+    const auto renewed =
+        detail::make_authority("lab", *by_key, std::chrono::system_clock::now() + 1h);
+    const auto list = detail::make_list(nullptr, nullptr, *by.front(), *by_key);
+    X509_EXTENSION_free(X509_CRL_delete_ext(
+        list.get(), X509_CRL_get_ext_by_NID(list.get(), NID_authority_key_identifier, -1)));
+    X509V3_CTX about{};
+    X509V3_set_ctx(&about, renewed.get(), nullptr, nullptr, list.get(), 0);
+    const detail::openssl_ptr<X509_EXTENSION> which(X509V3_EXT_conf_nid(
+        nullptr, &about, NID_authority_key_identifier, "keyid:always,issuer:always"));
+    ASSERT_NE(which, nullptr);
+    ASSERT_EQ(X509_CRL_add_ext(list.get(), which.get(), -1), 1);
+    ASSERT_GT(X509_CRL_sign(list.get(), by_key.get(), nullptr), 0);
+    write("revoked.pem", detail::to_pem(*list));
+    expect_refused(errc::invalid, "is for another certificate of that authority");
+    write("authority.pem", detail::to_pem(*renewed));
+    EXPECT_TRUE(credentials::try_from_folder(node));
 }
 
 TEST_F(credentials_test, a_list_that_comes_later_is_taken) {

@@ -178,10 +178,11 @@ result<void> loaded_credentials::take_authorities(std::string_view authority, co
     return {errc::invalid, fmt::format("the authority {} {}", named.authority, last.sentence())};
 }
 
-bool loaded_credentials::is_of_authority(const X509_CRL& list) const {
-    return std::any_of(authorities_.begin(), authorities_.end(), [&](const x509_ptr& each) {
-        return X509_NAME_cmp(X509_get_subject_name(each.get()), X509_CRL_get_issuer(&list)) == 0;
-    });
+/// Null if none of those that are trusted signed it.
+X509* loaded_credentials::authority_of(X509_CRL& list) const {
+    const auto found = std::find_if(authorities_.begin(), authorities_.end(),
+                                    [&](const x509_ptr& each) { return is_list_of(list, *each); });
+    return found == authorities_.end() ? nullptr : found->get();
 }
 
 result<void> loaded_credentials::check_follows(const loaded_credentials& before) const {
@@ -192,37 +193,43 @@ result<void> loaded_credentials::check_follows(const loaded_credentials& before)
                             before.shared_ ? "pre-shared keys" : "a certificate",
                             shared_ ? "pre-shared keys" : "a certificate")};
     for (const x509_crl_ptr& old : before.lists_) {
-        const X509_NAME* const by = X509_CRL_get_issuer(old.get());
-        if (!is_of_authority(*old)) continue;  // No longer trusted.
+        X509* const by = authority_of(*old);
+        if (by == nullptr) continue;  // No longer trusted.
         const auto now = std::find_if(lists_.begin(), lists_.end(), [&](const x509_crl_ptr& each) {
-            return X509_NAME_cmp(X509_CRL_get_issuer(each.get()), by) == 0;
+            return is_list_of(*each, *by);
         });
+        const std::string called = to_line(X509_CRL_get_issuer(old.get()));
         if (now == lists_.end())
             return {errc::invalid,
                     fmt::format("the revocation list of {} has vanished, expected it or a newer "
                                 "one",
-                                to_line(by))};
-        if (number_of(**now) < number_of(*old))
+                                called)};
+        if (is_older(**now, *old))
             return {errc::invalid,
-                    fmt::format("the revocation list of {} is number {}, older than number {} in "
-                                "force",
-                                to_line(by), number_of(**now), number_of(*old))};
+                    fmt::format("the revocation list of {} is {}, older than {} in force", called,
+                                number_in_words(**now), number_in_words(*old))};
     }
     return {};
 }
 
-result<void> loaded_credentials::check_list(X509_CRL& list, const names& named) const {
-    const X509_NAME* const by = X509_CRL_get_issuer(&list);
-    const bool is_ours =
-        std::any_of(authorities_.begin(), authorities_.end(), [&](const x509_ptr& each) {
-            return X509_NAME_cmp(X509_get_subject_name(each.get()), by) == 0 &&
-                   X509_CRL_verify(&list, X509_get0_pubkey(each.get())) == 1;
-        });
-    ERR_clear_error();
-    if (!is_ours)
+result<void> loaded_credentials::check_signer(X509_CRL& list, const names& named) const {
+    const auto called = [&] { return to_line(X509_CRL_get_issuer(&list)); };
+    if (authority_of(list) == nullptr)
         return {errc::invalid,
                 fmt::format("{}: the revocation list of {} is not signed by an authority in {}",
-                            named.revoked, to_line(by), named.authority)};
+                            named.revoked, called(), named.authority)};
+    for (const x509_ptr& each : authorities_)
+        if (is_list_of(list, *each) && !says_it_is_of(list, *each))
+            return {errc::invalid,
+                    fmt::format("{}: the revocation list of {} is for another certificate of that "
+                                "authority than the one in {}, expected a list for this one, as "
+                                "nobody would be refused by it",
+                                named.revoked, called(), named.authority)};
+    return {};
+}
+
+result<void> loaded_credentials::check_list(const X509_CRL& list, const names& named) {
+    const X509_NAME* const by = X509_CRL_get_issuer(&list);
     // These restrict it to some certificates, and then OpenSSL would not find it for the others.
     if (X509_CRL_get_ext_by_NID(&list, NID_issuing_distribution_point, -1) >= 0 ||
         X509_CRL_get_ext_by_NID(&list, NID_delta_crl, -1) >= 0)
@@ -241,11 +248,24 @@ result<void> loaded_credentials::check_list(X509_CRL& list, const names& named) 
 result<void> loaded_credentials::take_lists(std::string_view revoked, const names& named) {
     auto all = revocation_lists_in(revoked, named.revoked);
     if (!all) return all.why();
-    lists_ = std::move(*all);
     // Those of an authority that was taken out do no harm beside others.
-    const auto is_ours = [&](const x509_crl_ptr& each) { return is_of_authority(*each); };
-    if (std::any_of(lists_.begin(), lists_.end(), is_ours))
-        std::erase_if(lists_, std::not_fn(is_ours));
+    const auto is_ours = [&](const x509_crl_ptr& list) {
+        return authority_of(*list) != nullptr ||
+               std::any_of(authorities_.begin(), authorities_.end(),
+                           [&](const x509_ptr& each) { return says_it_is_of(*list, *each); });
+    };
+    if (std::any_of(all->begin(), all->end(), is_ours)) std::erase_if(*all, std::not_fn(is_ours));
+    for (x509_crl_ptr& each : *all) {
+        if (const auto good = check_signer(*each, named); !good) return good;
+        // OpenSSL would choose by their times, and take either of two of one second.
+        const auto same = std::find_if(
+            lists_.begin(), lists_.end(),
+            [&](const x509_crl_ptr& other) { return is_list_of(*other, *authority_of(*each)); });
+        if (same == lists_.end())
+            lists_.push_back(std::move(each));
+        else if (is_older(**same, *each))
+            *same = std::move(each);
+    }
     for (const x509_crl_ptr& each : lists_)
         if (const auto good = check_list(*each, named); !good) return good;
     return {};

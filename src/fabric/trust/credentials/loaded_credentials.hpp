@@ -56,8 +56,9 @@ private:
     result<void> take_own(std::string_view certificate, std::string_view key, const names& named);
     result<void> take_authorities(std::string_view authority, const names& named);
     result<void> take_lists(std::string_view revoked, const names& named);
-    bool is_of_authority(const X509_CRL& list) const;
-    result<void> check_list(X509_CRL& list, const names& named) const;
+    X509* authority_of(X509_CRL& list) const;
+    result<void> check_signer(X509_CRL& list, const names& named) const;
+    static result<void> check_list(const X509_CRL& list, const names& named);
     result<void> make_store();
     static result<void> check_parts(const credential_parts& parts);
 
@@ -67,7 +68,7 @@ private:
     std::vector<x509_ptr> chain_;
     pkey_ptr key_;
     std::vector<x509_ptr> authorities_;
-    std::vector<x509_crl_ptr> lists_;
+    std::vector<x509_crl_ptr> lists_;  // At most one of each authority.
     std::vector<key_fingerprint> trusted_keys_;
     std::optional<pre_shared_keys> shared_;
     openssl_ptr<X509_STORE> store_;

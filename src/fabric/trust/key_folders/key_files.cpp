@@ -25,14 +25,6 @@ std::string in_quotes(const std::string& path) {
     return fmt::format("\"{}\"", path);
 }
 
-bool is_by(X509_CRL& list, X509& authority) {
-    const bool by =
-        X509_NAME_cmp(X509_CRL_get_issuer(&list), X509_get_subject_name(&authority)) == 0 &&
-        X509_CRL_verify(&list, X509_get0_pubkey(&authority)) == 1;
-    ERR_clear_error();
-    return by;
-}
-
 bool is_by(X509& certificate, X509& authority) {
     const bool by =
         X509_NAME_cmp(X509_get_issuer_name(&certificate), X509_get_subject_name(&authority)) == 0 &&
@@ -113,7 +105,7 @@ authority_files authority_files::read(const std::string& folder) {
     }
     const std::string list = in + "revoked.pem";
     for (x509_crl_ptr& each : revocation_lists_of(text_if_there(list), in_quotes(list)))
-        if (is_by(*each, *all.certificate)) all.list = std::move(each);
+        if (is_list_of(*each, *all.certificate)) all.list = std::move(each);
     // Going on without it would take back what was revoked.
     if (is_there(list) && all.list == nullptr)
         throw error(errc::invalid, fmt::format("{} is not the revocation list of {}",
@@ -138,22 +130,22 @@ void take_list_over(const std::string& folder, X509_CRL& list) {
     const auto trusted =
         certificates_in(read_pem_file(authorities).value(), in_quotes(authorities)).value();
     const auto by = std::find_if(trusted.begin(), trusted.end(),
-                                 [&](const x509_ptr& each) { return is_by(list, *each); });
+                                 [&](const x509_ptr& each) { return is_list_of(list, *each); });
     if (by == trusted.end())
         throw error(errc::invalid,
                     fmt::format("the revocation list of {} is not signed by an authority in {}",
                                 to_line(X509_CRL_get_issuer(&list)), in_quotes(authorities)));
     std::string text;
     for (const x509_crl_ptr& each : revocation_lists_of(text_if_there(path), in_quotes(path))) {
-        if (!is_by(*each, **by)) {
+        if (!is_list_of(*each, **by)) {
             text += to_pem(*each);
-        } else if (number_of(*each) > number_of(list)) {
+        } else if (is_older(list, *each)) {
             throw error(
                 errc::invalid,
-                fmt::format("the revocation list of {} is older (number {}) than the one in "
-                            "{} (number {}), expected the newest",
-                            to_line(X509_CRL_get_issuer(&list)), number_of(list), in_quotes(path),
-                            number_of(*each)));
+                fmt::format("the revocation list of {} is older ({}) than the one in {} ({}), "
+                            "expected the newest",
+                            to_line(X509_CRL_get_issuer(&list)), number_in_words(list),
+                            in_quotes(path), number_in_words(*each)));
         }
     }
     write_file(path, text + to_pem(list), 0644, true);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <string_view>
 
 #include <arpa/inet.h>
@@ -131,12 +132,19 @@ void copy_revoked(X509_CRL* from, X509_CRL& to) {
     }
 }
 
-/// One more than that of the list before.
+/// Null without one.
+openssl_ptr<ASN1_STRING> number_in(const X509_CRL& list) {
+    return openssl_ptr<ASN1_STRING>(
+        static_cast<ASN1_INTEGER*>(X509_CRL_get_ext_d2i(&list, NID_crl_number, nullptr, nullptr)));
+}
+
+/// One more than that of the list before, which may have 20 bytes.
 void add_number(X509_CRL& list, const X509_CRL* before) {
-    const openssl_ptr<ASN1_STRING> number(ASN1_INTEGER_new());
-    expect(number != nullptr &&
-           ASN1_INTEGER_set_uint64(number.get(), before == nullptr ? 1 : number_of(*before) + 1) ==
-               1 &&
+    openssl_ptr<ASN1_STRING> number(before == nullptr ? nullptr : number_in(*before));
+    if (number == nullptr) number.reset(ASN1_INTEGER_new());
+    const openssl_ptr<BIGNUM> next(ASN1_INTEGER_to_BN(number.get(), nullptr));
+    expect(next != nullptr && BN_add_word(next.get(), 1) == 1 &&
+           BN_to_ASN1_INTEGER(next.get(), number.get()) != nullptr &&
            X509_CRL_add1_ext_i2d(&list, NID_crl_number, number.get(), 0, X509V3_ADD_DEFAULT) == 1);
 }
 
@@ -248,12 +256,39 @@ x509_ptr make_certificate(const certified_names& names, EVP_PKEY& key_of_owner, 
     return made;
 }
 
+bool is_list_of(X509_CRL& list, X509& authority) {
+    const bool is =
+        X509_NAME_cmp(X509_CRL_get_issuer(&list), X509_get_subject_name(&authority)) == 0 &&
+        X509_CRL_verify(&list, X509_get0_pubkey(&authority)) == 1;
+    ERR_clear_error();
+    return is;
+}
+
+bool says_it_is_of(const X509_CRL& list, const X509& authority) {
+    if (X509_NAME_cmp(X509_CRL_get_issuer(&list), X509_get_subject_name(&authority)) != 0)
+        return false;
+    const openssl_ptr<AUTHORITY_KEYID> key(static_cast<AUTHORITY_KEYID*>(
+        X509_CRL_get_ext_d2i(&list, NID_authority_key_identifier, nullptr, nullptr)));
+    return X509_check_akid(&authority, key.get()) == X509_V_OK;
+}
+
 std::uint64_t number_of(const X509_CRL& list) {
-    const openssl_ptr<ASN1_STRING> number(
-        static_cast<ASN1_INTEGER*>(X509_CRL_get_ext_d2i(&list, NID_crl_number, nullptr, nullptr)));
+    const openssl_ptr<ASN1_STRING> number = number_in(list);
     std::uint64_t value = 0;
-    if (number != nullptr && ASN1_INTEGER_get_uint64(&value, number.get()) != 1) ERR_clear_error();
-    return value;
+    if (number == nullptr || ASN1_INTEGER_get_uint64(&value, number.get()) == 1) return value;
+    ERR_clear_error();
+    return std::numeric_limits<std::uint64_t>::max();  // It may have 20 bytes.
+}
+
+bool is_older(const X509_CRL& list, const X509_CRL& than) {
+    const std::uint64_t one = number_of(list), other = number_of(than);
+    if (one != other) return one < other;
+    return time_of(X509_CRL_get0_lastUpdate(&list)) < time_of(X509_CRL_get0_lastUpdate(&than));
+}
+
+std::string number_in_words(const X509_CRL& list) {
+    return fmt::format("number {} of {}", number_of(list),
+                       to_text(time_of(X509_CRL_get0_lastUpdate(&list))));
 }
 
 x509_crl_ptr make_list(X509_CRL* before, const ASN1_INTEGER* add, X509& authority,

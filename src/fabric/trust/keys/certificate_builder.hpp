@@ -35,8 +35,19 @@ x509_ptr make_authority(const std::string& name, EVP_PKEY& key, wall_time end);
 x509_ptr make_certificate(const certified_names& names, EVP_PKEY& key_of_owner, wall_time end,
                           X509& authority, EVP_PKEY& authority_key);
 
+// Revocation lists are of the authority whose key signed them: two may have the same name.
+
+bool is_list_of(X509_CRL& list, X509& authority);
+/// Whether the list says so of itself, by a name and, if it has one, the identifier of a key: where
+/// it does not, OpenSSL does not take it for that authority's. Proves nothing.
+bool says_it_is_of(const X509_CRL& list, const X509& authority);
+
 /// Each new list of an authority has a higher one; 0 for a list without a number.
 std::uint64_t number_of(const X509_CRL& list);
+/// Of two lists of one authority: by their numbers, then by their times.
+bool is_older(const X509_CRL& list, const X509_CRL& than);
+/// "number 3 of 2027-01-31 12:00:00 UTC".
+std::string number_in_words(const X509_CRL& list);
 /// A list with what `before` has, if any, and `add`, if any; in force as long as the authority.
 x509_crl_ptr make_list(X509_CRL* before, const ASN1_INTEGER* add, X509& authority,
                        EVP_PKEY& authority_key);

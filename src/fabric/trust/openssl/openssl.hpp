@@ -31,6 +31,7 @@ struct openssl_free {
     void operator()(X509_STORE* p) const noexcept { X509_STORE_free(p); }
     void operator()(X509_STORE_CTX* p) const noexcept { X509_STORE_CTX_free(p); }
     void operator()(X509_EXTENSION* p) const noexcept { X509_EXTENSION_free(p); }
+    void operator()(AUTHORITY_KEYID* p) const noexcept { AUTHORITY_KEYID_free(p); }
     void operator()(GENERAL_NAMES* p) const noexcept { GENERAL_NAMES_free(p); }
     void operator()(ASN1_STRING* p) const noexcept { ASN1_STRING_free(p); }  // Times, integers.
     void operator()(BIGNUM* p) const noexcept { BN_free(p); }

@@ -12,9 +12,11 @@
     X(ASN1_INTEGER_cmp) X(ASN1_INTEGER_dup) X(ASN1_INTEGER_get_uint64) X(ASN1_INTEGER_new) \
     X(ASN1_INTEGER_set_uint64) X(ASN1_INTEGER_to_BN) X(ASN1_STRING_free) X(ASN1_STRING_get0_data) \
     X(ASN1_STRING_length) X(ASN1_STRING_to_UTF8) X(ASN1_TIME_set) X(ASN1_TIME_to_tm) \
+    X(AUTHORITY_KEYID_free) \
     X(BIO_clear_flags) X(BIO_ctrl) X(BIO_free_all) X(BIO_get_data) X(BIO_get_new_index) \
     X(BIO_meth_new) X(BIO_meth_set_ctrl) X(BIO_meth_set_read) X(BIO_meth_set_write) X(BIO_new) \
-    X(BIO_new_mem_buf) X(BIO_read) X(BIO_s_mem) X(BIO_set_data) X(BIO_set_flags) X(BIO_set_init) X(BIO_write) X(BN_bin2bn) \
+    X(BIO_new_mem_buf) X(BIO_read) X(BIO_s_mem) X(BIO_set_data) X(BIO_set_flags) X(BIO_set_init) \
+    X(BIO_write) X(BN_add_word) X(BN_bin2bn) \
     X(BN_bn2hex) X(BN_free) X(BN_hex2bn) X(BN_to_ASN1_INTEGER) X(CRYPTO_clear_free) X(CRYPTO_free) \
     X(CRYPTO_get_ex_new_index) X(CRYPTO_get_mem_functions) X(CRYPTO_secure_clear_free) \
     X(CRYPTO_secure_malloc_init) X(CRYPTO_secure_malloc_initialized) X(CRYPTO_secure_zalloc) \
@@ -74,7 +76,8 @@
     X(X509_STORE_set_verify_cb) X(X509_VERIFY_PARAM_set1_ip_asc) \
     X(X509_VERIFY_PARAM_set_auth_level) X(X509_VERIFY_PARAM_set_flags) \
     X(X509_VERIFY_PARAM_set_hostflags) X(X509_VERIFY_PARAM_set_purpose) X(X509_add_ext) \
-    X(X509_check_ca) X(X509_check_private_key) X(X509_check_purpose) X(X509_cmp) \
+    X(X509_check_akid) X(X509_check_ca) \
+    X(X509_check_private_key) X(X509_check_purpose) X(X509_cmp) \
     X(X509_cmp_current_time) X(X509_free) X(X509_get0_notAfter) X(X509_get0_notBefore) \
     X(X509_get0_pubkey) X(X509_get0_serialNumber) X(X509_get_X509_PUBKEY) X(X509_get_ext_d2i) \
     X(X509_get_issuer_name) X(X509_get_serialNumber) X(X509_get_subject_name) \
