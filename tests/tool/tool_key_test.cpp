@@ -211,6 +211,7 @@ TEST_F(tool_key, wrong_input_gets_one_sentence_and_the_code_of_its_kind) {
         {"new 'no de'", 2, "the name \"no de\" cannot be certified"},
         {"new -- -x", 2, "the name \"-x\" cannot be certified"},
         {"new x --host a,DNS:b", 2, "the host \"a,DNS:b\" cannot be certified"},
+        {"new x --host '*.lab'", 2, "example: *.rack.lab"},
         {"new x --group 'a b'", 2, "the group \"a b\" cannot be certified"},
         {"new x --authority --with lab", 2, "excludes"},
         {"new x --authority --host a", 2, "an authority has no hosts"},

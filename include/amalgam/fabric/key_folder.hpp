@@ -50,7 +50,8 @@ enum class key_algorithm : std::uint8_t {
 struct key_request {
     /// The common name: who its owner is. Letters, digits and ._@- up to 64.
     std::string name{};
-    /// Names and IP addresses under which others connect to it; `*.lab` for all of one level.
+    /// Names and IP addresses under which others connect to it; `*.rack.lab` for all of
+    /// one level, below two labels at least.
     /// Without any it can connect, and nobody can connect to it. None for authorities.
     std::vector<std::string> hosts{};
     /// Of which groups it is a member, at most 64, with letters as in names. None for authorities.

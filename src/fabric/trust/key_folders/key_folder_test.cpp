@@ -82,7 +82,7 @@ TEST_F(key_folder_test, openssl_verifies_what_was_signed_with_both_algorithms) {
         const std::string authority = here.with("authority-" + name);
         make_key(authority, {.name = "authority-" + name, .algorithm = each, .authority = true});
         make_key(here.with(name), {.name = name,
-                                   .hosts = {"node7.lab", "*.lab", "10.0.0.7", "fd00::7"},
+                                   .hosts = {"node7.lab", "*.rack.lab", "10.0.0.7", "fd00::7"},
                                    .groups = {"compute", "admin"},
                                    .algorithm = each});
         sign_key(here.with(name), authority);
@@ -90,9 +90,10 @@ TEST_F(key_folder_test, openssl_verifies_what_was_signed_with_both_algorithms) {
         const std::string text =
             openssl("x509 -noout -text -in " + here.with(name) + "/certificate.pem");
         for (const char* part :
-             {"CN = ", "OU = compute, OU = admin", "DNS:node7.lab, DNS:*.lab, IP Address:10.0.0.7",
-              "IP Address:FD00:0:0:0:0:0:0:7", "CA:FALSE", "TLS Web Server Authentication",
-              "TLS Web Client Authentication", "Digital Signature"})
+             {"CN = ", "OU = compute, OU = admin",
+              "DNS:node7.lab, DNS:*.rack.lab, IP Address:10.0.0.7", "IP Address:FD00:0:0:0:0:0:0:7",
+              "CA:FALSE", "TLS Web Server Authentication", "TLS Web Client Authentication",
+              "Digital Signature"})
             EXPECT_TRUE(contains(text, part)) << part << "\n" << text;
         openssl("pkey -noout -check -in " + here.with(name) + "/key.pem");
         openssl("req -noout -verify -in " + here.with(name) + "/request.pem");
@@ -103,6 +104,25 @@ TEST_F(key_folder_test, openssl_verifies_what_was_signed_with_both_algorithms) {
                 "/certificate.pem");
         openssl("crl -noout -text -CAfile " + authority + "/certificate.pem -in " + authority +
                 "/revoked.pem");
+    }
+}
+
+TEST_F(key_folder_test, every_host_that_is_certified_is_found_by_who_connects_to_it) {
+    const std::pair<const char*, const char*> all[] = {{"node7", "node7"},
+                                                       {"node_7.lab", "node_7.lab"},
+                                                       {"*.rack.lab", "x.rack.lab"},
+                                                       {"*.a-1.rack.lab", "7.a-1.rack.lab"}};
+    for (const auto& [certified, connected] : all) {
+        const std::string node = here.add("node", {.hosts = {certified}});
+        const auto own = detail::certificates_in(content(node + "/certificate.pem"), "own").value();
+        // By the flags that peers are verified with.
+        EXPECT_EQ(X509_check_host(
+                      own.front().get(), connected, 0,
+                      X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS,
+                      nullptr),
+                  1)
+            << certified;
+        files::remove_all(node);
     }
 }
 
@@ -319,6 +339,9 @@ TEST_F(key_folder_test, names_hosts_groups_and_days_that_cannot_be_certified_are
     for (const char* host : {"", "a,DNS:evil.lab", "a b", "*", "a.*.lab", "-a", "a-.lab", "a..lab",
                              "10.0.0.300", "1.2", "::g", "[::1]", "host:7000", "ho\nst"})
         expect_refused(errc::invalid, "the host \"", [&] { make({.hosts = {host}}); });
+    for (const char* host : {"*", "*.lab", "a.*.lab", "*.*.lab", "a*.rack.lab", "*.rack_1.lab"})
+        expect_refused(errc::invalid, "as it matches nothing else; example: *.rack.lab",
+                       [&] { make({.hosts = {host}}); });
     for (const char* group : {"", "a b", "a/b", "-a", "a=b"})
         expect_refused(errc::invalid, "the group \"", [&] { make({.groups = {group}}); });
     expect_refused(errc::invalid, "expected at most 64",

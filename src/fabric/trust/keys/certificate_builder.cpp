@@ -35,9 +35,13 @@ bool is_ip_address(const std::string& host) noexcept {
            ::inet_pton(AF_INET6, host.c_str(), &bytes) == 1;
 }
 
-/// Labels of letters, digits and hyphens; the first may be "*".
+/// Labels of letters, digits, hyphens and underscores; the first may be "*" where two others follow
+/// that have no underscore: OpenSSL compares any other "*" as a letter, which no host has.
 bool is_dns_name(std::string_view host) noexcept {
-    if (host.starts_with("*.")) host.remove_prefix(2);
+    if (host.starts_with("*.")) {
+        host.remove_prefix(2);
+        if (host.find('.') == host.npos || host.find('_') != host.npos) return false;
+    }
     if (host.empty() || host.size() > most_host_bytes) return false;
     // Else a mistyped address would be certified as a name.
     if (host.find_first_not_of("0123456789.") == host.npos) return false;
@@ -165,7 +169,12 @@ void check_names(const certified_names& names) {
                    "letters, digits and ._@- up to 64, and no fingerprint; example: compute");
     for (const std::string& each : names.hosts)
         if (!is_ip_address(each) && !is_dns_name(each))
-            refuse("host", each, "a DNS name or an IP address; example: node7.lab or 10.0.0.7");
+            refuse("host", each,
+                   each.find('*') == each.npos
+                       ? "a DNS name or an IP address; example: node7.lab or 10.0.0.7"
+                       : "a * only as the whole first label, and behind it two labels or more of "
+                         "letters, digits and hyphens, as it matches nothing else; example: "
+                         "*.rack.lab");
     if (names.hosts.size() > most_certified || names.groups.size() > most_certified)
         throw error(errc::invalid,
                     fmt::format("there are {} hosts and {} groups, expected at most {} of each",
