@@ -67,8 +67,10 @@ struct key_request {
 };
 
 /// Makes a key in `folder`, and a request for its certificate. An authority certifies itself, and
-/// begins an empty revocation list. A certificate of an earlier key in the folder is removed. A
-/// pre-shared key takes the place of the own one; others in the folder stay.
+/// begins an empty revocation list. A certificate of an earlier key in the folder is removed; if
+/// one of the files cannot be written, all stay as they were. The key of an authority is replaced
+/// by another authority's only. A pre-shared key takes the place of the own one; others in the
+/// folder stay.
 void make_key(const std::string& folder, const key_request& what);
 
 /// Throws as sign_key() would, if this folder or name is no authority that can sign, or not for so
@@ -102,8 +104,9 @@ std::string trust_authority(const std::string& folder, const std::string& file_o
 
 /// Adds a certificate to the authority's revocation list: a file, a folder, or a serial number as
 /// describe_key() prints it. Endpoints refuse it once they have the new revoked.pem. The list stays
-/// in force as long as the authority. From a folder of pre-shared keys the one of that name, file
-/// or folder is removed. Returns one line that says what was revoked.
+/// in force as long as the authority. An authority that has lost its newest list, whose number is
+/// in revoked.number, neither revokes nor signs: error{invalid}. From a folder of pre-shared keys
+/// the one of that name, file or folder is removed. Returns one line that says what was revoked.
 std::string revoke_key(const std::string& certificate_or_serial, const std::string& authority);
 
 /// What a part of a file of keys is.

@@ -1,6 +1,7 @@
 #include "fabric/trust/key_folders/key_files.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <new>
 #include <utility>
@@ -44,6 +45,44 @@ bool is_existing_key(const std::string& name) {
     } catch (const error&) {
         return false;
     }
+}
+
+/// 0 if none was noted.
+std::uint64_t noted_list_number(const std::string& in) {
+    const std::string path = in + list_number_file, text = text_if_there(path);
+    std::uint64_t number = 0;
+    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (is_there(path) &&
+        (fault != std::errc{} || end == text.data() + text.size() || *end != '\n'))
+        throw error(errc::invalid,
+                    fmt::format("{} is not the number of a revocation list, expected one in a "
+                                "line, as `amalgam key revoke` writes it",
+                                in_quotes(path)));
+    return number;
+}
+
+/// Going on without its newest list would take back what was revoked.
+x509_crl_ptr own_list(const std::string& in, X509& authority) {
+    const std::string path = in + "revoked.pem";
+    x509_crl_ptr own;
+    if (is_there(path)) {
+        for (x509_crl_ptr& each :
+             revocation_lists_of(read_trusted_file(path).value(), in_quotes(path)))
+            if (is_list_of(*each, authority) && (own == nullptr || is_older(*own, *each)))
+                own = std::move(each);
+        if (own == nullptr)
+            throw error(errc::invalid,
+                        fmt::format("{} is not the revocation list of {}", in_quotes(path),
+                                    in_quotes(in + "certificate.pem")));
+    }
+    const std::uint64_t newest = noted_list_number(in), number = own ? number_of(*own) : 0;
+    if (number >= newest) return own;
+    throw error(errc::invalid,
+                fmt::format("{} {}, by which what was revoked would be let in again; expected the "
+                            "newest revocation list of this authority, number {}, from a copy or "
+                            "from an endpoint that has it; example: cp node7/revoked.pem {}",
+                            in_quotes(path), own ? fmt::format("is number {}", number) : "is gone",
+                            newest, path));
 }
 
 bool is_hexadecimal(const std::string& text) {
@@ -103,14 +142,14 @@ authority_files authority_files::read(const std::string& folder) {
                     fmt::format("\"{}key.pem\" is not the private key of the certificate {}", in,
                                 in_quotes(path)));
     }
-    const std::string list = in + "revoked.pem";
-    for (x509_crl_ptr& each : revocation_lists_of(text_if_there(list), in_quotes(list)))
-        if (is_list_of(*each, *all.certificate)) all.list = std::move(each);
-    // Going on without it would take back what was revoked.
-    if (is_there(list) && all.list == nullptr)
-        throw error(errc::invalid, fmt::format("{} is not the revocation list of {}",
-                                               in_quotes(list), in_quotes(path)));
+    all.list = own_list(in, *all.certificate);
     return all;
+}
+
+void write_list(file_changes& to, const std::string& in, X509_CRL& list) {
+    // In this order: a number without its list would be one that is gone.
+    to.write(in + "revoked.pem", to_pem(list), 0644, true);
+    to.write(in + list_number_file, fmt::format("{}\n", number_of(list)), 0644, true);
 }
 
 void trust_in(const std::string& folder, X509& authority) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "fabric/trust/keys/new_file.hpp"
 #include "fabric/trust/openssl/openssl.hpp"
 
 namespace amalgam::detail {
@@ -18,13 +19,18 @@ std::string key_file(const std::string& file_or_folder, const char* in_folder);
 /// "." for a path without one.
 std::string folder_of_file(const std::string& path);
 
+/// Beside the revocation list of an authority, the number of its newest: where only this is left,
+/// or an older list, what was revoked is not taken back.
+inline constexpr const char* list_number_file = "revoked.number";
+
 /// What signs others.
 struct authority_files {
     x509_ptr certificate;
     pkey_ptr key;
-    x509_crl_ptr list;  ///< Its own revocation list; null if there is none.
+    x509_crl_ptr list;  ///< Its own revocation list; null if it never had one.
 
-    /// Failure: error{invalid} for a folder of another kind, or an authority that has expired.
+    /// Failure: error{invalid} for a folder of another kind, an authority that has expired, or one
+    ///          whose newest list is gone; error{denied} for a list that everybody may replace.
     static authority_files read(const std::string& folder);
 };
 
@@ -33,6 +39,9 @@ void check_authority(X509& certificate, const std::string& called);
 
 /// May be empty.
 std::vector<x509_crl_ptr> revocation_lists_of(const std::string& text, const std::string& called);
+
+/// The new list of the authority in the folder, which has "/" behind it.
+void write_list(file_changes& to, const std::string& in, X509_CRL& list);
 
 /// Adds the certificate to authority.pem, unless it is there.
 void trust_in(const std::string& folder, X509& authority);

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/fabric/key_folder.hpp>
@@ -88,8 +88,14 @@ void refuse_to_replace_authority(const std::string& folder) {
     if (!shown || X509_check_ca(shown->front().get()) != 1) return;
     throw error(errc::invalid,
                 fmt::format("\"{}\" is the certificate of an authority, which would be replaced, "
-                            "expected a folder of the key's own; example: --output ./node7",
+                            "expected a folder of the key's own; example: ./node7",
                             path));
+}
+
+/// Who has a list of an authority that begins anew has a lower number, whatever went before.
+std::uint64_t number_of_a_new_beginning() {
+    return static_cast<std::uint64_t>(
+        std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
 }
 
 }  // namespace
@@ -131,21 +137,22 @@ void make_key(const std::string& folder, const key_request& what) {
     const std::string in = key_folder(folder) + "/";
     make_folder(in.substr(0, in.size() - 1));
     const unique_fd locked = lock_folder(in);
+    if (!what.authority) refuse_to_replace_authority(in.substr(0, in.size() - 1));
     if (!what.overwrite) refuse_to_replace(in, {"key.pem", "certificate.pem", "request.pem"});
     refuse_beside_shared_keys(in);
     const pkey_ptr key = generate_key(what.algorithm);
-    // First what would vouch for the key that goes.
-    for (const char* each : {"certificate.pem", "request.pem"})
-        if (what.overwrite) ::unlink((in + each).c_str());
-    write_file(in + "key.pem", to_pem(*key).text(), 0600, what.overwrite);
-    if (!what.authority) {
-        write_file(in + "request.pem", to_pem(*make_request(names, *key)), 0644, what.overwrite);
-        return;
+    // First goes what would vouch for the key that goes.
+    file_changes changes;
+    changes.remove(in + (what.authority ? "request.pem" : "certificate.pem"));
+    changes.write(in + "key.pem", to_pem(*key).text(), 0600, what.overwrite);
+    if (what.authority) {
+        const x509_ptr certificate = make_authority(what.name, *key, end);
+        write_list(changes, in, *make_list(nullptr, nullptr, *certificate, *key));
+        changes.write(in + "certificate.pem", to_pem(*certificate), 0644, what.overwrite);
+    } else {
+        changes.write(in + "request.pem", to_pem(*make_request(names, *key)), 0644, what.overwrite);
     }
-    const x509_ptr certificate = make_authority(what.name, *key, end);
-    write_file(in + "revoked.pem", to_pem(*make_list(nullptr, nullptr, *certificate, *key)), 0644,
-               true);
-    write_file(in + "certificate.pem", to_pem(*certificate), 0644, what.overwrite);
+    changes.finish();
 }
 
 void require_authority(const std::string& authority, std::optional<unsigned> days) {
@@ -173,6 +180,7 @@ std::string sign_key(const std::string& file_or_folder, const std::string& autho
     }
     if (!how.overwrite) refuse_to_replace(in + "/", {"certificate.pem"});
     refuse_to_replace_authority(in);
+    refuse_beside_shared_keys(in + "/");
     const x509_ptr made = make_certificate(asked.names, *X509_REQ_get0_pubkey(asked.request.get()),
                                            end, *by.certificate, *by.key);
     trust_in(in, *by.certificate);
@@ -226,8 +234,11 @@ std::string revoke_key(const std::string& certificate_or_serial, const std::stri
     X509_REVOKED* before = nullptr;
     if (by.list != nullptr && X509_CRL_get0_by_serial(by.list.get(), &before, serial.get()) == 1)
         return fmt::format("{} is revoked already", number);
-    const x509_crl_ptr list = make_list(by.list.get(), serial.get(), *by.certificate, *by.key);
-    write_file(in + "/revoked.pem", to_pem(*list), 0644, true);
+    file_changes changes;
+    write_list(changes, in + "/",
+               *make_list(by.list.get(), serial.get(), *by.certificate, *by.key,
+                          by.list == nullptr ? number_of_a_new_beginning() : 1));
+    changes.finish();
     return fmt::format(
         "revoked {}; give {}/revoked.pem to every endpoint, which is in force within "
         "a second; example: amalgam key trust node7 {}/revoked.pem",

@@ -20,12 +20,22 @@
 
 #include "contains.hpp"
 #include "fabric/trust/key_folders/lab_testing.hpp"
+#include "fabric/trust/keys/new_file.hpp"
 #include "thrown.hpp"
 
 namespace amalgam {
 namespace {
 
 namespace files = std::filesystem;
+
+/// All files of a folder, and what they have.
+std::vector<std::pair<std::string, std::string>> everything_in(const std::string& folder) {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const auto& each : files::directory_iterator(folder))
+        all.emplace_back(each.path().filename().string(), content(each.path().string()));
+    std::sort(all.begin(), all.end());
+    return all;
+}
 
 /// What the command printed; the test fails if it failed.
 std::string openssl(const std::string& arguments, int expected = 0) {
@@ -181,6 +191,55 @@ TEST_F(key_folder_test, an_authority_whose_list_is_gone_or_anothers_does_not_beg
                    [&] { revoke_key(node, here.lab); });
 }
 
+TEST_F(key_folder_test, an_authority_whose_newest_list_is_gone_says_so_until_it_is_back) {
+    const std::string list = here.lab + "/revoked.pem", first = content(list);
+    const std::string node = here.add("node"), bad = here.add("bad"), worse = here.add("worse");
+    revoke_key(bad, here.lab);
+    const lab_folder other;
+    trust_authority(node, here.lab);
+    trust_authority(node, other.lab);
+    const auto expect_neither = [&](const std::string& part) {
+        for (const std::string& each : {part, std::string("number 2"), std::string("example: cp ")})
+            expect_refused(errc::invalid, each, [&] { revoke_key(worse, here.lab); });
+        expect_refused(errc::invalid, part, [&] { sign_key(node, here.lab, {.overwrite = true}); });
+    };
+    files::remove(list);
+    expect_neither("/revoked.pem\" is gone");
+    std::ofstream(list) << first;
+    expect_neither("/revoked.pem\" is number 1");
+    // An endpoint has it, among others' lists.
+    files::copy_file(node + "/revoked.pem", list, files::copy_options::overwrite_existing);
+    sign_key(node, here.lab, {.overwrite = true});
+    revoke_key(worse, here.lab);
+    const auto now = detail::revocation_lists_in(content(list), "list").value();
+    ASSERT_EQ(now.size(), 1u);
+    EXPECT_EQ(detail::number_of(*now.front()), 3u);
+    const std::string text = describe_key(list);
+    EXPECT_TRUE(contains(text, serial_in(bad)) && contains(text, serial_in(worse))) << text;
+    // A number that is none is not 0.
+    std::ofstream(here.lab + "/revoked.number") << "";
+    expect_refused(errc::invalid, "is not the number of a revocation list",
+                   [&] { revoke_key(worse, here.lab); });
+}
+
+TEST_F(key_folder_test, a_list_that_begins_anew_is_newer_than_all_that_went_before) {
+    const std::string node = here.add("node"), bad = here.add("bad"), worse = here.add("worse");
+    revoke_key(bad, here.lab);
+    trust_authority(node, here.lab);
+    for (const char* each : {"/revoked.pem", "/revoked.number"})
+        files::remove(here.lab + each);
+    revoke_key(worse, here.lab);
+    trust_authority(node, here.lab + "/revoked.pem");
+    EXPECT_TRUE(contains(describe_key(node + "/revoked.pem"), serial_in(worse)));
+}
+
+TEST_F(key_folder_test, a_list_of_an_authority_that_everybody_could_replace_is_refused) {
+    const std::string node = here.add("node");
+    ::chmod((here.lab + "/revoked.pem").c_str(), 0646);
+    expect_refused(errc::denied, "can be written by everybody on this host",
+                   [&] { revoke_key(node, here.lab); });
+}
+
 TEST_F(key_folder_test, a_request_from_elsewhere_is_signed_as_the_signer_says) {
     make_key(here.with("far"), {.name = "far", .hosts = {"far.lab"}, .groups = {"admin"}});
     files::create_directory(here.with("desk"));
@@ -274,6 +333,16 @@ TEST_F(key_folder_test, a_signature_never_replaces_the_certificate_of_an_authori
     EXPECT_FALSE(files::exists(here.lab + "/authority.pem"));
 }
 
+TEST_F(key_folder_test, a_key_that_is_no_authority_never_takes_the_place_of_one) {
+    const auto before = everything_in(here.lab);
+    expect_refused(errc::invalid, "is the certificate of an authority",
+                   [&] { make_key(here.lab, {.name = "lab", .overwrite = true}); });
+    EXPECT_EQ(everything_in(here.lab), before);
+    make_key(here.lab, {.name = "lab", .authority = true, .overwrite = true});
+    EXPECT_NE(everything_in(here.lab), before) << "it was told to";
+    here.add("node");
+}
+
 TEST_F(key_folder_test, keys_made_and_signed_at_once_leave_one_that_fits_its_certificate) {
     for (int round = 0; round < 10; ++round) {
         std::vector<std::thread> all;
@@ -290,12 +359,6 @@ TEST_F(key_folder_test, keys_made_and_signed_at_once_leave_one_that_fits_its_cer
 }
 
 TEST_F(key_folder_test, nothing_is_left_behind_by_a_process_that_is_killed_while_it_writes_a_key) {
-    const auto left = [&] {
-        std::vector<std::string> names;
-        for (const auto& each : files::directory_iterator(here.with("node")))
-            names.push_back(each.path().filename());
-        return names;
-    };
     // The kernel kills it when a file becomes longer than that.
     const auto die_writing = [&](bool overwrite) {
         const pid_t child = ::fork();
@@ -312,12 +375,10 @@ TEST_F(key_folder_test, nothing_is_left_behind_by_a_process_that_is_killed_while
         ASSERT_TRUE(WIFSIGNALED(ended));
     };
     die_writing(false);
-    EXPECT_EQ(left(), std::vector<std::string>{});
-    make_key(here.with("node"), {.name = "node"});
-    const std::string before = content(here.with("node/key.pem"));
+    EXPECT_TRUE(everything_in(here.with("node")).empty());
+    const auto before = everything_in(here.add("node"));
     die_writing(true);
-    EXPECT_EQ(left(), std::vector<std::string>{"key.pem"});
-    EXPECT_EQ(content(here.with("node/key.pem")), before);
+    EXPECT_EQ(everything_in(here.with("node")), before);
     // What was left where files have a name from the beginning.
     std::ofstream(here.with("node/key.pem.new")) << "half a key";
     make_key(here.with("node"), {.name = "node", .overwrite = true});
@@ -425,26 +486,55 @@ TEST_F(key_folder_test,
 
 TEST_F(key_folder_test, a_disk_that_is_full_is_told_and_leaves_what_was_there) {
     const std::string node = here.add("node");
-    const auto files_there = [&] {
-        std::vector<std::pair<std::string, std::string>> all;
-        for (const auto& each : files::directory_iterator(node))
-            all.emplace_back(each.path().filename().string(), content(each.path().string()));
-        std::sort(all.begin(), all.end());
-        return all;
+    const auto before = everything_in(node), lab_before = everything_in(here.lab);
+    const auto expect_told = [&](rlim_t room, auto call) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            const rlimit few{room, room};
+            ::signal(SIGXFSZ, SIG_IGN);  // As for a disk, write() fails.
+            ::setrlimit(RLIMIT_FSIZE, &few);
+            ::_exit(code_of(call) == errc::denied ? 0 : 1);
+        }
+        int ended = 0;
+        ASSERT_EQ(::waitpid(child, &ended, 0), child);
+        EXPECT_TRUE(WIFEXITED(ended) && WEXITSTATUS(ended) == 0) << room << ": " << ended;
+        EXPECT_EQ(everything_in(node), before) << room;
+        EXPECT_EQ(everything_in(here.lab), lab_before) << room;
     };
-    const auto before = files_there();
-    const pid_t child = ::fork();
-    if (child == 0) {
-        const rlimit few{10, 10};
-        ::signal(SIGXFSZ, SIG_IGN);  // As for a disk, write() fails.
-        ::setrlimit(RLIMIT_FSIZE, &few);
-        const errc told = code_of([&] { sign_key(node, here.lab, {.overwrite = true}); });
-        ::_exit(told == errc::denied ? 0 : 1);
+    expect_told(10, [&] { sign_key(node, here.lab, {.overwrite = true}); });
+    // A key of Ed25519 has 119 bytes; for what comes behind it there is no room.
+    ASSERT_EQ(content(node + "/key.pem").size(), 119u);
+    for (const rlim_t room : {10, 130}) {
+        expect_told(room, [&] { make_key(node, {.name = "node", .overwrite = true}); });
+        expect_told(room, [&] {
+            make_key(here.lab, {.name = "lab", .authority = true, .overwrite = true});
+        });
+        expect_told(room, [&] { revoke_key(node, here.lab); });
     }
-    int ended = 0;
-    ASSERT_EQ(::waitpid(child, &ended, 0), child);
-    EXPECT_TRUE(WIFEXITED(ended) && WEXITSTATUS(ended) == 0) << ended;
-    EXPECT_EQ(files_there(), before);
+}
+
+TEST(file_changes, what_cannot_be_done_to_one_file_is_done_to_none) {
+    const temp_folder folder;
+    folder.with("goes", "goes");
+    folder.with("changes", "changes");
+    folder.with("stays", "stays");
+    const auto before = everything_in(folder.path());
+    const auto change = [&](bool all) {
+        detail::file_changes changes;
+        changes.remove(folder.with("goes"));
+        changes.remove(folder.with("was never there"));
+        changes.write(folder.with("changes"), "has changed", 0600, true);
+        changes.write(folder.with("comes"), "comes", 0600, false);
+        changes.write(folder.with("stays"), "has changed", 0600, all);
+        EXPECT_EQ(everything_in(folder.path()), before) << "so far";
+        changes.finish();
+    };
+    EXPECT_EQ(code_of([&] { change(false); }), errc::in_use);
+    EXPECT_EQ(everything_in(folder.path()), before);
+    change(true);
+    EXPECT_EQ(everything_in(folder.path()),
+              (std::vector<std::pair<std::string, std::string>>{
+                  {"changes", "has changed"}, {"comes", "comes"}, {"stays", "has changed"}}));
 }
 
 TEST_F(key_folder_test, several_authorities_are_trusted_side_by_side) {

@@ -142,14 +142,18 @@ openssl_ptr<ASN1_STRING> number_in(const X509_CRL& list) {
         static_cast<ASN1_INTEGER*>(X509_CRL_get_ext_d2i(&list, NID_crl_number, nullptr, nullptr)));
 }
 
-/// One more than that of the list before, which may have 20 bytes.
-void add_number(X509_CRL& list, const X509_CRL* before) {
+/// One more than that of the list before, which may have 20 bytes; else `first`.
+void add_number(X509_CRL& list, const X509_CRL* before, std::uint64_t first) {
     openssl_ptr<ASN1_STRING> number(before == nullptr ? nullptr : number_in(*before));
-    if (number == nullptr) number.reset(ASN1_INTEGER_new());
-    const openssl_ptr<BIGNUM> next(ASN1_INTEGER_to_BN(number.get(), nullptr));
-    expect(next != nullptr && BN_add_word(next.get(), 1) == 1 &&
-           BN_to_ASN1_INTEGER(next.get(), number.get()) != nullptr &&
-           X509_CRL_add1_ext_i2d(&list, NID_crl_number, number.get(), 0, X509V3_ADD_DEFAULT) == 1);
+    if (number == nullptr) {
+        number.reset(ASN1_INTEGER_new());
+        expect(number != nullptr && ASN1_INTEGER_set_uint64(number.get(), first) == 1);
+    } else {
+        const openssl_ptr<BIGNUM> next(ASN1_INTEGER_to_BN(number.get(), nullptr));
+        expect(next != nullptr && BN_add_word(next.get(), 1) == 1 &&
+               BN_to_ASN1_INTEGER(next.get(), number.get()) != nullptr);
+    }
+    expect(X509_CRL_add1_ext_i2d(&list, NID_crl_number, number.get(), 0, X509V3_ADD_DEFAULT) == 1);
 }
 
 }  // namespace
@@ -301,15 +305,15 @@ std::string number_in_words(const X509_CRL& list) {
 }
 
 x509_crl_ptr make_list(X509_CRL* before, const ASN1_INTEGER* add, X509& authority,
-                       EVP_PKEY& authority_key) {
+                       EVP_PKEY& authority_key, std::uint64_t first) {
     x509_crl_ptr made(X509_CRL_new());
     const openssl_ptr<ASN1_TIME> now(X509_gmtime_adj(nullptr, 0));
-    const openssl_ptr<ASN1_TIME> first(
+    const openssl_ptr<ASN1_TIME> begin(
         X509_gmtime_adj(nullptr, -std::chrono::seconds(clocks_differ).count()));
-    expect(made != nullptr && now != nullptr && first != nullptr &&
+    expect(made != nullptr && now != nullptr && begin != nullptr &&
            X509_CRL_set_version(made.get(), X509_CRL_VERSION_2) == 1 &&
            X509_CRL_set_issuer_name(made.get(), X509_get_subject_name(&authority)) == 1 &&
-           X509_CRL_set1_lastUpdate(made.get(), first.get()) == 1 &&
+           X509_CRL_set1_lastUpdate(made.get(), begin.get()) == 1 &&
            X509_CRL_set1_nextUpdate(made.get(), X509_get0_notAfter(&authority)) == 1);
     copy_revoked(before, *made);
     if (add != nullptr) {
@@ -326,7 +330,7 @@ x509_crl_ptr make_list(X509_CRL* before, const ASN1_INTEGER* add, X509& authorit
         return X509_CRL_add_ext(made.get(), one, -1) == 1;
     };
     add_extension(about, NID_authority_key_identifier, "keyid:always", give);
-    add_number(*made, before);
+    add_number(*made, before, first);
     X509_CRL_sort(made.get());
     expect(X509_CRL_sign(made.get(), &authority_key, digest_for(authority_key)) > 0);
     return made;

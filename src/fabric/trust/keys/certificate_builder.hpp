@@ -48,8 +48,9 @@ std::uint64_t number_of(const X509_CRL& list);
 bool is_older(const X509_CRL& list, const X509_CRL& than);
 /// "number 3 of 2027-01-31 12:00:00 UTC".
 std::string number_in_words(const X509_CRL& list);
-/// A list with what `before` has, if any, and `add`, if any; in force as long as the authority.
+/// A list with what `before` has, if any, and `add`, if any; in force as long as the authority. Its
+/// number is one more than that before, else `first`.
 x509_crl_ptr make_list(X509_CRL* before, const ASN1_INTEGER* add, X509& authority,
-                       EVP_PKEY& authority_key);
+                       EVP_PKEY& authority_key, std::uint64_t first = 1);
 
 }  // namespace amalgam::detail

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -52,7 +53,8 @@ int give_name(const std::string& from, const unique_fd& file, const std::string&
 /// another, its name is NAME.new; the next that writes to NAME removes what was left there.
 class unfinished_file {
 public:
-    unfinished_file(const std::string& as, unsigned mode) : as_(as), beside_(as + ".new") {
+    unfinished_file(const std::string& as, unsigned mode, bool overwrite)
+        : as_(as), beside_(as + ".new"), overwrite_(overwrite) {
         ::unlink(beside_.c_str());
         if (::access("/proc/self/fd", X_OK) == 0)
             file_.reset(::open(folder_of(as).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
@@ -80,17 +82,23 @@ public:
         if (::fsync(file_.get()) != 0) fail();
     }
 
-    void place(bool overwrite) {
-        if (!overwrite) {  // A link does not replace anything.
+    bool overwrites() const noexcept { return overwrite_; }
+
+    /// What place() needs room in the folder for.
+    void prepare() {
+        if (!overwrite_ || has_name_) return;
+        if (const int why = give_name({}, file_, beside_); why != 0) fail(why);
+        has_name_ = true;
+    }
+
+    void place() {
+        if (!overwrite_) {  // A link does not replace anything.
             const int why = give_name(has_name_ ? beside_ : std::string(), file_, as_);
             if (why == EEXIST) is_taken(as_);
             if (why != 0) fail(why);
             return;
         }
-        if (!has_name_) {
-            if (const int why = give_name({}, file_, beside_); why != 0) fail(why);
-            has_name_ = true;
-        }
+        prepare();
         if (::rename(beside_.c_str(), as_.c_str()) != 0) fail();
         has_name_ = false;
     }
@@ -103,18 +111,92 @@ private:
     }
 
     const std::string as_, beside_;
+    const bool overwrite_;
     unique_fd file_;
     bool has_name_ = false;  // beside_
 };
 
+/// Names in it are on the disk, too.
+void sync_folder_of(const std::string& path) noexcept {
+    const unique_fd folder(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder) ::fsync(folder.get());
+}
+
 }  // namespace
 
 void write_file(const std::string& path, std::string_view content, unsigned mode, bool overwrite) {
-    unfinished_file file(path, mode);
+    unfinished_file file(path, mode, overwrite);
     file.write(content);
-    file.place(overwrite);
-    const unique_fd folder(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (folder) ::fsync(folder.get());
+    file.place();
+    sync_folder_of(path);
+}
+
+struct file_changes::change {
+    explicit change(const std::string& where) : path(where), gone(where + ".gone") {}
+
+    /// So that it can come back.
+    void keep_what_is_there() {
+        if (comes && !comes->overwrites()) return;
+        ::unlink(gone.c_str());
+        is_kept = ::link(path.c_str(), gone.c_str()) == 0;
+        if (!is_kept && errno != ENOENT) cannot_write(path);
+    }
+
+    void carry_out() {
+        if (comes)
+            comes->place();
+        else if (::unlink(path.c_str()) != 0 && errno != ENOENT)
+            cannot_write(path);
+        is_done = true;
+    }
+
+    void undo() noexcept {
+        if (is_kept) {
+            ::rename(gone.c_str(), path.c_str());
+            ::unlink(
+                gone.c_str());  // Two names of one file stay, when one should replace the other.
+        } else if (is_done && comes) {
+            ::unlink(path.c_str());
+        }
+    }
+
+    const std::string path, gone;
+    std::optional<unfinished_file> comes;  // None: the file goes.
+    bool is_kept = false;                  // As `gone`.
+    bool is_done = false;
+};
+
+file_changes::file_changes() = default;
+file_changes::~file_changes() = default;
+
+void file_changes::write(const std::string& path, std::string_view content, unsigned mode,
+                         bool overwrite) {
+    auto made = std::make_unique<change>(path);
+    made->comes.emplace(path, mode, overwrite);
+    made->comes->write(content);
+    all_.push_back(std::move(made));
+}
+
+void file_changes::remove(const std::string& path) {
+    all_.push_back(std::make_unique<change>(path));
+}
+
+void file_changes::finish() {
+    try {
+        for (const auto& each : all_)
+            if (each->comes) each->comes->prepare();
+        for (const auto& each : all_)
+            each->keep_what_is_there();
+        for (const auto& each : all_)
+            each->carry_out();
+    } catch (...) {
+        for (auto each = all_.rbegin(); each != all_.rend(); ++each)
+            (*each)->undo();
+        throw;
+    }
+    for (const auto& each : all_)
+        ::unlink(each->gone.c_str());
+    if (!all_.empty()) sync_folder_of(all_.front()->path);
 }
 
 void make_folder(const std::string& path) {

@@ -200,6 +200,8 @@ TEST_F(shared_folders, a_folder_has_one_kind_of_credentials) {
                  [&] { make_key(node, {.name = "node", .shared = true, .overwrite = true}); });
     expect_error(errc::in_use, "one kind",
                  [&] { make_key(one, {.name = "one", .overwrite = true}); });
+    expect_error(errc::in_use, "one kind",
+                 [&] { sign_key(node, lab.lab, {.output = one, .overwrite = true}); });
     expect_error(errc::invalid, "no host and no group", [&] {
         make_key(here.with("x"), {.name = "x", .hosts = {"a.lab"}, .shared = true});
     });
