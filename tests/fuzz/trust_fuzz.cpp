@@ -90,8 +90,11 @@ void check_pem(const std::string& text) {
             check_certificate(*each);
     const auto lists = revocation_lists_in(text, "it");
     if (lists)
-        for (const x509_crl_ptr& each : *lists)
-            (void)number_of(*each);
+        for (const x509_crl_ptr& each : *lists) {
+            require(!is_older(*each, *each) && is_printable(number_in_words(*each)),
+                    "a list is as old as itself");
+            if (certificates) (void)says_it_is_of(*each, *certificates->front());
+        }
     if (const auto request = request_in(text, "it")) check_request(**request);
     (void)private_key_in(text, "it");
     require(ERR_peek_error() == 0, "no error of OpenSSL is left for others to find");

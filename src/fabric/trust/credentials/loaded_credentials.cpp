@@ -192,6 +192,7 @@ result<void> loaded_credentials::check_follows(const loaded_credentials& before)
                             "program runs; start it again",
                             before.shared_ ? "pre-shared keys" : "a certificate",
                             shared_ ? "pre-shared keys" : "a certificate")};
+    const no_errors_left at_the_end;
     for (const x509_crl_ptr& old : before.lists_) {
         X509* const by = authority_of(*old);
         if (by == nullptr) continue;  // No longer trusted.

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -202,6 +203,14 @@ std::string trust_authority(const std::string& folder, const std::string& file_o
     if (path != file_or_folder && is_there(folder_of_file(path) + "/revoked.pem")) {
         const std::string beside = folder_of_file(path) + "/revoked.pem";
         lists = revocation_lists_of(read_pem_file(beside).value(), fmt::format("\"{}\"", beside));
+        // It may be the copy of an endpoint that trusts others, too.
+        const auto by = certificates_in(text, called).value();
+        const auto is_by_one = [&](const x509_crl_ptr& list) {
+            return std::any_of(by.begin(), by.end(),
+                               [&](const x509_ptr& each) { return is_list_of(*list, *each); });
+        };
+        if (std::any_of(lists.begin(), lists.end(), is_by_one))
+            std::erase_if(lists, std::not_fn(is_by_one));
     }
     const unique_fd locked = lock_folder(in);
     std::string trusted;
@@ -240,7 +249,8 @@ std::string revoke_key(const std::string& certificate_or_serial, const std::stri
                           by.list == nullptr ? number_of_a_new_beginning() : 1));
     changes.finish();
     return fmt::format(
-        "revoked {}; give {}/revoked.pem to every endpoint, which is in force within "
+        "revoked the serial number {}; give {}/revoked.pem to every endpoint, which is in force "
+        "within "
         "a second; example: amalgam key trust node7 {}/revoked.pem",
         number, in, in);
 }

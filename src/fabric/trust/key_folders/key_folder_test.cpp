@@ -209,6 +209,7 @@ TEST_F(key_folder_test, an_authority_whose_newest_list_is_gone_says_so_until_it_
     expect_neither("/revoked.pem\" is number 1");
     // An endpoint has it, among others' lists.
     files::copy_file(node + "/revoked.pem", list, files::copy_options::overwrite_existing);
+    trust_authority(bad, here.lab);
     sign_key(node, here.lab, {.overwrite = true});
     revoke_key(worse, here.lab);
     const auto now = detail::revocation_lists_in(content(list), "list").value();
