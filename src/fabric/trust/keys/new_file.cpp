@@ -153,8 +153,8 @@ struct file_changes::change {
     void undo() noexcept {
         if (is_kept) {
             ::rename(gone.c_str(), path.c_str());
-            ::unlink(
-                gone.c_str());  // Two names of one file stay, when one should replace the other.
+            // What was not replaced yet has both names, and rename() leaves them.
+            ::unlink(gone.c_str());
         } else if (is_done && comes) {
             ::unlink(path.c_str());
         }
