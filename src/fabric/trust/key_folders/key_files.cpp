@@ -152,30 +152,33 @@ void write_list(file_changes& to, const std::string& in, X509_CRL& list) {
     to.write(in + list_number_file, fmt::format("{}\n", number_of(list)), 0644, true);
 }
 
-void trust_in(const std::string& folder, X509& authority) {
-    const std::string path = folder + "/authority.pem";
-    std::string text = text_if_there(path);
+trusted_files::trusted_files(const std::string& folder)
+    : authorities_{folder + "/authority.pem", text_if_there(folder + "/authority.pem")},
+      lists_{folder + "/revoked.pem", text_if_there(folder + "/revoked.pem")} {}
+
+void trusted_files::add(X509& authority) {
+    auto& [path, text, has_changed] = authorities_;
     if (!text.empty()) {
         const auto certificates = certificates_in(text, in_quotes(path)).value();
         for (const x509_ptr& each : certificates)
             if (X509_cmp(each.get(), &authority) == 0) return;
         if (!text.ends_with('\n')) text += '\n';
     }
-    write_file(path, text + to_pem(authority), 0644, true);
+    text += to_pem(authority);
+    has_changed = true;
 }
 
-void take_list_over(const std::string& folder, X509_CRL& list) {
-    const std::string authorities = folder + "/authority.pem", path = folder + "/revoked.pem";
-    const auto trusted =
-        certificates_in(read_pem_file(authorities).value(), in_quotes(authorities)).value();
+void trusted_files::take_over(X509_CRL& list) {
+    if (authorities_.text.empty()) authorities_.text = read_pem_file(authorities_.path).value();
+    const auto trusted = certificates_in(authorities_.text, in_quotes(authorities_.path)).value();
     const auto by = std::find_if(trusted.begin(), trusted.end(),
                                  [&](const x509_ptr& each) { return is_list_of(list, *each); });
     if (by == trusted.end())
         throw error(errc::invalid,
                     fmt::format("the revocation list of {} is not signed by an authority in {}",
-                                to_line(X509_CRL_get_issuer(&list)), in_quotes(authorities)));
+                                to_line(X509_CRL_get_issuer(&list)), in_quotes(authorities_.path)));
     std::string text;
-    for (const x509_crl_ptr& each : revocation_lists_of(text_if_there(path), in_quotes(path))) {
+    for (const x509_crl_ptr& each : revocation_lists_of(lists_.text, in_quotes(lists_.path))) {
         if (!is_list_of(*each, **by)) {
             text += to_pem(*each);
         } else if (is_older(list, *each)) {
@@ -184,10 +187,16 @@ void take_list_over(const std::string& folder, X509_CRL& list) {
                 fmt::format("the revocation list of {} is older ({}) than the one in {} ({}), "
                             "expected the newest",
                             to_line(X509_CRL_get_issuer(&list)), number_in_words(list),
-                            in_quotes(path), number_in_words(*each)));
+                            in_quotes(lists_.path), number_in_words(*each)));
         }
     }
-    write_file(path, text + to_pem(list), 0644, true);
+    lists_.text = text + to_pem(list);
+    lists_.has_changed = true;
+}
+
+void trusted_files::write_changes(file_changes& to) const {
+    for (const file* each : {&authorities_, &lists_})
+        if (each->has_changed) to.write(each->path, each->text, 0644, true);
 }
 
 openssl_ptr<ASN1_STRING> serial_to_revoke(const std::string& certificate_or_serial,

@@ -43,11 +43,25 @@ std::vector<x509_crl_ptr> revocation_lists_of(const std::string& text, const std
 /// The new list of the authority in the folder, which has "/" behind it.
 void write_list(file_changes& to, const std::string& in, X509_CRL& list);
 
-/// Adds the certificate to authority.pem, unless it is there.
-void trust_in(const std::string& folder, X509& authority);
-/// Puts the list into revoked.pem, in place of an older one of the same authority, which must be in
-/// authority.pem. Failure: error{invalid} for lists of others, and for an older one.
-void take_list_over(const std::string& folder, X509_CRL& list);
+/// Whom a folder trusts: its authority.pem and revoked.pem, which change together.
+class trusted_files {
+public:
+    explicit trusted_files(const std::string& folder);
+
+    /// Adds the certificate, unless it is there.
+    void add(X509& authority);
+    /// In place of an older list of the same authority, which must be among those that are trusted.
+    /// Failure: error{invalid} for lists of others, and for an older one.
+    void take_over(X509_CRL& list);
+    void write_changes(file_changes& to) const;
+
+private:
+    struct file {
+        std::string path, text;
+        bool has_changed = false;
+    };
+    file authorities_, lists_;
+};
 
 /// Of a certificate by this authority, or of text like "4AB1…".
 openssl_ptr<ASN1_STRING> serial_to_revoke(const std::string& certificate_or_serial,

@@ -184,9 +184,13 @@ std::string sign_key(const std::string& file_or_folder, const std::string& autho
     refuse_beside_shared_keys(in + "/");
     const x509_ptr made = make_certificate(asked.names, *X509_REQ_get0_pubkey(asked.request.get()),
                                            end, *by.certificate, *by.key);
-    trust_in(in, *by.certificate);
-    if (by.list != nullptr) take_list_over(in, *by.list);
-    write_file(in + "/certificate.pem", to_pem(*made), 0644, how.overwrite);
+    trusted_files trusted(in);
+    trusted.add(*by.certificate);
+    if (by.list != nullptr) trusted.take_over(*by.list);
+    file_changes changes;
+    trusted.write_changes(changes);
+    changes.write(in + "/certificate.pem", to_pem(*made), 0644, how.overwrite);
+    changes.finish();
     return fmt::format("certified {}; until {}; serial {}", names_in_words(asked.names),
                        to_text(end), serial_of(X509_get0_serialNumber(made.get())));
 }
@@ -213,17 +217,21 @@ std::string trust_authority(const std::string& folder, const std::string& file_o
             std::erase_if(lists, std::not_fn(is_by_one));
     }
     const unique_fd locked = lock_folder(in);
+    trusted_files files(in);
     std::string trusted;
     if (text.find("CERTIFICATE-----") != text.npos || lists.empty()) {
         const auto certificates = certificates_in(text, called).value();
         for (const x509_ptr& each : certificates) {
             check_authority(*each, called);
-            trust_in(in, *each);
+            files.add(*each);
             trusted += (trusted.empty() ? "" : ", ") + to_line(X509_get_subject_name(each.get()));
         }
     }
     for (const x509_crl_ptr& each : lists)
-        take_list_over(in, *each);
+        files.take_over(*each);
+    file_changes changes;
+    files.write_changes(changes);
+    changes.finish();
     if (trusted.empty())
         return fmt::format("{} takes over the revocation list of {}", in,
                            to_line(X509_CRL_get_issuer(lists.front().get())));

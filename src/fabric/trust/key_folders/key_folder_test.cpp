@@ -553,6 +553,17 @@ TEST_F(key_folder_test, several_authorities_are_trusted_side_by_side) {
     EXPECT_TRUE(contains(verified(node), ": OK"));
 }
 
+TEST_F(key_folder_test, an_authority_whose_list_is_refused_is_not_trusted_either) {
+    const std::string node = here.add("node");
+    const lab_folder other, third;
+    files::copy_file(third.lab + "/revoked.pem", other.lab + "/revoked.pem",
+                     files::copy_options::overwrite_existing);
+    const auto before = everything_in(node);
+    expect_refused(errc::invalid, "is not signed by an authority in",
+                   [&] { trust_authority(node, other.lab); });
+    EXPECT_EQ(everything_in(node), before);
+}
+
 TEST_F(key_folder_test, revocations_at_once_are_all_kept) {
     constexpr int count = 8;
     std::vector<std::string> serials;
