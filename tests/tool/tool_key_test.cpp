@@ -221,6 +221,7 @@ TEST_F(tool_key, wrong_input_gets_one_sentence_and_the_code_of_its_kind) {
         {"new x --with nobody", 1, "nobody/certificate.pem\" cannot be read"},
         {"new x --with node7", 1, "is not an authority's"},
         {"new x --with lab --days 36500", 1, "longer than the authority itself"},
+        {"new lab --force", 2, "is the certificate of an authority"},
         {"new lab --with lab --force", 1, "is the authority itself, which would be replaced"},
         {"new ./.config/amalgam/keys/lab --with lab --force", 1, "is the authority itself"},
         {"sign node7 --with lab --output lab --force", 1, "is the certificate of an authority"},
