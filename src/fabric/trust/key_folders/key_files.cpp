@@ -64,6 +64,8 @@ std::uint64_t noted_list_number(const std::string& in) {
 /// Going on without its newest list would take back what was revoked.
 x509_crl_ptr own_list(const std::string& in, X509& authority) {
     const std::string path = in + "revoked.pem";
+    // Before the list, which is written first: another process may be revoking something.
+    const std::uint64_t newest = noted_list_number(in);
     x509_crl_ptr own;
     if (is_there(path)) {
         for (x509_crl_ptr& each :
@@ -75,7 +77,7 @@ x509_crl_ptr own_list(const std::string& in, X509& authority) {
                         fmt::format("{} is not the revocation list of {}", in_quotes(path),
                                     in_quotes(in + "certificate.pem")));
     }
-    const std::uint64_t newest = noted_list_number(in), number = own ? number_of(*own) : 0;
+    const std::uint64_t number = own ? number_of(*own) : 0;
     if (number >= newest) return own;
     throw error(errc::invalid,
                 fmt::format("{} {}, by which what was revoked would be let in again; expected the "

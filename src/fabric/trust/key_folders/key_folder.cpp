@@ -258,8 +258,7 @@ std::string revoke_key(const std::string& certificate_or_serial, const std::stri
     changes.finish();
     return fmt::format(
         "revoked the serial number {}; give {}/revoked.pem to every endpoint, which is in force "
-        "within "
-        "a second; example: amalgam key trust node7 {}/revoked.pem",
+        "within a second; example: amalgam key trust node7 {}/revoked.pem",
         number, in, in);
 }
 

@@ -223,6 +223,19 @@ TEST_F(key_folder_test, an_authority_whose_newest_list_is_gone_says_so_until_it_
                    [&] { revoke_key(worse, here.lab); });
 }
 
+TEST_F(key_folder_test, keys_are_signed_while_others_are_revoked) {
+    std::vector<std::string> all;
+    for (int i = 0; i < 20; ++i)
+        all.push_back(here.add("node" + std::to_string(i)));
+    std::thread revoking([&] {
+        for (const std::string& each : all)
+            revoke_key(each, here.lab);
+    });
+    for (const std::string& each : all)
+        EXPECT_NO_THROW(sign_key(all.front(), here.lab, {.overwrite = true})) << each;
+    revoking.join();
+}
+
 TEST_F(key_folder_test, a_list_that_begins_anew_is_newer_than_all_that_went_before) {
     const std::string node = here.add("node"), bad = here.add("bad"), worse = here.add("worse");
     revoke_key(bad, here.lab);
