@@ -137,14 +137,14 @@ void copy_revoked(X509_CRL* from, X509_CRL& to) {
 }
 
 /// Null without one.
-openssl_ptr<ASN1_STRING> number_in(const X509_CRL& list) {
+openssl_ptr<ASN1_STRING> stored_number(const X509_CRL& list) {
     return openssl_ptr<ASN1_STRING>(
         static_cast<ASN1_INTEGER*>(X509_CRL_get_ext_d2i(&list, NID_crl_number, nullptr, nullptr)));
 }
 
 /// One more than that of the list before, which may have 20 bytes; else `first`.
 void add_number(X509_CRL& list, const X509_CRL* before, std::uint64_t first) {
-    openssl_ptr<ASN1_STRING> number(before == nullptr ? nullptr : number_in(*before));
+    openssl_ptr<ASN1_STRING> number(before == nullptr ? nullptr : stored_number(*before));
     if (number == nullptr) {
         number.reset(ASN1_INTEGER_new());
         expect(number != nullptr && ASN1_INTEGER_set_uint64(number.get(), first) == 1);
@@ -286,7 +286,7 @@ bool says_it_is_of(const X509_CRL& list, const X509& authority) {
 }
 
 std::uint64_t number_of(const X509_CRL& list) {
-    const openssl_ptr<ASN1_STRING> number = number_in(list);
+    const openssl_ptr<ASN1_STRING> number = stored_number(list);
     std::uint64_t value = 0;
     if (number == nullptr || ASN1_INTEGER_get_uint64(&value, number.get()) == 1) return value;
     ERR_clear_error();
