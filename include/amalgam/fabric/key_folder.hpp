@@ -97,16 +97,20 @@ std::string sign_key(const std::string& file_or_folder, const std::string& autho
                      const signing_options& how = {});
 
 /// Lets the endpoint of `folder` trust an authority: a certificate in a file, or a folder, whose
-/// revocation list is taken over, too. A list in a file replaces the older one of its authority. A
-/// folder of pre-shared keys accepts the own key of another one from then on.
+/// revocation list is taken over, too, and first: who is interrupted trusts nobody whom it revokes.
+/// A list in a file replaces the older one of its authority. A folder of pre-shared keys accepts
+/// the own key of another one from then on.
+/// Failure: `invalid`, too, for a folder whose revoked.pem is not of its authority, for a `folder`
+/// that is an authority itself, and for a list that takes back what one of its number revokes.
 /// Returns one line that says what is trusted.
 std::string trust_authority(const std::string& folder, const std::string& file_or_folder);
 
 /// Adds a certificate to the authority's revocation list: a file, a folder, or a serial number as
-/// describe_key() prints it. Endpoints refuse it once they have the new revoked.pem. The list stays
-/// in force as long as the authority. An authority that has lost its newest list, whose number is
-/// in revoked.number, neither revokes nor signs: error{invalid}. From a folder of pre-shared keys
-/// the one of that name, file or folder is removed. Returns one line that says what was revoked.
+/// describe_key() prints it; if it has less than 16 digits, behind a 0, as names can look like it.
+/// Endpoints refuse it once they have the new revoked.pem. The list stays in force as long as the
+/// authority. An authority that has lost its newest list, whose number is in revoked.number, neither
+/// revokes nor signs: error{invalid}. From a folder of pre-shared keys the one of that name, file or
+/// folder is removed. Returns one line that says what was revoked.
 std::string revoke_key(const std::string& certificate_or_serial, const std::string& authority);
 
 /// What a part of a file of keys is.

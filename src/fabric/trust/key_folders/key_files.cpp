@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstdint>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -93,6 +95,40 @@ bool is_hexadecimal(const std::string& text) {
            text.find_first_not_of('0') != text.npos;
 }
 
+/// Names like "ada" and "dee" are hexadecimal, too, and their keys may be elsewhere: the number ADA
+/// would be revoked, and nobody told that Ada is not.
+void refuse_what_may_be_a_name(const std::string& hexadecimal) {
+    constexpr std::size_t longer_than_names = 16;
+    if (hexadecimal.size() >= longer_than_names || hexadecimal.starts_with('0')) return;
+    throw error(errc::invalid,
+                fmt::format("\"{}\" is not the name of a key that is here, and short for a serial "
+                            "number, expected the certificate, or the number with a 0 before it; "
+                            "example: 0{}",
+                            hexadecimal, hexadecimal));
+}
+
+/// Neither of two lists with one number follows the other: somebody has copied the authority, and
+/// both go on. One in place of the other would take back what the other revokes.
+void refuse_another_of_its_number(X509_CRL& list, X509_CRL& before, X509& authority) {
+    const std::uint64_t number = number_of(list);
+    const bool is_other = number != 0 && number != std::numeric_limits<std::uint64_t>::max() &&
+                          number == number_of(before) && is_list_of(before, authority);
+    auto* const revoked = X509_CRL_get_REVOKED(&before);
+    const int count = is_other ? sk_X509_REVOKED_num(revoked) : 0;
+    for (int i = 0; i < count; ++i) {
+        const ASN1_INTEGER* const serial =
+            X509_REVOKED_get0_serialNumber(sk_X509_REVOKED_value(revoked, i));
+        X509_REVOKED* found = nullptr;
+        if (X509_CRL_get0_by_serial(&list, &found, serial) != 0) continue;
+        const std::string lacking = serial_of(serial);
+        throw error(errc::invalid,
+                    fmt::format("the revocation list of {} lacks {}, which one of the same number "
+                                "revokes, as copies of an authority make them, expected one list; "
+                                "example: amalgam key revoke {} --with lab",
+                                to_line(X509_CRL_get_issuer(&list)), lacking, lacking));
+    }
+}
+
 }  // namespace
 
 bool names_a_file(const std::string& file_or_folder) {
@@ -154,6 +190,17 @@ void write_list(file_changes& to, const std::string& in, X509_CRL& list) {
     to.write(in + list_number_file, fmt::format("{}\n", number_of(list)), 0644, true);
 }
 
+std::vector<x509_crl_ptr> revocation_lists_beside(const std::string& path, X509& authority) {
+    const std::string beside = folder_of_file(path) + "/revoked.pem";
+    if (!is_there(beside)) return {};
+    auto all = revocation_lists_of(read_pem_file(beside).value(), in_quotes(beside));
+    // It may be the copy of an endpoint that trusts others, too.
+    std::erase_if(all, [&](const x509_crl_ptr& each) { return !is_list_of(*each, authority); });
+    if (!all.empty()) return all;
+    throw error(errc::invalid, fmt::format("{} is not the revocation list of {}", in_quotes(beside),
+                                           in_quotes(path)));
+}
+
 trusted_files::trusted_files(const std::string& folder)
     : authorities_{folder + "/authority.pem", text_if_there(folder + "/authority.pem")},
       lists_{folder + "/revoked.pem", text_if_there(folder + "/revoked.pem")} {}
@@ -179,6 +226,8 @@ void trusted_files::take_over(X509_CRL& list) {
         throw error(errc::invalid,
                     fmt::format("the revocation list of {} is not signed by an authority in {}",
                                 to_line(X509_CRL_get_issuer(&list)), in_quotes(authorities_.path)));
+    for (const x509_crl_ptr& each : revocation_lists_of(lists_.text, in_quotes(lists_.path)))
+        refuse_another_of_its_number(list, *each, **by);
     std::string text;
     for (const x509_crl_ptr& each : revocation_lists_of(lists_.text, in_quotes(lists_.path))) {
         if (!is_list_of(*each, **by)) {
@@ -197,7 +246,8 @@ void trusted_files::take_over(X509_CRL& list) {
 }
 
 void trusted_files::write_changes(file_changes& to) const {
-    for (const file* each : {&authorities_, &lists_})
+    // In this order: who is interrupted between the two has not let in whom an authority revoked.
+    for (const file* each : {&lists_, &authorities_})
         if (each->has_changed) to.write(each->path, each->text, 0644, true);
 }
 
@@ -216,6 +266,7 @@ openssl_ptr<ASN1_STRING> serial_to_revoke(const std::string& certificate_or_seri
                                     in_quotes(path), to_line(X509_get_subject_name(&authority))));
         serial.reset(ASN1_INTEGER_dup(X509_get0_serialNumber(shown.front().get())));
     } else if (is_hexadecimal(certificate_or_serial)) {
+        refuse_what_may_be_a_name(certificate_or_serial);
         BIGNUM* number = nullptr;
         BN_hex2bn(&number, certificate_or_serial.c_str());
         const openssl_ptr<BIGNUM> kept(number);

@@ -42,6 +42,9 @@ std::vector<x509_crl_ptr> revocation_lists_of(const std::string& text, const std
 
 /// The new list of the authority in the folder, which has "/" behind it.
 void write_list(file_changes& to, const std::string& in, X509_CRL& list);
+/// The authority's lists in revoked.pem beside its certificate in this file; empty without that
+/// file. Failure: error{invalid} if there is none in it.
+std::vector<x509_crl_ptr> revocation_lists_beside(const std::string& path, X509& authority);
 
 /// Whom a folder trusts: its authority.pem and revoked.pem, which change together.
 class trusted_files {
@@ -51,7 +54,8 @@ public:
     /// Adds the certificate, unless it is there.
     void add(X509& authority);
     /// In place of an older list of the same authority, which must be among those that are trusted.
-    /// Failure: error{invalid} for lists of others, and for an older one.
+    /// Failure: error{invalid} for lists of others, for an older one, and for one that takes back
+    /// what another of its number revokes.
     void take_over(X509_CRL& list);
     void write_changes(file_changes& to) const;
 

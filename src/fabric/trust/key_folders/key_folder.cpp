@@ -2,7 +2,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -79,14 +78,18 @@ asked_for read_request(const std::string& path, const signing_options& how) {
     return asked;
 }
 
+bool is_authority(const std::string& certificate_path) {
+    if (!is_there(certificate_path)) return false;
+    const auto text = read_pem_file(certificate_path);
+    if (!text) return false;
+    const auto shown = certificates_in(*text, certificate_path);
+    return shown && X509_check_ca(shown->front().get()) == 1;
+}
+
 /// Nobody means that, however often told to replace: whom it certified would be lost with it.
 void refuse_to_replace_authority(const std::string& folder) {
     const std::string path = folder + "/certificate.pem";
-    if (!is_there(path)) return;
-    const auto text = read_pem_file(path);
-    if (!text) return;
-    const auto shown = certificates_in(*text, path);
-    if (!shown || X509_check_ca(shown->front().get()) != 1) return;
+    if (!is_authority(path)) return;
     throw error(errc::invalid,
                 fmt::format("\"{}\" is the certificate of an authority, which would be replaced, "
                             "expected a folder of the key's own; example: ./node7",
@@ -97,6 +100,16 @@ void refuse_to_replace_authority(const std::string& folder) {
 std::uint64_t number_of_a_new_beginning() {
     return static_cast<std::uint64_t>(
         std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
+}
+
+/// An authority trusts nobody. Its endpoints would not either, and its revoked.pem, which they take
+/// over, would have the list of one that they do not know.
+void refuse_to_trust_in_authority(const std::string& folder) {
+    if (!is_authority(folder + "/certificate.pem")) return;
+    throw error(errc::invalid,
+                fmt::format("\"{}\" is an authority, which trusts nobody, expected the key of an "
+                            "endpoint that does; example: amalgam key trust node7 lab",
+                            folder));
 }
 
 }  // namespace
@@ -204,29 +217,22 @@ std::string trust_authority(const std::string& folder, const std::string& file_o
     const std::string called = fmt::format("\"{}\"", path);
     const std::string text = read_pem_file(path).value();
     auto lists = revocation_lists_of(text, called);
-    if (path != file_or_folder && is_there(folder_of_file(path) + "/revoked.pem")) {
-        const std::string beside = folder_of_file(path) + "/revoked.pem";
-        lists = revocation_lists_of(read_pem_file(beside).value(), fmt::format("\"{}\"", beside));
-        // It may be the copy of an endpoint that trusts others, too.
-        const auto by = certificates_in(text, called).value();
-        const auto is_by_one = [&](const x509_crl_ptr& list) {
-            return std::any_of(by.begin(), by.end(),
-                               [&](const x509_ptr& each) { return is_list_of(*list, *each); });
-        };
-        if (std::any_of(lists.begin(), lists.end(), is_by_one))
-            std::erase_if(lists, std::not_fn(is_by_one));
-    }
-    const unique_fd locked = lock_folder(in);
-    trusted_files files(in);
+    std::vector<x509_ptr> certificates;
+    if (text.find("CERTIFICATE-----") != text.npos || lists.empty())
+        certificates = certificates_in(text, called).value();
     std::string trusted;
-    if (text.find("CERTIFICATE-----") != text.npos || lists.empty()) {
-        const auto certificates = certificates_in(text, called).value();
-        for (const x509_ptr& each : certificates) {
-            check_authority(*each, called);
-            files.add(*each);
-            trusted += (trusted.empty() ? "" : ", ") + to_line(X509_get_subject_name(each.get()));
-        }
+    for (const x509_ptr& each : certificates) {
+        check_authority(*each, called);
+        trusted += (trusted.empty() ? "" : ", ") + to_line(X509_get_subject_name(each.get()));
     }
+    if (path != file_or_folder && !certificates.empty())
+        if (auto beside = revocation_lists_beside(path, *certificates.front()); !beside.empty())
+            lists = std::move(beside);
+    const unique_fd locked = lock_folder(in);
+    refuse_to_trust_in_authority(in);
+    trusted_files files(in);
+    for (const x509_ptr& each : certificates)
+        files.add(*each);
     for (const x509_crl_ptr& each : lists)
         files.take_over(*each);
     file_changes changes;
