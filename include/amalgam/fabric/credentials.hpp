@@ -80,7 +80,8 @@ public:
     credentials& operator=(const credentials&) = delete;
     ~credentials();
 
-    /// Reads the files again now. On failure what was read before stays in force.
+    /// Reads the files again now. On failure what was read before stays in force. That the
+    /// certificate in force has expired is no failure, so that new revocation lists are taken.
     result<void> reload() const;
 
     identity self() const;  ///< Who this endpoint is to its peers.

@@ -30,7 +30,7 @@ credential_parts credential_store::paths_of_today() const {
 result<void> credential_store::read_again() {
     files_.begin(stamps());
     const credential_parts paths = paths_of_today();
-    auto loaded = loaded_credentials::from_files(paths);
+    auto loaded = loaded_credentials::from_files(paths, in_force_.get());
     if (!loaded) return loaded.why();
     if (in_force_ != nullptr)
         if (const auto good = (*loaded)->check_follows(*in_force_); !good) return good;

@@ -461,6 +461,28 @@ TEST_F(credentials_test, what_was_revoked_stays_so_whatever_the_file_becomes) {
     EXPECT_TRUE(store->reload());
 }
 
+TEST_F(credentials_test, what_is_revoked_once_the_own_certificate_has_expired_is_refused) {
+    const std::string bad = here.add("bad");
+    // Certificates have whole seconds.
+    here.end_at(node, std::chrono::system_clock::now() + 2s);
+    auto store = detail::credential_store::of_files(files_in(node), true).value();
+    while (std::chrono::system_clock::now() <= store->in_force()->expires())
+        std::this_thread::sleep_for(10ms);
+    expect_refused(errc::invalid, "has expired on");
+    revoke_key(bad, here.lab);
+    write("revoked.pem", content(here.lab + "/revoked.pem"));
+    EXPECT_TRUE(store->reload()) << store->reload().sentence();
+    const auto shown = detail::loaded_credentials::from_files(files_in(bad)).value();
+    EXPECT_FALSE(
+        detail::verified_signer::of(*store->in_force(), detail::certificate_bytes(*shown)));
+    // Another one that has expired is refused, as at the start.
+    here.end_at(node, std::chrono::system_clock::now() - 1min);
+    EXPECT_EQ(store->reload().code(), errc::invalid);
+    sign_key(node, here.lab, {.overwrite = true});
+    EXPECT_TRUE(store->reload());
+    EXPECT_GT(store->in_force()->expires(), std::chrono::system_clock::now());
+}
+
 TEST_F(credentials_test, an_authority_that_is_taken_out_takes_its_list_with_it) {
     const temp_folder elsewhere;
     const std::string second = elsewhere.with("lab2");

@@ -21,8 +21,10 @@ class loaded_credentials {
 public:
     using loaded = result<std::shared_ptr<const loaded_credentials>>;
 
-    /// Failures: see `credentials`.
-    static loaded from_files(const credential_parts& paths);
+    /// Failures: see `credentials`. Not that the certificate has expired, if it is the one that is
+    /// in force: what was revoked since must be refused all the same.
+    static loaded from_files(const credential_parts& paths,
+                             const loaded_credentials* in_force = nullptr);
     static loaded from_text(const credential_parts& pem);
 
     const identity& self() const noexcept { return self_; }
@@ -52,8 +54,10 @@ private:
     struct texts;
     struct names;
     static loaded from_shared(result<pre_shared_keys> keys);
-    static loaded from(const texts& pem, std::vector<key_fingerprint> trusted, const names& named);
-    result<void> take_own(std::string_view certificate, std::string_view key, const names& named);
+    static loaded from(const texts& pem, std::vector<key_fingerprint> trusted, const names& named,
+                       const loaded_credentials* in_force);
+    result<void> take_own(std::string_view certificate, std::string_view key, const names& named,
+                          const loaded_credentials* in_force);
     result<void> take_authorities(std::string_view authority, const names& named);
     result<void> take_lists(std::string_view revoked, const names& named);
     X509* authority_of(X509_CRL& list) const;
