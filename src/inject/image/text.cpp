@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <amalgam/core/detail/open_folder.hpp>
 #include <amalgam/core/detail/text.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
@@ -61,19 +62,14 @@ bool append_lines(const std::string& path, std::string lines, unended_line last)
 }
 
 std::optional<failure> fault_of_policy_file(const std::string& path) {
-    const auto open_to_all = [](const std::string& what, mode_t mode) {
+    const auto open_to_all = [](const std::string& what, unsigned mode) {
         return failure{{errc::denied},
                        fmt::format("{} can be written by everybody on this host (mode {:04o}), who "
                                    "could so decide what may run here; example: chmod o-w {}",
                                    what, mode & 07777, what)};
     };
+    if (const auto folder = open_folder_above(path)) return open_to_all(folder->path, folder->mode);
     struct stat about {};
-    const std::size_t slash = path.rfind('/');
-    const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
-    // In one like /tmp nobody replaces the files of others.
-    if (::stat(folder.c_str(), &about) == 0 && (about.st_mode & S_IWOTH) != 0 &&
-        (about.st_mode & S_ISVTX) == 0)
-        return open_to_all(folder, about.st_mode);
     if (::stat(path.c_str(), &about) != 0) return std::nullopt;
     // Before it is opened: that would wait for the other end of a FIFO.
     if (!S_ISREG(about.st_mode))

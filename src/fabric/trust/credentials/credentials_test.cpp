@@ -155,6 +155,24 @@ TEST_F(credentials_test, an_authority_that_everybody_could_replace_is_refused) {
     EXPECT_EQ(all->reload().code(), errc::denied);
 }
 
+TEST_F(credentials_test, who_may_replace_a_folder_above_or_behind_a_link_could_decide_too) {
+    ::chmod(here.path().c_str(), 0777);
+    expect_refused(errc::denied, "\"" + here.path() + "/\" can be written by everybody");
+    ::chmod(here.path().c_str(), 0700);
+    EXPECT_TRUE(credentials::try_from_folder(node));
+    for (const char* each : {"authority.pem", "revoked.pem"}) {
+        const temp_folder shared;
+        const std::string file = node + "/" + each;
+        files::rename(file, here.with("kept"));
+        files::create_symlink(shared.with("one.pem", content(here.with("kept"))), file);
+        EXPECT_TRUE(credentials::try_from_folder(node));
+        ::chmod(shared.path().c_str(), 0777);
+        expect_refused(errc::denied, "\"" + shared.path() + "/\" can be written by everybody");
+        files::remove(file);
+        files::rename(here.with("kept"), file);
+    }
+}
+
 TEST_F(credentials_test, a_revocation_list_that_everybody_could_replace_is_refused) {
     const std::string file = node + "/revoked.pem";
     ::chmod(file.c_str(), 0646);

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <amalgam/core/detail/open_folder.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
 #include "fabric/limits.hpp"
@@ -222,14 +223,9 @@ failure writable_by_everybody(const std::string& path, mode_t mode) {
 }
 
 /// Of a file that says whom to trust: whether everybody could put another in its place.
-result<void> check_folder_of(const std::string& path) {
-    const std::size_t slash = path.rfind('/');
-    const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
-    struct stat about {};
-    // In one like /tmp nobody replaces the files of others.
-    if (::stat(folder.c_str(), &about) == 0 && (about.st_mode & S_IWOTH) != 0 &&
-        (about.st_mode & S_ISVTX) == 0)
-        return writable_by_everybody(folder, about.st_mode);
+result<void> check_folders_of(const std::string& path) {
+    if (const auto open = open_folder_above(path))
+        return writable_by_everybody(open->path, open->mode);
     return {};
 }
 
@@ -237,7 +233,7 @@ result<void> check_folder_of(const std::string& path) {
 
 result<secret_text> read_secret_file(const std::string& path, const secret_kind& expected) {
     if (expected.says_whom_to_trust)
-        if (const auto good = check_folder_of(path); !good) return good.why();
+        if (const auto good = check_folders_of(path); !good) return good.why();
     struct stat about {};
     const auto file = open_file(path, expected.what, about);
     if (!file) return file.why();
@@ -289,7 +285,7 @@ result<std::string> read_pem_file(const std::string& path) {
 }
 
 result<std::string> read_trusted_file(const std::string& path) {
-    if (const auto good = check_folder_of(path); !good) return good.why();
+    if (const auto good = check_folders_of(path); !good) return good.why();
     return read_pem(path, true);
 }
 
