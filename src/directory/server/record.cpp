@@ -56,15 +56,18 @@ directory_record::directory_record(std::string folder, std::string name)
 
 void directory_record::keep(const std::vector<std::string>& words) const {
     std::string text = first_line;
+    const auto invalid = [&](const std::string& why) {
+        forget();
+        return error(errc::invalid,
+                     fmt::format("cannot save how this directory was started: {}", why));
+    };
     for (const std::string& each : words) {
         if (each.find('\n') != std::string::npos)
-            throw error(
-                errc::invalid,
-                fmt::format(
-                    "cannot save how this directory was started: \"{}\" has more than one line",
-                    each));
+            throw invalid(fmt::format("\"{}\" has more than one line", each));
         text += each + '\n';
     }
+    if (text.size() > limits::max_record_bytes)
+        throw invalid(fmt::format("its options have more than {} bytes", limits::max_record_bytes));
     if (::mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST)
         refuse(folder_, "cannot be created");
     const unique_fd folder(
@@ -80,7 +83,8 @@ void directory_record::keep(const std::vector<std::string>& words) const {
         file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
     if (!written || ::renameat(folder.get(), fresh.c_str(), folder.get(), name_.c_str()) != 0) {
         const int why = errno;
-        (void)::unlinkat(folder.get(), fresh.c_str(), 0);
+        for (const std::string& each : {fresh, name_})
+            (void)::unlinkat(folder.get(), each.c_str(), 0);
         errno = why;
         refuse(path(), "cannot be written");
     }

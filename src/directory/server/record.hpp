@@ -15,8 +15,9 @@ public:
     directory_record();
     explicit directory_record(std::string folder, std::string name = "directory");
 
-    /// Failure: throws error{invalid} if an argument contains a line end, error{denied} if the
-    ///          folder belongs to somebody else or no file can be created.
+    /// Failure: throws error{invalid} if an argument contains a line end, or all are too long,
+    ///          error{denied} if the folder belongs to somebody else or no file can be created.
+    ///          What was kept before is forgotten then, where that is possible.
     void keep(const std::vector<std::string>& words) const;
     /// Empty if there is none, or others could have written it.
     std::optional<std::vector<std::string>> read() const;

@@ -63,6 +63,18 @@ TEST_F(kept_record, that_others_could_have_written_is_not_believed) {
     EXPECT_FALSE(record_.read());
 }
 
+TEST_F(kept_record, of_an_earlier_start_goes_if_the_one_of_the_latest_cannot_be_kept) {
+    std::vector<std::string> many{"tcp://127.0.0.1:0"};
+    while (many.size() < 6000)
+        many.insert(many.end(), {"--readers", "group:of_many_" + std::to_string(many.size())});
+    // Else it would be started again as before, without the roles that it was given since.
+    for (const auto& words : {std::vector<std::string>{"two\nlines"}, many}) {
+        record_.keep(how_);
+        EXPECT_THROW(record_.keep(words), error);
+        EXPECT_FALSE(record_.read());
+    }
+}
+
 TEST_F(kept_record, that_is_none_is_no_record) {
     record_.keep(how_);
     for (const std::string text :

@@ -1,6 +1,7 @@
 // Files, keys and failures of code_image.hpp and build_image.hpp.
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +16,7 @@
 
 #include <elf.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,6 +54,26 @@ code_image answering(const std::string& name, int what) {
                               "_main(void* p, size_t n, void* target) { *(int*)target = " +
                               std::to_string(what) + "; }\n",
                           {.path = ".c", .name = name});
+}
+
+TEST(signing_key, that_a_full_disk_has_cut_off_leaves_its_name_free) {
+    const temp_folder folder;
+    const std::string path = folder.with("one.key");
+    const signing_key key = signing_key::generate();
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+    const auto handler = ::signal(SIGXFSZ, SIG_IGN);  // As for a disk, write() fails.
+    for (const rlim_t room : {rlim_t{0}, rlim_t{10}}) {
+        const rlimit few{room, before.rlim_max};
+        ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &few), 0);
+        const auto [code, why] = thrown_by([&] { key.save(path); });
+        ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+        EXPECT_EQ(code, errc::denied) << why;
+        EXPECT_FALSE(files::exists(path)) << why;
+    }
+    ::signal(SIGXFSZ, handler);
+    key.save(path);
+    EXPECT_EQ(signing_key::load(path).signer(), key.signer());
 }
 
 TEST(signing_key, is_kept_in_a_new_file_that_only_its_owner_reads) {

@@ -93,15 +93,19 @@ signing_key::~signing_key() {
 void signing_key::save(const std::string& path) const {
     const unique_fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     std::string text = detail::to_hex(std::as_bytes(std::span(secret_))) + "\n";
-    const bool written =
-        file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
+    const ssize_t put = file ? ::write(file.get(), text.data(), text.size()) : -1;
+    const bool whole = put == static_cast<ssize_t>(text.size());
+    // A short write says nothing in errno; it is the disk that is full.
+    const int why = put >= 0 && !whole ? ENOSPC : errno;
     ::sodium_memzero(text.data(), text.size());
-    if (!written)
-        throw error(
-            errc::denied,
-            fmt::format("the key {} cannot be written ({}), expected a name that is free in a "
-                        "folder that is there",
-                        path, std::strerror(errno)));
+    if (whole && ::fsync(file.get()) == 0) return;
+    const int failed = whole ? errno : why;
+    // Half a key would keep the name, which must be free.
+    if (file) ::unlink(path.c_str());
+    throw error(errc::denied,
+                fmt::format("the key {} cannot be written ({}), expected a name that is free in a "
+                            "folder that is there",
+                            path, std::strerror(failed)));
 }
 
 signer_key signing_key::signer() const noexcept {
