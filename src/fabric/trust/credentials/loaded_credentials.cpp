@@ -216,6 +216,11 @@ result<void> loaded_credentials::check_follows(const loaded_credentials& before)
             return {errc::invalid,
                     fmt::format("the revocation list of {} is {}, older than {} in force", called,
                                 number_in_words(**now), number_in_words(*old))};
+        if (const std::string lacking = taken_back_by(**now, *old); !lacking.empty())
+            return {errc::invalid,
+                    fmt::format("the revocation list of {} lacks {}, which one of the same number "
+                                "that is in force revokes, as copies of an authority make them",
+                                called, lacking)};
     }
     return {};
 }

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstdint>
-#include <limits>
 #include <new>
 #include <utility>
 
@@ -107,28 +105,6 @@ void refuse_what_may_be_a_name(const std::string& hexadecimal) {
                             hexadecimal, hexadecimal));
 }
 
-/// Neither of two lists with one number follows the other: somebody has copied the authority, and
-/// both go on. One in place of the other would take back what the other revokes.
-void refuse_another_of_its_number(X509_CRL& list, X509_CRL& before, X509& authority) {
-    const std::uint64_t number = number_of(list);
-    const bool is_other = number != 0 && number != std::numeric_limits<std::uint64_t>::max() &&
-                          number == number_of(before) && is_list_of(before, authority);
-    auto* const revoked = X509_CRL_get_REVOKED(&before);
-    const int count = is_other ? sk_X509_REVOKED_num(revoked) : 0;
-    for (int i = 0; i < count; ++i) {
-        const ASN1_INTEGER* const serial =
-            X509_REVOKED_get0_serialNumber(sk_X509_REVOKED_value(revoked, i));
-        X509_REVOKED* found = nullptr;
-        if (X509_CRL_get0_by_serial(&list, &found, serial) != 0) continue;
-        const std::string lacking = serial_of(serial);
-        throw error(errc::invalid,
-                    fmt::format("the revocation list of {} lacks {}, which one of the same number "
-                                "revokes, as copies of an authority make them, expected one list; "
-                                "example: amalgam key revoke {} --with lab",
-                                to_line(X509_CRL_get_issuer(&list)), lacking, lacking));
-    }
-}
-
 }  // namespace
 
 bool names_a_file(const std::string& file_or_folder) {
@@ -226,8 +202,6 @@ void trusted_files::take_over(X509_CRL& list) {
         throw error(errc::invalid,
                     fmt::format("the revocation list of {} is not signed by an authority in {}",
                                 to_line(X509_CRL_get_issuer(&list)), in_quotes(authorities_.path)));
-    for (const x509_crl_ptr& each : revocation_lists_of(lists_.text, in_quotes(lists_.path)))
-        refuse_another_of_its_number(list, *each, **by);
     std::string text;
     for (const x509_crl_ptr& each : revocation_lists_of(lists_.text, in_quotes(lists_.path))) {
         if (!is_list_of(*each, **by)) {
@@ -239,6 +213,13 @@ void trusted_files::take_over(X509_CRL& list) {
                             "expected the newest",
                             to_line(X509_CRL_get_issuer(&list)), number_in_words(list),
                             in_quotes(lists_.path), number_in_words(*each)));
+        } else if (const std::string lacking = taken_back_by(list, *each); !lacking.empty()) {
+            throw error(errc::invalid,
+                        fmt::format("the revocation list of {} lacks {}, which one of the same "
+                                    "number in {} revokes, as copies of an authority make them, "
+                                    "expected one list; example: amalgam key revoke {} --with lab",
+                                    to_line(X509_CRL_get_issuer(&list)), lacking,
+                                    in_quotes(lists_.path), lacking));
         }
     }
     lists_.text = text + to_pem(list);

@@ -124,6 +124,13 @@ TEST_F(key_mistakes, what_one_copy_of_an_authority_revoked_the_list_of_another_d
     expect_refused("as copies of an authority make them",
                    [&] { (void)sign_key(node, copy, {.overwrite = true}); });
     EXPECT_FALSE(lets_in(one));
+    // Nor does a program that runs take it.
+    const auto running = credentials::from_folder(node);
+    const std::string list = content(node + "/revoked.pem");
+    std::ofstream(node + "/revoked.pem") << content(copy + "/revoked.pem");
+    EXPECT_TRUE(contains(running->reload().sentence(), "as copies of an authority make them"));
+    std::ofstream(node + "/revoked.pem") << list;
+    EXPECT_TRUE(running->reload());
     revoke_key(one, copy);
     (void)trust_authority(node, copy + "/revoked.pem");
     EXPECT_FALSE(lets_in(one));

@@ -299,6 +299,21 @@ bool is_older(const X509_CRL& list, const X509_CRL& than) {
     return time_of(X509_CRL_get0_lastUpdate(&list)) < time_of(X509_CRL_get0_lastUpdate(&than));
 }
 
+std::string taken_back_by(X509_CRL& list, X509_CRL& before) {
+    const std::uint64_t number = number_of(list);
+    if (number == 0 || number == std::numeric_limits<std::uint64_t>::max() ||
+        number != number_of(before))
+        return {};
+    auto* const all = X509_CRL_get_REVOKED(&before);
+    for (int i = 0; i < sk_X509_REVOKED_num(all); ++i) {
+        const ASN1_INTEGER* const serial =
+            X509_REVOKED_get0_serialNumber(sk_X509_REVOKED_value(all, i));
+        X509_REVOKED* found = nullptr;
+        if (X509_CRL_get0_by_serial(&list, &found, serial) == 0) return serial_of(serial);
+    }
+    return {};
+}
+
 std::string number_in_words(const X509_CRL& list) {
     return fmt::format("number {} of {}", number_of(list),
                        to_text(time_of(X509_CRL_get0_lastUpdate(&list))));

@@ -46,6 +46,10 @@ bool says_it_is_of(const X509_CRL& list, const X509& authority);
 std::uint64_t number_of(const X509_CRL& list);
 /// Of two lists of one authority: by their numbers, then by their times.
 bool is_older(const X509_CRL& list, const X509_CRL& than);
+/// Something that `before` revokes, and `list`, of the same number, does not: its serial number.
+/// Then somebody has copied the authority, both go on, and neither list follows the other. Empty
+/// without such, and where numbers say nothing.
+std::string taken_back_by(X509_CRL& list, X509_CRL& before);
 /// "number 3 of 2027-01-31 12:00:00 UTC".
 std::string number_in_words(const X509_CRL& list);
 /// A list with what `before` has, if any, and `add`, if any; in force as long as the authority. Its
