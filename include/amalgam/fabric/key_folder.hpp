@@ -108,9 +108,9 @@ std::string trust_authority(const std::string& folder, const std::string& file_o
 /// Adds a certificate to the authority's revocation list: a file, a folder, or a serial number as
 /// describe_key() prints it; if it has less than 16 digits, behind a 0, as names can look like it.
 /// Endpoints refuse it once they have the new revoked.pem. The list stays in force as long as the
-/// authority. An authority that has lost its newest list, whose number is in revoked.number, neither
-/// revokes nor signs: error{invalid}. From a folder of pre-shared keys the one of that name, file or
-/// folder is removed. Returns one line that says what was revoked.
+/// authority. An authority that has lost its newest list, whose number is in revoked.number,
+/// neither revokes nor signs: error{invalid}. From a folder of pre-shared keys the one of that
+/// name, file or folder is removed. Returns one line that says what was revoked.
 std::string revoke_key(const std::string& certificate_or_serial, const std::string& authority);
 
 /// What a part of a file of keys is.
