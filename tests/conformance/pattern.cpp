@@ -57,7 +57,7 @@ bool are_same(const_bytes one, const_bytes other) noexcept {
 }
 
 testing::AssertionResult is_all(const_bytes bytes, std::byte value) {
-    // Each byte is its neighbour's, and the first is `value`: compared as fast as memory is read.
+    // Each byte equals the next, and the first is `value`: compared as fast as memory is read.
     if (bytes.empty() ||
         (bytes[0] == value && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0))
         return testing::AssertionSuccess();

@@ -314,9 +314,8 @@ TEST_P(fabric_memory, any_allocation_may_fail_and_nothing_is_lost_silently) {
     int failures = 0;
     std::uint64_t n = 1;
     // Most allocations over a plug-in are those of the library that it stands on.
-    const bool is_native =
-        where.starts_with("loop:") || where.starts_with("shm:") || where.starts_with("tcp:");
-    for (;; n += conformance::slow_build || !is_native ? 3 : 1) {
+    const bool is_plug_in = where.find('+') != where.npos;
+    for (;; n += conformance::slow_build || is_plug_in ? 3 : 1) {
         outcome what = run_with_failure(where, n);
         if (what == outcome::not_reached) break;
         if (what == outcome::survived) continue;

@@ -161,7 +161,7 @@ authority_files authority_files::read(const std::string& folder) {
 }
 
 void write_list(file_changes& to, const std::string& in, X509_CRL& list) {
-    // In this order: a number without its list would be one that is gone.
+    // The list first: its number alone would mean that the newest list is lost.
     to.write(in + "revoked.pem", to_pem(list), 0644, true);
     to.write(in + list_number_file, fmt::format("{}\n", number_of(list)), 0644, true);
 }

@@ -96,14 +96,14 @@ void refuse_to_replace_authority(const std::string& folder) {
                             path));
 }
 
-/// Who has a list of an authority that begins anew has a lower number, whatever went before.
+/// Above the number of any list of this authority that an endpoint may still have.
 std::uint64_t number_of_a_new_beginning() {
     return static_cast<std::uint64_t>(
         std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
 }
 
-/// An authority trusts nobody. Its endpoints would not either, and its revoked.pem, which they take
-/// over, would have the list of one that they do not know.
+/// An authority trusts nobody. Endpoints take over its revoked.pem, and would find in it the list
+/// of an authority that they do not know.
 void refuse_to_trust_in_authority(const std::string& folder) {
     if (!is_authority(folder + "/certificate.pem")) return;
     throw error(errc::invalid,
