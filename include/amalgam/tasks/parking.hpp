@@ -75,6 +75,11 @@ private:
     void expire() noexcept;
     /// As unpark(), but the caller must make what it returns ready, or run it. Null: nothing.
     work_unit* unpark_only() noexcept;
+    /// expire() in two steps: what the first returns, unless null, is for the second. A caller with
+    /// an ult_registry::hold ends it in between, as a stream that finds the ULT ready but held puts
+    /// it behind all others.
+    work_unit* expire_only() noexcept;
+    static void push_expired(work_unit& unit) noexcept;
     void wait_unit(time_point deadline) noexcept;
     void wait_unit_until(time_point deadline) noexcept;
     bool park_thread(const time_point* deadline) noexcept;

@@ -98,15 +98,19 @@ void left_behind::end_homeless(pool& ending) noexcept {
 void left_behind::cancel_waiting(const pool& of) noexcept {
     ult_registry::for_each([&](ult_core& who) {
         if (who.home() != &of) return;
-        ult_core* const held = &who;
-        const ult_registry::hold still({&held, 1});
-        // It may have ended, and its stack may be reused by another.
-        if (still.running(who) != nullptr || who.home() != &of) return;
-        waiter* const at = who.waiting_on.load(std::memory_order_relaxed);
-        if (at == nullptr || !at->cancelable_ || !who.may_be_canceled()) return;
-        if (at->state_.load(std::memory_order_relaxed) != waiter::parked) return;
-        who.requests.fetch_or(ult_core::asked_to_end, std::memory_order_seq_cst);
-        at->expire();
+        work_unit* expired = nullptr;
+        {
+            ult_core* const held = &who;
+            const ult_registry::hold still({&held, 1});
+            // It may have ended, and its stack may be reused by another.
+            if (still.running(who) != nullptr || who.home() != &of) return;
+            waiter* const at = who.waiting_on.load(std::memory_order_relaxed);
+            if (at == nullptr || !at->cancelable_ || !who.may_be_canceled()) return;
+            if (at->state_.load(std::memory_order_relaxed) != waiter::parked) return;
+            who.requests.fetch_or(ult_core::asked_to_end, std::memory_order_seq_cst);
+            expired = at->expire_only();
+        }
+        if (expired != nullptr) waiter::push_expired(*expired);
     });
 }
 

@@ -140,16 +140,24 @@ work_unit* waiter::unpark_only() noexcept {
     return unit;
 }
 
-void waiter::expire() noexcept {
+work_unit* waiter::expire_only() noexcept {
+    work_unit* const unit = unit_;
     std::uint32_t was = state_.load(std::memory_order_relaxed);
     do {
-        if (was == permit) return;
+        if (was == permit) return nullptr;
     } while (!state_.compare_exchange_weak(was, expired, std::memory_order_acq_rel,
                                            std::memory_order_relaxed));
-    if (was != parked) return;
+    return was == parked ? unit : nullptr;
+}
+
+void waiter::push_expired(work_unit& unit) noexcept {
     if (detail::hooks::any()) [[unlikely]]
-        detail::hooks::tell(task_event::resumed, *unit_);
-    unit_->make_ready();
+        detail::hooks::tell(task_event::resumed, unit);
+    unit.make_ready();
+}
+
+void waiter::expire() noexcept {
+    if (work_unit* const unit = expire_only()) push_expired(*unit);
 }
 
 bool waiter::park_thread(const time_point* deadline) noexcept {

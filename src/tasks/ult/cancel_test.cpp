@@ -427,6 +427,25 @@ TEST(cancel_from_elsewhere, of_what_waits_in_a_pool_never_meets_who_has_its_stac
     EXPECT_EQ(wrong, 0);
 }
 
+TEST(cancel_from_elsewhere, makes_what_waits_ready_before_what_is_spawned_later) {
+    execution_stream busy;
+    for (int round = 0; round < 3000; ++round) {
+        event never;
+        bool unwound = false;
+        ult waiting = spawn(busy, [&] {
+            const auto note = [&](void*) { unwound = true; };
+            const std::unique_ptr<void, decltype(note)> at_end(&unwound, note);
+            never.wait();
+        });
+        spawn(busy, [] {}).join();  // it has parked
+        waiting.cancel();
+        bool was_first = false;
+        spawn(busy, [&] { was_first = unwound; }).join();
+        EXPECT_TRUE(was_first) << "in round " << round;
+        EXPECT_EQ(end_of(waiting), errc::canceled);
+    }
+}
+
 TEST(cancel_from_elsewhere, races_with_wake_ups_on_fixed_streams) {
     for (unsigned seed = 1; seed <= 3; ++seed)
         race(false, seed);

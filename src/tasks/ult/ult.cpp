@@ -72,11 +72,16 @@ void ult::cancel() {
 
 void detail::cancel_ult(ult_core& core) noexcept {
     core.requests.fetch_or(ult_core::asked_to_end, std::memory_order_seq_cst);
-    ult_core* const one = &core;
-    const ult_registry::hold still({&one, 1});
-    if (still.running(core) != nullptr) return;  // it sees the request at its next wait
-    waiter* const at = core.waiting_on.load(std::memory_order_relaxed);
-    if (at != nullptr && at->cancelable_ && core.may_be_canceled()) at->expire();
+    work_unit* expired = nullptr;
+    {
+        ult_core* const one = &core;
+        const ult_registry::hold still({&one, 1});
+        if (still.running(core) != nullptr) return;  // it sees the request at its next wait
+        waiter* const at = core.waiting_on.load(std::memory_order_relaxed);
+        if (at == nullptr || !at->cancelable_ || !core.may_be_canceled()) return;
+        expired = at->expire_only();
+    }
+    if (expired != nullptr) waiter::push_expired(*expired);
 }
 
 detail::dispatcher& detail::stream_of_ult(const char* what) {
