@@ -7,8 +7,10 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <sys/prctl.h>
@@ -172,16 +174,22 @@ TEST_F(tool_options, a_directory_with_detach_has_the_credentials_of_the_folder_i
     ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     ASSERT_EQ(tool("key new ./lab --authority").code, 0);
     ASSERT_EQ(tool("key new ./node --host 127.0.0.1 --with ./lab").code, 0);
-    const auto started =
-        tool("directory 'tcp+tls://127.0.0.1:0?credentials=./node' --detach --end-after 60");
-    EXPECT_EQ(started.code, 0) << started.output;
-    EXPECT_TRUE(started.output.starts_with("directory at tcp+tls://127.0.0.1:")) << started.output;
-    const auto directory = only_child();
-    ASSERT_TRUE(directory);
-    ASSERT_EQ(::kill(*directory, SIGTERM), 0);
-    int how = 0;
-    ASSERT_EQ(::waitpid(*directory, &how, 0), *directory);
-    EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0) << how;
+    for (const auto& [from, named] : {std::pair("", "./node"), std::pair("/node", ".")}) {
+        const auto started =
+            run_tool(fmt::format("cd {}{} && {}", folder.string(), from, shell_word(AMALGAM_TOOL)),
+                     fmt::format("directory 'tcp+tls://127.0.0.1:0?credentials={}' --detach "
+                                 "--end-after 60",
+                                 named));
+        EXPECT_EQ(started.code, 0) << started.output;
+        EXPECT_TRUE(started.output.starts_with("directory at tcp+tls://127.0.0.1:"))
+            << started.output;
+        const auto directory = only_child();
+        ASSERT_TRUE(directory);
+        ASSERT_EQ(::kill(*directory, SIGTERM), 0);
+        int how = 0;
+        ASSERT_EQ(::waitpid(*directory, &how, 0), *directory);
+        EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0) << how;
+    }
 }
 
 TEST_F(tool_options, a_directory_with_detach_that_cannot_serve_says_so_and_fails) {

@@ -1,5 +1,6 @@
 // The commands that call other engines, where those are at tcp+tls://.
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -18,6 +19,8 @@
 
 namespace amalgam::tool_testing {
 namespace {
+
+namespace files = std::filesystem;
 
 /// A lab, an engine that it certified, and a user's key.
 class tool_tls : public testing::Test {
@@ -57,6 +60,16 @@ TEST_F(tool_tls, ping_and_call_prove_themselves_by_the_uri_or_by_an_option) {
         EXPECT_TRUE(contains(health.output, "serving")) << health.output;
     }
     EXPECT_EQ(amalgam_tool("call " + with_option() + " sum '[1, 2]'").output, "3\n");
+}
+
+TEST_F(tool_tls, a_folder_that_a_uri_cannot_name_is_refused_with_a_way_out) {
+    for (const std::string other : {"no de", "a&peer=b", "a&b"}) {
+        files::rename(user, folder.with(other));
+        const std::string named = " --credentials '" + folder.with(other) + "'";
+        expect_one_sentence(amalgam_tool("ping --count 1 " + server->address() + named), 2,
+                            "ln -s");
+        files::rename(folder.with(other), user);
+    }
 }
 
 TEST_F(tool_tls, packets_of_other_libraries_are_reached_in_the_same_way) {

@@ -38,7 +38,13 @@ inline std::string with_credentials(const std::string& argument, const std::stri
                         address, address, parsed.options.empty() ? '?' : '&'));
     const result<uri> whole = parse_uri(
         fmt::format("{}{}credentials={}", address, parsed.options.empty() ? '?' : '&', folder));
-    if (!whole) throw CLI::ValidationError("--credentials", whole.sentence());
+    if (!whole || whole->option("credentials") != folder)
+        throw CLI::ValidationError(
+            "--credentials",
+            fmt::format("\"{}\" has something that a URI cannot, expected a name or path without "
+                        "blanks, & and the like; example: ln -s '{}' node8, and --credentials "
+                        "./node8",
+                        folder, folder));
     return to_string(*whole);
 }
 

@@ -187,7 +187,9 @@ std::string with_absolute_credentials(const std::string& address) {
     uri parsed = uri::parse(address);
     bool any = false;
     for (uri_option& each : parsed.options) {
-        if (each.key != "credentials" || each.value.find('/') == std::string::npos) continue;
+        const bool is_path =
+            each.value.find('/') != std::string::npos || each.value == "." || each.value == "..";
+        if (each.key != "credentials" || !is_path) continue;
         each.value = std::filesystem::absolute(each.value).lexically_normal();
         any = true;
     }

@@ -94,7 +94,7 @@ public:
     /// Failure: throws error{invalid} for a manifest that breaks its limits.
     code_image signed_by(const signing_key& key, const image_manifest& manifest) const;
     code_image signed_by(const signing_key& key) const;  ///< With the default manifest.
-    /// Writes a file for load(). Failure: throws error{denied}.
+    /// Writes a file for load(), which appears whole, or not at all. Failure: throws error{denied}.
     void save(const std::string& path) const;
 
     explicit operator bool() const noexcept { return contents_ != nullptr; }

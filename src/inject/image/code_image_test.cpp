@@ -56,22 +56,37 @@ code_image answering(const std::string& name, int what) {
                           {.path = ".c", .name = name});
 }
 
+/// While it lives, write() fails past so many bytes of a file, as on a disk that is full.
+class little_room {
+public:
+    explicit little_room(rlim_t bytes) {
+        EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &before_), 0);
+        const rlimit few{bytes, before_.rlim_max};
+        EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &few), 0);
+    }
+    little_room(const little_room&) = delete;
+    ~little_room() {
+        EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before_), 0);
+        ::signal(SIGXFSZ, handler_);
+    }
+
+private:
+    rlimit before_{};
+    void (*const handler_)(int) = ::signal(SIGXFSZ, SIG_IGN);
+};
+
 TEST(signing_key, that_a_full_disk_has_cut_off_leaves_its_name_free) {
     const temp_folder folder;
     const std::string path = folder.with("one.key");
     const signing_key key = signing_key::generate();
-    rlimit before{};
-    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-    const auto handler = ::signal(SIGXFSZ, SIG_IGN);  // As for a disk, write() fails.
     for (const rlim_t room : {rlim_t{0}, rlim_t{10}}) {
-        const rlimit few{room, before.rlim_max};
-        ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &few), 0);
-        const auto [code, why] = thrown_by([&] { key.save(path); });
-        ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+        const auto [code, why] = thrown_by([&] {
+            const little_room full(room);
+            key.save(path);
+        });
         EXPECT_EQ(code, errc::denied) << why;
         EXPECT_FALSE(files::exists(path)) << why;
     }
-    ::signal(SIGXFSZ, handler);
     key.save(path);
     EXPECT_EQ(signing_key::load(path).signer(), key.signer());
 }
@@ -151,6 +166,26 @@ TEST(code_image, says_by_its_code_why_it_is_not_read_or_written) {
     const code_image image = answering("some", 1);
     EXPECT_EQ(code_thrown_by([&] { image.save(folder.with("nowhere/some.image")); }), errc::denied);
     EXPECT_EQ(code_thrown_by([&] { image.save("/dev/full"); }), errc::denied);
+}
+
+TEST(code_image, that_cannot_be_written_leaves_the_one_that_was_there) {
+    const temp_folder folder;
+    const std::string path = folder.with("some.image");
+    const code_image first = answering("some", 1), second = answering("some", 2);
+    first.save(path);
+    const auto [code, why] = thrown_by([&] {
+        const little_room full(100);
+        second.save(path);
+    });
+    EXPECT_EQ(code, errc::denied) << why;
+    EXPECT_EQ(code_image::load(path).hash(), first.hash());
+    EXPECT_EQ(std::distance(files::directory_iterator(folder.path()), {}), 1) << "nothing beside";
+
+    const std::string link = folder.with("newest.image");
+    files::create_symlink("some.image", link);
+    second.save(link);
+    EXPECT_TRUE(files::is_symlink(link));
+    EXPECT_EQ(code_image::load(path).hash(), second.hash());
 }
 
 TEST(code_image, joined_is_refused_for_parts_that_do_not_fit_and_is_signed_as_a_whole) {

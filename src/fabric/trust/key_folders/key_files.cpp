@@ -110,7 +110,8 @@ void refuse_what_may_be_a_name(const std::string& hexadecimal) {
 bool names_a_file(const std::string& file_or_folder) {
     const bool may = file_or_folder.ends_with(".pem") || file_or_folder.ends_with(".keys") ||
                      (file_or_folder.find('/') != file_or_folder.npos && is_there(file_or_folder));
-    return may && !is_folder(file_or_folder);
+    if (!may || is_folder(file_or_folder)) return false;
+    return is_there(file_or_folder) || !is_existing_key(file_or_folder);  // A key named "a.pem".
 }
 
 std::string key_file(const std::string& file_or_folder, const char* in_folder) {

@@ -1,5 +1,6 @@
 // What users of `amalgam key` do by mistake, and what must not come of it: that somebody is trusted
 // of whom they were told that he is not.
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -60,6 +61,19 @@ protected:
     const lab_folder here;
     const std::string node = here.add("node");
 };
+
+TEST_F(key_mistakes, a_key_that_is_named_like_a_file_is_found_where_there_is_no_such_file) {
+    ::setenv("XDG_CONFIG_HOME", here.with("config").c_str(), 1);
+    const std::string in = key_folder("ada.pem");
+    make_key(in, {.name = "ada.pem"});
+    EXPECT_TRUE(contains(describe_key("ada.pem"), "ada.pem"));
+    sign_key("ada.pem", here.lab);
+    EXPECT_TRUE(lets_in(in));
+    revoke_key("ada.pem", here.lab);
+    trust_authority(node, here.lab);
+    EXPECT_FALSE(lets_in(in));
+    ::unsetenv("XDG_CONFIG_HOME");
+}
 
 TEST_F(key_mistakes, a_name_that_is_hexadecimal_is_no_serial_number) {
     files::rename(here.add("ada"), here.with("elsewhere"));

@@ -240,7 +240,7 @@ bool is_folder(const std::string& path) noexcept {
 
 bool is_there(const std::string& path) noexcept {
     struct stat about {};
-    return ::lstat(path.c_str(), &about) == 0;
+    return ::lstat(path.c_str(), &about) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 }  // namespace amalgam::detail

@@ -45,6 +45,7 @@ void make_folder(const std::string& path);
 unique_fd lock_folder(const std::string& path);
 
 bool is_folder(const std::string& path) noexcept;
+/// Also what cannot be looked at: whoever opens it learns why.
 bool is_there(const std::string& path) noexcept;
 
 }  // namespace amalgam::detail
