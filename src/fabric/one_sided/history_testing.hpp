@@ -12,6 +12,7 @@
 
 #include <amalgam/core/random.hpp>
 
+#include "conformance/pattern.hpp"
 #include "fabric/port/port_testing.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 #include "seeded_runs.hpp"
@@ -23,6 +24,7 @@
 namespace amalgam::detail::histories {
 
 using bytes_of = std::vector<std::byte>;
+using conformance::are_same;
 
 class history;
 
@@ -270,7 +272,7 @@ private:
         if (one.how.ok()) {
             switch (one.what) {
                 case act::kind::get:
-                    EXPECT_TRUE(std::equal(model.begin(), model.end(), one.here.begin()))
+                    EXPECT_TRUE(are_same(model, const_bytes(one.here).first(model.size())))
                         << "a get read something else";
                     break;
                 case act::kind::fetch_add: {
@@ -294,7 +296,7 @@ private:
         const bool at_rest = one.how.ok() || one.how == errc::denied ||
                              (one.how == errc::canceled && one.what != act::kind::fetch_add);
         if (known && at_rest) {
-            EXPECT_TRUE(std::equal(model.begin(), model.end(), is.begin())) << "the target differs";
+            EXPECT_TRUE(are_same(model, is)) << "the target differs";
         }
         // Of a connection that ended the target may still read what came before: that slot is left.
         if (at_rest) there.taken[one.slot] = false;
@@ -304,16 +306,13 @@ private:
         std::erase_if(acts_, [&](const auto& each) {
             if (each->ends == 0) return false;
             EXPECT_EQ(each->ends, 1);
-            EXPECT_EQ(std::count(each->here.begin(), each->here.end(), std::byte{0x77}),
-                      static_cast<long>(each->here.size()))
+            EXPECT_TRUE(conformance::is_all(each->here, std::byte{0x77}))
                 << "memory was touched after its transfer ended";
             return dice_.chance(0.3);
         });
         for (const auto& each : regions_)
             for (std::size_t slot = 0; slot < exposed::slots; ++slot)
-                EXPECT_TRUE(each->taken[slot] ||
-                            std::equal(each->of(slot).begin(), each->of(slot).end(),
-                                       each->model_of(slot).begin()))
+                EXPECT_TRUE(each->taken[slot] || are_same(each->of(slot), each->model_of(slot)))
                     << "a target was written to after the transfer had ended";
     }
 
