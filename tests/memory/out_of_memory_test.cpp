@@ -19,6 +19,7 @@
 #include "conformance/child_process.hpp"
 #include "conformance/slow_build.hpp"
 #include "fabric/one_sided/device_port_testing.hpp"
+#include "fabric/trust/key_folders/lab_testing.hpp"
 #include "memory/memory.hpp"
 
 namespace amalgam::memory {
@@ -306,15 +307,26 @@ std::string why_missing(const std::string& where) {
     return missing ? opened.sentence() : "";
 }
 
-class fabric_memory : public testing::TestWithParam<const char*> {};
+class fabric_memory : public testing::TestWithParam<const char*> {
+protected:
+    /// The parameter, with a key where ports prove themselves.
+    std::string uri() const {
+        const std::string where = GetParam();
+        return where.find("+tls:") == where.npos ? where
+                                                 : where + "?credentials=" + lab.add("node");
+    }
+
+private:
+    const lab_folder lab;
+};
 
 TEST_P(fabric_memory, any_allocation_may_fail_and_nothing_is_lost_silently) {
-    std::string where = GetParam();
+    const std::string where = uri();
     if (const std::string why = why_missing(where); !why.empty()) GTEST_SKIP() << why;
     int failures = 0;
     std::uint64_t n = 1;
     // Most allocations over a plug-in are those of the library that it stands on.
-    const bool is_plug_in = where.find('+') != where.npos;
+    const bool is_plug_in = where.starts_with("ofi+") || where.starts_with("ucx+");
     for (;; n += conformance::slow_build || is_plug_in ? 3 : 1) {
         outcome what = run_with_failure(where, n);
         if (what == outcome::not_reached) break;
@@ -326,8 +338,9 @@ TEST_P(fabric_memory, any_allocation_may_fail_and_nothing_is_lost_silently) {
 }
 
 INSTANTIATE_TEST_SUITE_P(native, fabric_memory,
-                         testing::Values("loop://", "shm://", "tcp://127.0.0.1:0"));
-// By hand also ofi+tcp, ofi+tcp?one_sided=host and ofi+sockets?one_sided=any.
+                         testing::Values("loop://", "shm://", "tcp://127.0.0.1:0",
+                                         "tcp+tls://127.0.0.1:0"));
+// By hand also ofi+tcp, ofi+tcp?one_sided=host, ofi+sockets?one_sided=any and ofi+tcp+tls.
 INSTANTIATE_TEST_SUITE_P(plug_ins, fabric_memory,
                          testing::Values("ofi+tcp://127.0.0.1:0?one_sided=any",
                                          "ucx+shm://127.0.0.1:0"));

@@ -297,14 +297,18 @@ TEST_F(credentials_test, a_revocation_list_that_has_expired_or_is_of_some_certif
             EXPECT_EQ(X509_CRL_set1_nextUpdate(list, past.get()), 1);
         },
         "has expired on 20");
-    expect_refused_with(
-        [](X509_CRL* list) {
-            const detail::openssl_ptr<ASN1_STRING> base(ASN1_INTEGER_new());
-            EXPECT_EQ(ASN1_INTEGER_set_uint64(base.get(), 1), 1);
-            EXPECT_EQ(X509_CRL_add1_ext_i2d(list, NID_delta_crl, base.get(), 1, X509V3_ADD_DEFAULT),
-                      1);
-        },
-        "is not complete");
+    for (const bool first : {false, true})
+        expect_refused_with(
+            [first](X509_CRL* list) {
+                while (first && X509_CRL_get_ext_count(list) > 0)
+                    X509_EXTENSION_free(X509_CRL_delete_ext(list, 0));
+                const detail::openssl_ptr<ASN1_STRING> base(ASN1_INTEGER_new());
+                EXPECT_EQ(ASN1_INTEGER_set_uint64(base.get(), 1), 1);
+                EXPECT_EQ(
+                    X509_CRL_add1_ext_i2d(list, NID_delta_crl, base.get(), 1, X509V3_ADD_DEFAULT),
+                    1);
+            },
+            "is not complete");
     expect_refused_with(
         [](X509_CRL* list) {
             X509V3_CTX about{};
@@ -312,7 +316,7 @@ TEST_F(credentials_test, a_revocation_list_that_has_expired_or_is_of_some_certif
             const detail::openssl_ptr<X509_EXTENSION> part(X509V3_EXT_conf_nid(
                 nullptr, &about, NID_issuing_distribution_point, "onlyuser:TRUE"));
             ASSERT_NE(part, nullptr);
-            EXPECT_EQ(X509_CRL_add_ext(list, part.get(), -1), 1);
+            EXPECT_EQ(X509_CRL_add_ext(list, part.get(), 0), 1);
         },
         "is not complete");
 }

@@ -416,6 +416,22 @@ TEST_F(tls_contexts_test, a_trusted_key_whose_certificate_is_not_valid_yet_is_re
               "denied: the peer's certificate is refused: certificate is not yet valid");
 }
 
+TEST_F(tls_contexts_test, a_trusted_key_whose_certificate_has_no_time_in_it_is_refused) {
+    const test_lab lab;
+    for (const auto field : {&X509_getm_notBefore, &X509_getm_notAfter}) {
+        const test_certificate odd = lab.authority.issue();
+        ASSERT_EQ(ASN1_STRING_set(field(odd.made.get()), "whenever", -1), 1);
+        ASSERT_GT(X509_sign(odd.made.get(), lab.authority.key(), nullptr), 0);
+        tls_contexts server(credentials::from_text({.certificate = pem_of(lab.node.made.get()),
+                                                    .key = pem_of(lab.node.key.get()),
+                                                    .trusted_keys = {fingerprint_of(*odd.key)}}));
+        const ssl_context_ptr client = bare_context(lab.authority, &odd);
+        tls_pair both(client.get(), server.accepting().value());
+        both.meet();
+        EXPECT_EQ(both.server.why.code(), errc::denied) << told(both.server.why);
+    }
+}
+
 TEST_F(tls_contexts_test, a_trusted_key_names_its_owner_whatever_its_certificate_says) {
     // Its owner certifies himself.
     const lab_folder own;

@@ -18,9 +18,6 @@
 namespace amalgam::detail {
 namespace {
 
-// One recv() brings up to this much. Below the size from which malloc() asks the kernel each time.
-constexpr std::size_t read_buffer_bytes = std::size_t{64} << 10;
-
 constexpr const char* refused_unheard =
     "the peer closed the connection at the TLS handshake; a port at tcp:// does so, and is reached "
     "by "
@@ -258,7 +255,6 @@ tls_session::tls_session(SSL_CTX& context, side which, int fd, tls_record& recor
     SSL_clear_mode(ssl_.get(), SSL_MODE_RELEASE_BUFFERS);
     SSL_set_mode(ssl_.get(), SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_set_read_ahead(ssl_.get(), 1);
-    SSL_set_default_read_buffer_len(ssl_.get(), read_buffer_bytes);
     SSL_set_msg_callback(ssl_.get(), &on_message);
     SSL_set_msg_callback_arg(ssl_.get(), this);
     if (SSL_set_ex_data(ssl_.get(), place_of_session(), this) != 1) throw std::bad_alloc();

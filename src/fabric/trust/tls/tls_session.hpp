@@ -30,6 +30,8 @@ struct tls_record {
     std::array<std::byte, joined*(traffic_key::max_plain_bytes + traffic_key::more_bytes) + 64>
         sealed;
     std::size_t sealed_bytes = 0;  ///< 0 between two calls of a session.
+    /// What the last session that rests received into, for the next that does.
+    std::unique_ptr<std::byte[]> received;
 };
 using tls_ticket = openssl_ptr<SSL_SESSION>;
 
@@ -129,7 +131,9 @@ public:
     void rest() noexcept {
         if (receiving_ == nullptr) (void)SSL_free_buffers(ssl_.get());
         if (held_back_.empty()) held_back_ = {};
-        if (received_.begin == received_.end && plain_.empty()) received_ = {};
+        if (received_.begin < received_.end || !plain_.empty()) return;
+        if (received_.bytes != nullptr) record_.received = std::move(received_.bytes);
+        received_ = {};
     }
     /// Why the socket takes no more; 0: it does.
     int write_error() const noexcept { return write_error_; }
@@ -180,6 +184,7 @@ private:
 
     // ---- records, after the handshake
     void take_records_over() noexcept;
+    bool take_buffer() noexcept;
     bool has_whole_record() const noexcept;
     std::size_t open_piece(mutable_bytes room, bool guarded, int& error) noexcept;
     bool next_plain(int& error) noexcept;

@@ -17,6 +17,8 @@ namespace {
 // Four records of 16 KiB. Below the size from which malloc() asks the kernel each time.
 constexpr std::size_t received_bytes = 4 * (traffic_key::max_plain_bytes + traffic_key::more_bytes);
 static_assert(received_bytes >= traffic_key::header_bytes + traffic_key::max_protected_bytes);
+// Of OpenSSL, where it goes on with the records. For a handshake its usual 17 KiB are enough.
+constexpr std::size_t openssl_bytes = std::size_t{64} << 10;
 
 // RFC 8446, 4 and 6.
 constexpr std::byte new_session_ticket{4}, key_update{24};
@@ -48,10 +50,9 @@ void tls_session::take_records_over() noexcept {
     }
     for (traffic_secret& each : secrets_)
         each.erase();
-    if (sending == nullptr || receiving == nullptr) return;
+    if (sending == nullptr || receiving == nullptr || (more > 0 && !take_buffer()))
+        return SSL_set_default_read_buffer_len(ssl_.get(), openssl_bytes);
     if (more > 0) {
-        received_.bytes.reset(new (std::nothrow) std::byte[received_bytes]);
-        if (received_.bytes == nullptr) return;
         std::memcpy(received_.bytes.get(), held_back_.data() + held_back_gone_, more);
         received_.end = more;
     }
@@ -64,6 +65,14 @@ void tls_session::take_records_over() noexcept {
 }
 
 // ---- receiving
+
+/// False: out of memory.
+bool tls_session::take_buffer() noexcept {
+    received_.bytes = std::move(record_.received);
+    if (received_.bytes == nullptr)
+        received_.bytes.reset(new (std::nothrow) std::byte[received_bytes]);
+    return received_.bytes != nullptr;
+}
 
 /// Or something that was opened before.
 bool tls_session::has_whole_record() const noexcept {
@@ -135,12 +144,9 @@ bool tls_session::next_plain(int& error) noexcept {
 /// Precondition: no whole record is here.
 bool tls_session::receive_more(int& error) noexcept {
     if (stop_ == stop::no && taken_ >= bytes_at_a_time) stop_ = stop::enough;
-    if (received_.bytes == nullptr && stop_ == stop::no) {
-        received_.bytes.reset(new (std::nothrow) std::byte[received_bytes]);
-        if (received_.bytes == nullptr) {
-            stop_ = stop::error;
-            read_error_ = ENOMEM;
-        }
+    if (received_.bytes == nullptr && stop_ == stop::no && !take_buffer()) {
+        stop_ = stop::error;
+        read_error_ = ENOMEM;
     }
     if (stop_ != stop::no) {
         drained_ = stop_ == stop::empty;

@@ -47,9 +47,10 @@ int is_trusted_key(X509_STORE_CTX* at, void* credentials_of_context) {
     const auto trusted = by.trusted_keys();
     if (std::find(trusted.begin(), trusted.end(), fingerprint_of(*shown)) == trusted.end())
         return refuse(at, X509_V_ERR_CERT_UNTRUSTED);
-    if (X509_cmp_current_time(X509_get0_notBefore(shown)) > 0)
+    // 0: it is no time.
+    if (X509_cmp_current_time(X509_get0_notBefore(shown)) >= 0)
         return refuse(at, X509_V_ERR_CERT_NOT_YET_VALID);
-    if (X509_cmp_current_time(X509_get0_notAfter(shown)) < 0)
+    if (X509_cmp_current_time(X509_get0_notAfter(shown)) <= 0)
         return refuse(at, X509_V_ERR_CERT_HAS_EXPIRED);
     const auto* const ssl = static_cast<const SSL*>(
         X509_STORE_CTX_get_ex_data(at, SSL_get_ex_data_X509_STORE_CTX_idx()));
