@@ -161,8 +161,15 @@ private:
     void lose(const peer& who, status why);
     /// The peer to reach that resource's context. Throws error{not_found}.
     peer locate(resource_id which, traffic what);
-    /// The same, by asking the directory, whatever is known. `for_sender`: see locations::learn().
-    peer look_up(resource_id which, traffic what, bool for_sender = false);
+    /// What the directory says of a sender's resource.
+    struct owner_found {
+        bool may_exist = true;     ///< False: there is no such resource.
+        bool would_prove = false;  ///< It listens at tcp+tls:// or its kind.
+        std::optional<peer> at;    ///< Empty: it listens nowhere, or could not be reached.
+    };
+    /// The same, by asking the directory, whatever is known. `owner`: the resource sends, see
+    /// locations::learn(); it is filled in.
+    peer look_up(resource_id which, traffic what, owner_found* owner = nullptr);
     /// Paths to another context, chosen by the options.
     ways_there ways_to(const peer& context);
     /// What is known of a peer that sends as a resource.
@@ -206,10 +213,6 @@ private:
     void settle(asked_sender& whom) noexcept;
     errc hide(const peer& by, resource_message& message, message_store::turn in);
     errc wait_for_verdict(resource_id which, const peer& by, time_point deadline);
-    struct owner_found {
-        bool may_exist = true;   ///< False: the directory says that there is no such resource.
-        std::optional<peer> at;  ///< Empty: it listens nowhere, or could not be found.
-    };
     /// Failure: throws error{canceled} if this engine stops.
     owner_found look_up_sender(resource_id which);
     void tell_undelivered(const peer& by, resource_id from, resource_id to, std::int32_t tag,

@@ -7,6 +7,7 @@
 #include <amalgam/bulk/expose.hpp>
 #include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
+#include <amalgam/core/uri.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/rpc/extension/thrown.hpp>
 #include <amalgam/tasks/extension/deadline.hpp>
@@ -43,7 +44,7 @@ peer context_core::locate(resource_id which, traffic what) {
     return look_up(which, what);
 }
 
-peer context_core::look_up(resource_id which, traffic what, bool for_sender) {
+peer context_core::look_up(resource_id which, traffic what, owner_found* owner) {
     const auto missing = [&] {
         return error(errc::not_found, fmt::format("there is no resource {}", number(which)));
     };
@@ -57,6 +58,11 @@ peer context_core::look_up(resource_id which, traffic what, bool for_sender) {
     if (found.id == resource_id::none) throw missing();
     const resource_id context = found.context == resource_id::none ? which : found.context;
     const std::vector<std::string> addresses = lines_of(found.values.text(context_addresses));
+    if (owner != nullptr)
+        owner->would_prove = std::any_of(addresses.begin(), addresses.end(), [](const auto& each) {
+            const result<uri> there = parse_uri(each);
+            return there && transport_of(*there).ends_with("+tls");
+        });
     // Two servers may have given out the same id: then only the address distinguishes their
     // contexts.
     const auto known_there = where_.find_context(context);
@@ -67,9 +73,9 @@ peer context_core::look_up(resource_id which, traffic what, bool for_sender) {
         const peer there = on_.lookup(addresses);
         where_.learn_context(context, ways_to(there));
     }
-    where_.learn(which, context, for_sender);
+    where_.learn(which, context, owner != nullptr);
     if (const auto known = where_.find(which, what)) return *known;
-    if (for_sender)  // There was no room for it.
+    if (owner != nullptr)  // There was no room for it.
         if (const auto there = where_.find_context(context)) return *there;
     throw error(errc::disconnected,
                 fmt::format("the context of resource {} is gone", number(which)));

@@ -29,6 +29,13 @@ bool is_own_user(const identity& who) noexcept {
     return who.kind == identity_kind::process && who.uid == ::geteuid();
 }
 
+/// The owner of a resource would prove who he is, if he could be reached. Were others taken at
+/// their word meanwhile, whoever keeps him from that, or waits until he is gone, could send in his
+/// place.
+bool must_be_compared(const identity& who) noexcept {
+    return who.kind == identity_kind::certificate || who.kind == identity_kind::none;
+}
+
 }  // namespace
 
 [[gnu::noinline]] context_core::sender context_core::judge_anew(resource_id which, const peer& by) {
@@ -76,7 +83,7 @@ context_core::sender context_core::compare_with_owner(resource_id which, const p
                                                       const peer& owner) {
     const identity who = by.who();
     if (is_own_user(who)) return sender::good;
-    bool is_other = false;
+    bool is_other = false, is_unproven = false;
     for (const peer_way& each : on_.ways(owner)) {
         const identity its = each.by.who();
         if (each.by == by || is_same(its, who)) return sender::good;
@@ -86,7 +93,10 @@ context_core::sender context_core::compare_with_owner(resource_id which, const p
                 ? its.kind == identity_kind::certificate || its.kind == identity_kind::pre_shared
                 : its.kind == who.kind && who.kind != identity_kind::pre_shared)
             is_other = true;
+        if (its.kind == identity_kind::none && each.can.transport.ends_with("+tls"))
+            is_unproven = true;
     }
+    if (!is_other && is_unproven && must_be_compared(who)) return sender::unknown;
     if (!is_other) return sender::good;
     forged_.add();
     limited_log(
@@ -137,7 +147,7 @@ std::shared_ptr<context_core::asked_sender> context_core::ask_about(resource_id 
 context_core::owner_found context_core::look_up_sender(resource_id which) {
     owner_found found;
     try {
-        const peer owner = look_up(which, traffic::small, true);
+        const peer owner = look_up(which, traffic::small, &found);
         // So that it is connected, and known who it is. A new look-up has waited for that already,
         // so no test fails without this: it is for one that was known, and was lost a moment ago.
         (void)on_.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping")
@@ -145,7 +155,7 @@ context_core::owner_found context_core::look_up_sender(resource_id which) {
             .within(limits::answer_limit)
             .try_call(0);
         found.at = owner;
-    } catch (const error& why) {  // It listens nowhere, or is gone.
+    } catch (const error& why) {  // It listens nowhere, is gone, or cannot be reached.
         if (why.code() == errc::canceled) throw;
         found.may_exist = why.code() != errc::not_found;
         log(log_level::debug, "directory", "cannot look up who sent a message",
@@ -156,12 +166,21 @@ context_core::owner_found context_core::look_up_sender(resource_id which) {
     return found;
 }
 
-/// Asks the directory. Who is not found to be another is taken at his word.
+/// Asks the directory. Where the owner listens nowhere, the sender is taken at his word.
 void context_core::settle(asked_sender& whom) noexcept {
     try {
         const owner_found owner = look_up_sender(whom.which);
-        const bool is_other =
-            owner.at && compare_with_owner(whom.which, whom.by, *owner.at) == sender::other;
+        const sender found = owner.at ? compare_with_owner(whom.which, whom.by, *owner.at)
+                             : owner.would_prove && must_be_compared(whom.who) ? sender::unknown
+                                                                               : sender::good;
+        const bool is_other = found != sender::good;
+        if (found == sender::unknown) {
+            forged_.add();
+            limited_log(log_level::warn, "directory",
+                        "refused a message of a resource whose owner cannot be reached, and so not "
+                        "be compared with who sends it",
+                        {{"resource", number(whom.which)}, {"by", to_text(whom.by.who())}});
+        }
         whom.verdict = is_other ? errc::denied : errc::ok;
         // Of an id that there is not, nothing is remembered: once somebody gets it, what is sent to
         // it must not go to who used it before.

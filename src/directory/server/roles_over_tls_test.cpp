@@ -225,6 +225,32 @@ TEST_F(over_tls, nobody_sends_as_a_resource_of_another_certified_process) {
     }
 }
 
+TEST_F(over_tls, nobody_sends_as_a_resource_whose_owner_cannot_be_reached) {
+    using send_as = errc(resource_id, resource_id, std::int32_t, const_bytes);
+    const directory_server directory(host);
+    // Its certificate names no host, so that nobody who connects to it believes it.
+    const auto connects_only = lab.authority.issue({.name = "a", .hosts = ""});
+    engine in_a{"tcp+tls://127.0.0.1:0", {.ports = {.trust = lab.trust_of(connects_only)}}};
+    engine in_r{"tcp+tls://127.0.0.1:0", named("r")}, silent{"tcp+tls://", named("s")};
+    engine forger{"tcp+tls://127.0.0.1:0", named("forger")};
+    context a{in_a, {.directory = host.address()}}, r{in_r, {.directory = host.address()}};
+    context s{silent, {.directory = host.address()}};
+    const resource owned = a.add({{"type", "owned"}}), box = r.add({{"type", "box"}});
+    const auto send = [&] {
+        return forger.procedure<send_as>("amalgam.directory.message")
+            .on(forger.lookup(in_r.address()))(owned.id(), box.id(), 1, {});
+    };
+    (void)send();  // Kept, and hidden, until the owner was not reached.
+    while (counted(in_r, "context.forged") == 0)
+        EXPECT_FALSE(box.try_receive());
+    EXPECT_FALSE(box.try_receive());
+    EXPECT_THROW(box.send(owned.id(), 0, "nor is he who gets the answers"), error);
+    // Who listens nowhere is still heard.
+    const resource heard = s.add({{"type", "heard"}});
+    heard.send(box.id(), 2, "mine");
+    EXPECT_EQ(box.receive({.from = heard.id()}).content.text(), "mine");
+}
+
 TEST_F(over_tls, what_a_sender_says_before_he_is_known_arrives_in_order_once_he_is) {
     const directory_server directory(host);
     engine in_a{"tcp+tls://127.0.0.1:0", named("a")}, in_r{"tcp+tls://127.0.0.1:0", named("r")};

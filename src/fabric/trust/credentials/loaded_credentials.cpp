@@ -119,15 +119,24 @@ loaded_credentials::loaded loaded_credentials::from(const texts& pem,
                                                     std::vector<key_fingerprint> trusted,
                                                     const names& named,
                                                     const loaded_credentials* in_force) {
-    const no_errors_left at_the_end;
     std::shared_ptr<loaded_credentials> made(new loaded_credentials);
     made->trusted_keys_ = std::move(trusted);
-    if (const auto done = made->take_own(pem.certificate, pem.key, named, in_force); !done)
-        return done.why();
-    if (const auto done = made->take_authorities(pem.authority, named); !done) return done.why();
-    if (const auto done = made->take_lists(pem.revoked, named); !done) return done.why();
-    if (const auto done = made->make_store(); !done) return done.why();
+    (void)openssl_lacked_memory();
+    const auto done = made->take(pem, named, in_force);
+    if (openssl_lacked_memory())
+        return {errc::no_memory,
+                fmt::format("{} and what belongs to it cannot be read: out of memory",
+                            named.certificate)};
+    if (!done) return done.why();
     return std::shared_ptr<const loaded_credentials>(std::move(made));
+}
+
+result<void> loaded_credentials::take(const texts& pem, const names& named,
+                                      const loaded_credentials* in_force) {
+    if (auto done = take_own(pem.certificate, pem.key, named, in_force); !done) return done;
+    if (auto done = take_authorities(pem.authority, named); !done) return done;
+    if (auto done = take_lists(pem.revoked, named); !done) return done;
+    return make_store();
 }
 
 result<void> loaded_credentials::take_own(std::string_view certificate, std::string_view key,
@@ -140,7 +149,7 @@ result<void> loaded_credentials::take_own(std::string_view certificate, std::str
     certificate_ = std::move(own->front());
     std::move(own->begin() + 1, own->end(), std::back_inserter(chain_));
     if (X509_check_private_key(certificate_.get(), key_.get()) != 1) {
-        ERR_clear_error();
+        clear_openssl_errors();
         return {errc::invalid,
                 fmt::format("{} is not the private key of the certificate {}, expected both from "
                             "one `amalgam key new`",
@@ -256,6 +265,14 @@ result<void> loaded_credentials::check_list(const X509_CRL& list, const names& n
                 fmt::format("{}: the revocation list of {} has expired on {}, expected the newest",
                             named.revoked, to_line(by), to_text(time_of(end)))};
     return {};
+}
+
+wall_time loaded_credentials::lists_end() const {
+    wall_time first = wall_time::max();
+    for (const x509_crl_ptr& each : lists_)
+        if (const ASN1_TIME* const end = X509_CRL_get0_nextUpdate(each.get()))
+            first = std::min(first, time_of(end));
+    return first;
 }
 
 result<void> loaded_credentials::take_lists(std::string_view revoked, const names& named) {

@@ -38,6 +38,8 @@ public:
     /// Failure: `invalid`.
     result<void> check_follows(const loaded_credentials& before) const;
     bool has_revocation_lists() const noexcept { return !lists_.empty(); }
+    /// When the first of them ends.
+    std::chrono::system_clock::time_point lists_end() const;
 
     /// Gives it the certificate, its chain and the key, and what peers' are verified with, if there
     /// are any.
@@ -56,6 +58,7 @@ private:
     static loaded from_shared(result<pre_shared_keys> keys);
     static loaded from(const texts& pem, std::vector<key_fingerprint> trusted, const names& named,
                        const loaded_credentials* in_force);
+    result<void> take(const texts& pem, const names& named, const loaded_credentials* in_force);
     result<void> take_own(std::string_view certificate, std::string_view key, const names& named,
                           const loaded_credentials* in_force);
     result<void> take_authorities(std::string_view authority, const names& named);

@@ -32,7 +32,7 @@ std::vector<unsigned char> whole(std::string_view context, const_bytes statement
 }
 
 failure untrusted(const char* why) {
-    ERR_clear_error();
+    clear_openssl_errors();
     return {{errc::denied}, fmt::format("the sender's certificate is refused: {}", why)};
 }
 
@@ -93,7 +93,7 @@ std::vector<std::byte> sign(const loaded_credentials& by, std::string_view conte
                       EVP_DigestSign(at.get(), reinterpret_cast<unsigned char*>(signature.data()),
                                      &size, text.data(), text.size()) == 1;
     if (!done) {  // The key could, when it was loaded.
-        ERR_clear_error();
+        clear_openssl_errors();
         throw std::bad_alloc();
     }
     signature.resize(size);
@@ -131,7 +131,7 @@ bool verified_signer::signed_by(std::string_view context, const_bytes statement,
                                 nullptr) == 1 &&
         EVP_DigestVerify(at.get(), reinterpret_cast<const unsigned char*>(signature.data()),
                          signature.size(), text.data(), text.size()) == 1;
-    if (!is_right) ERR_clear_error();
+    if (!is_right) clear_openssl_errors();
     return is_right;
 }
 

@@ -30,7 +30,7 @@ bool is_by(X509& certificate, X509& authority) {
     const bool by =
         X509_NAME_cmp(X509_get_issuer_name(&certificate), X509_get_subject_name(&authority)) == 0 &&
         X509_verify(&certificate, X509_get0_pubkey(&authority)) == 1;
-    ERR_clear_error();
+    clear_openssl_errors();
     return by;
 }
 
@@ -152,7 +152,7 @@ authority_files authority_files::read(const std::string& folder) {
     const secret_text secret = read_secret_file(in + "key.pem").value();
     all.key = private_key_in(secret.text(), in_quotes(in + "key.pem")).value();
     if (X509_check_private_key(all.certificate.get(), all.key.get()) != 1) {
-        ERR_clear_error();
+        clear_openssl_errors();
         throw error(errc::invalid,
                     fmt::format("\"{}key.pem\" is not the private key of the certificate {}", in,
                                 in_quotes(path)));

@@ -24,7 +24,7 @@ std::string text_of(const ASN1_STRING* value) {
     unsigned char* utf8 = nullptr;
     const int size = ASN1_STRING_to_UTF8(&utf8, value);
     if (size < 0) {
-        ERR_clear_error();
+        clear_openssl_errors();
         return {};
     }
     std::string text(reinterpret_cast<char*>(utf8), static_cast<std::size_t>(size));

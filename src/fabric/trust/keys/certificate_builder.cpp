@@ -221,7 +221,7 @@ x509_request_ptr make_request(const certified_names& names, EVP_PKEY& key) {
 certified_names names_in(X509_REQ& request, const std::string& called) {
     EVP_PKEY* const key = X509_REQ_get0_pubkey(&request);
     const bool good = key != nullptr && X509_REQ_verify(&request, key) == 1;
-    ERR_clear_error();
+    clear_openssl_errors();
     if (!good)
         throw error(errc::invalid, fmt::format("{} is not signed by the key that it is for, "
                                                "expected what `amalgam key new` wrote",
@@ -273,7 +273,7 @@ bool is_list_of(X509_CRL& list, X509& authority) {
     const bool is =
         X509_NAME_cmp(X509_CRL_get_issuer(&list), X509_get_subject_name(&authority)) == 0 &&
         X509_CRL_verify(&list, X509_get0_pubkey(&authority)) == 1;
-    ERR_clear_error();
+    clear_openssl_errors();
     return is;
 }
 
@@ -289,7 +289,7 @@ std::uint64_t number_of(const X509_CRL& list) {
     const openssl_ptr<ASN1_STRING> number = stored_number(list);
     std::uint64_t value = 0;
     if (number == nullptr || ASN1_INTEGER_get_uint64(&value, number.get()) == 1) return value;
-    ERR_clear_error();
+    clear_openssl_errors();
     return std::numeric_limits<std::uint64_t>::max();  // It may have 20 bytes.
 }
 

@@ -85,7 +85,7 @@ int no_passphrase(char*, int, int, void*) {
 /// Whether reading ended because the text did. Empties the queue of errors.
 bool is_end_of_text() {
     const unsigned long code = ERR_peek_last_error();
-    ERR_clear_error();
+    clear_openssl_errors();
     return ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE;
 }
 
@@ -100,7 +100,7 @@ template <typename T>
 result<std::vector<openssl_ptr<T>>> all_in(std::string_view pem, const std::string& name,
                                            T* (*read)(BIO*, T**, pem_password_cb*, void*),
                                            const char* what) {
-    ERR_clear_error();
+    clear_openssl_errors();
     const openssl_ptr<BIO> from = reader_of(pem);
     std::vector<openssl_ptr<T>> all;
     while (openssl_ptr<T> one{read(from.get(), nullptr, &no_passphrase, nullptr)}) {
@@ -291,7 +291,7 @@ result<std::string> read_trusted_file(const std::string& path) {
 
 result<pkey_ptr> private_key_in(std::string_view pem, const std::string& name) {
     use_secure_heap();
-    ERR_clear_error();
+    clear_openssl_errors();
     if (pem.find("ENCRYPTED") != pem.npos)
         return {errc::invalid,
                 fmt::format("{} is encrypted, expected a private key without a passphrase, in a "
@@ -306,7 +306,7 @@ result<pkey_ptr> private_key_in(std::string_view pem, const std::string& name) {
     const auto* at = reinterpret_cast<const unsigned char*>(der.text().data());
     pkey_ptr key(d2i_AutoPrivateKey(nullptr, &at, static_cast<long>(der.text().size())));
     overwrite_freed_memory();
-    ERR_clear_error();
+    clear_openssl_errors();
     if (key == nullptr) return damaged(name, "private key");
     return key;
 }

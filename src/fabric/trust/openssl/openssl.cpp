@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include <dlfcn.h>
 #include <openssl/crypto.h>
@@ -17,18 +18,30 @@ namespace {
 constexpr std::size_t secure_heap_bytes = std::size_t{1} << 20;
 constexpr std::size_t secure_heap_piece = 32;
 
+thread_local bool has_lacked_memory = false;
+
 }  // namespace
+
+void clear_openssl_errors() noexcept {
+    while (const unsigned long code = ERR_get_error())
+        if (ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE) has_lacked_memory = true;
+}
+
+bool openssl_lacked_memory() noexcept {
+    clear_openssl_errors();
+    return std::exchange(has_lacked_memory, false);
+}
 
 std::string take_openssl_error() {
     const unsigned long code = ERR_peek_last_error();
     const char* reason = code == 0 ? nullptr : ERR_reason_error_string(code);
     std::string text = reason == nullptr ? "unknown reason" : reason;
-    ERR_clear_error();
+    clear_openssl_errors();
     return text;
 }
 
 no_errors_left::~no_errors_left() {
-    ERR_clear_error();
+    clear_openssl_errors();
 }
 
 bool openssl_allocates_by_malloc() noexcept {

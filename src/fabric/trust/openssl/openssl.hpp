@@ -49,6 +49,14 @@ using x509_ptr = openssl_ptr<X509>;
 using x509_crl_ptr = openssl_ptr<X509_CRL>;
 using x509_request_ptr = openssl_ptr<X509_REQ>;
 
+/// Empties this thread's queue of errors. That one of them was a lack of memory is remembered.
+void clear_openssl_errors() noexcept;
+
+/// Whether OpenSSL lacked memory since this was asked last, by its errors that were cleared in this
+/// thread. What has failed then says nothing about the file or key that it was about. And what has
+/// not may be half of what it should be.
+bool openssl_lacked_memory() noexcept;
+
 /// The reason of the newest error in this thread's queue, which is emptied: "bad decrypt". "unknown
 /// reason" without any.
 std::string take_openssl_error();

@@ -20,7 +20,7 @@
     X(BN_bn2hex) X(BN_free) X(BN_hex2bn) X(BN_to_ASN1_INTEGER) X(CRYPTO_clear_free) X(CRYPTO_free) \
     X(CRYPTO_get_ex_new_index) X(CRYPTO_get_mem_functions) X(CRYPTO_secure_clear_free) \
     X(CRYPTO_secure_malloc_init) X(CRYPTO_secure_malloc_initialized) X(CRYPTO_secure_zalloc) \
-    X(CRYPTO_zalloc) X(ERR_clear_error) X(ERR_peek_last_error) X(ERR_reason_error_string) \
+    X(CRYPTO_zalloc) X(ERR_get_error) X(ERR_peek_last_error) X(ERR_reason_error_string) \
     X(EVP_CIPHER_CTX_ctrl) X(EVP_CIPHER_CTX_free) X(EVP_CIPHER_CTX_new) X(EVP_CIPHER_fetch) \
     X(EVP_CipherFinal_ex) X(EVP_CipherInit_ex) X(EVP_CipherUpdate) X(EVP_Digest) X(EVP_DigestSign) \
     X(EVP_DigestSignInit_ex) X(EVP_DigestVerify) X(EVP_DigestVerifyInit_ex) X(EVP_EncodeBlock) \
@@ -41,6 +41,7 @@
     X(SSL_CTX_set_recv_max_early_data) X(SSL_CTX_set_security_level) \
     X(SSL_CTX_set_session_id_context) X(SSL_CTX_set_verify) X(SSL_CTX_up_ref) \
     X(SSL_CTX_use_PrivateKey) X(SSL_CTX_use_certificate) X(SSL_SESSION_free) \
+    X(SSL_SESSION_get_ex_data) X(SSL_SESSION_set_ex_data) X(SSL_get0_verified_chain) \
     X(SSL_SESSION_get_max_fragment_length) \
     X(SSL_SESSION_is_resumable) X(SSL_SESSION_new) X(SSL_SESSION_set1_master_key) \
     X(SSL_SESSION_set_cipher) X(SSL_SESSION_set_protocol_version) X(SSL_alert_desc_string_long) \

@@ -157,18 +157,21 @@ tls_contexts::~tls_contexts() = default;
 result<void> tls_contexts::follow() try {
     auto now = of_->store().current();
     if (now == made_from_) return {};
+    (void)openssl_lacked_memory();
     ssl_context_ptr connecting = make_context(now, false);
     ssl_context_ptr accepting = make_context(now, true);
     if (set_up_ != nullptr) {
         set_up_(*connecting);
         set_up_(*accepting);
     }
+    // One may lack what OpenSSL found no room for, such as a kind of signature, without a word.
+    if (openssl_lacked_memory()) throw std::bad_alloc();
     connecting_ = std::move(connecting);
     accepting_ = std::move(accepting);
     made_from_ = std::move(now);
     return {};
 } catch (const std::bad_alloc&) {
-    ERR_clear_error();
+    clear_openssl_errors();
     return {errc::no_memory, {}};
 }
 
@@ -189,7 +192,7 @@ result<void> expect_host(SSL* ssl, const std::string& host) {
                          : !host.empty() && SSL_set1_host(ssl, host.c_str()) == 1 &&
                                SSL_set_tlsext_host_name(ssl, host.c_str()) == 1;
     if (set) return {};
-    ERR_clear_error();
+    clear_openssl_errors();
     return {errc::invalid,
             fmt::format("\"{}\" is neither a host's name nor an address; example: node7.lab",
                         printable_name(host))};
@@ -222,7 +225,8 @@ result<identity> verified_peer(const SSL* ssl) {
                             shown == nullptr ? "it showed no certificate"
                                              : X509_verify_cert_error_string(verified))};
     if (const auto same = check_protocol(ssl); !same) return same.why();
-    // A session that is resumed was verified when it began.
+    if (auto stands = check_session(ssl); !stands) return stands.why();
+    // OpenSSL does not look at it where a session is resumed.
     if (const auto valid = check_time(*shown, std::chrono::system_clock::now()); !valid)
         return {errc::denied, fmt::format("the peer's certificate {}", valid.sentence())};
     return identity_by(ssl, *shown);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <openssl/err.h>
@@ -339,6 +340,34 @@ TEST_F(tls_contexts_test, a_session_is_resumed_and_still_known_but_not_with_othe
     later.meet();
     ASSERT_TRUE(later.server.done) << told(later.server.why);
     EXPECT_EQ(SSL_session_reused(later.server.ssl.get()), 0);
+}
+
+TEST_F(tls_contexts_test, a_session_stands_no_longer_than_the_authority_that_it_was_verified_by) {
+    const test_authority root;
+    for (const bool expires : {false, true}) {
+        const test_authority between = root.below(expires ? 3 : 3600);
+        const test_certificate peer = between.issue();
+        const auto chain = pem_of(peer.made.get()) + pem_of(between.certificate());
+        const auto trust = credentials::from_text({.certificate = chain,
+                                                   .key = pem_of(peer.key.get()),
+                                                   .authority = pem_of(root.certificate())});
+        tls_contexts client(trust, &keep_sessions), server(trust);
+        // Each ticket is of the session before it.
+        openssl_ptr<SSL_SESSION> kept;
+        for (int round = 0; round < 3; ++round) {
+            tls_pair pair(client.connecting().value(), server.accepting().value(), kept.get());
+            pair.meet();
+            ASSERT_TRUE(pair.client.done && pair.server.done) << told(pair.server.why);
+            ASSERT_EQ(SSL_session_reused(pair.server.ssl.get()), round == 0 ? 0 : 1);
+            const bool is_over = round == 2 && expires;
+            if (is_over) std::this_thread::sleep_for(3100ms);  // Certificates have whole seconds.
+            EXPECT_EQ(verified_peer(pair.server.ssl.get()).code(),
+                      is_over ? errc::denied : errc::ok);
+            for (SSL* end : {pair.server.ssl.get(), pair.client.ssl.get()})
+                SSL_set_shutdown(end, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+            kept = std::move(last_session);
+        }
+    }
 }
 
 TEST_F(tls_contexts_test, the_latest_sessions_are_kept_and_no_more) {

@@ -67,7 +67,7 @@ result<void> tls_server_end::take(std::string_view received, std::string& plain,
                                   std::string& to_send) {
     const no_errors_left clean;
     SSL* const ssl = state_->ssl.get();
-    ERR_clear_error();
+    clear_openssl_errors();
     // OpenSSL would read none of it, so it would be kept, however much comes.
     if ((SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN) != 0)
         return {errc::unreachable, "bytes came behind the end of a TLS connection"};
@@ -86,7 +86,7 @@ result<void> tls_server_end::take(std::string_view received, std::string& plain,
 
 void tls_server_end::put(std::string_view plain, std::string& to_send) {
     const no_errors_left clean;
-    ERR_clear_error();
+    clear_openssl_errors();
     std::size_t written = 0;
     // The BIO takes all, or there is no memory.
     if (!plain.empty() &&
@@ -97,7 +97,7 @@ void tls_server_end::put(std::string_view plain, std::string& to_send) {
 
 void tls_server_end::end(std::string& to_send) {
     const no_errors_left clean;
-    ERR_clear_error();
+    clear_openssl_errors();
     (void)SSL_shutdown(state_->ssl.get());
     collect(to_send);
 }

@@ -278,7 +278,7 @@ void tls_session::say_end() noexcept {
         has_said_end_ = true;
         return flush(false);
     }
-    if (SSL_shutdown(ssl_.get()) < 0) ERR_clear_error();
+    if (SSL_shutdown(ssl_.get()) < 0) clear_openssl_errors();
 }
 
 // ---- the handshake
@@ -288,7 +288,7 @@ result<void> tls_session::expect_host(const std::string& host) {
 }
 
 void tls_session::resume(SSL_SESSION& earlier) noexcept {
-    if (SSL_set_session(ssl_.get(), &earlier) != 1) ERR_clear_error();
+    if (SSL_set_session(ssl_.get(), &earlier) != 1) clear_openssl_errors();
 }
 
 bool tls_session::export_key(std::string_view label, const_bytes context,
@@ -299,7 +299,7 @@ bool tls_session::export_key(std::string_view label, const_bytes context,
                                    into.size(), label.data(), label.size(),
                                    bytes_at(context.data()), context.size(), 1) == 1)
         return true;
-    ERR_clear_error();
+    clear_openssl_errors();
     return false;
 }
 
@@ -354,7 +354,7 @@ void tls_session::on_secret(const SSL* ssl, const char* line) noexcept {
 }
 
 tls_session::state tls_session::fail(errc code, int native, std::string sentence) {
-    ERR_clear_error();
+    clear_openssl_errors();
     why_ = {{code, native}, std::move(sentence)};
     return state::failed;
 }
@@ -502,7 +502,7 @@ int tls_session::after_failed_read() noexcept {
             why_.sentence.replace(0, wrong.size(), "what it sent is not TLS as agreed: ");
     } catch (const std::bad_alloc&) {
         why_.what = {errc::disconnected, ENOMEM};
-        ERR_clear_error();
+        clear_openssl_errors();
     }
     return EPROTO;
 }
@@ -555,7 +555,7 @@ bool tls_session::seal(const_bytes record) noexcept {
     if (is_used_up) renew_key();
     std::size_t taken = 0;
     if (SSL_write_ex(ssl_.get(), record.data(), record.size(), &taken) == 1) return true;
-    ERR_clear_error();
+    clear_openssl_errors();
     if (write_error_ == 0) write_error_ = EPROTO;
     return false;
 }
@@ -565,7 +565,7 @@ void tls_session::renew_key() noexcept {
         (void)append_key_update(false);
         return flush(false);
     }
-    if (SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1) ERR_clear_error();
+    if (SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED) != 1) clear_openssl_errors();
 }
 
 /// The next plaintext, of at most `most` bytes: where it stands if it is long or all in one piece,

@@ -312,7 +312,7 @@ bool tls_session::append(record_kind kind, const_bytes plain) noexcept {
     if (has_said_end_ && write_error_ == 0) write_error_ = EPIPE;
     if (write_error_ != 0 || !fits ||
         !sending_->protect(kind, plain, record_.sealed.data() + record_.sealed_bytes)) {
-        ERR_clear_error();
+        clear_openssl_errors();
         if (write_error_ == 0) write_error_ = EPROTO;
         return false;
     }

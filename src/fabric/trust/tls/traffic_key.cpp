@@ -197,7 +197,7 @@ traffic_key::opened traffic_key::open(mutable_bytes record) noexcept {
         !begin_record(header) ||
         EVP_CipherUpdate(context_.get(), at, &bytes, at, static_cast<int>(size)) != 1 ||
         EVP_CipherFinal_ex(context_.get(), at + size, &bytes) != 1) {
-        ERR_clear_error();
+        clear_openssl_errors();
         return {};
     }
     // The kind is the last byte that is not 0: what follows is padding.

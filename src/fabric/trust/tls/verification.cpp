@@ -1,9 +1,12 @@
 #include "fabric/trust/tls/verification.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <new>
 #include <utility>
 
+#include "fabric/trust/keys/certificate.hpp"
 #include "fabric/trust/tls/pre_shared_proof.hpp"
 
 namespace amalgam::detail {
@@ -87,6 +90,32 @@ result<identity> identity_by(const SSL* ssl, X509& shown) {
     const loaded_credentials* const by = verified_by(ssl);
     if (by == nullptr || by->trusted_keys().empty()) return identity_of(shown);
     return identity_of_key(shown);
+}
+
+result<void> check_session(const SSL* ssl) {
+    using std::chrono::system_clock;
+    static const int place =
+        CRYPTO_get_ex_new_index(CRYPTO_EX_INDEX_SSL_SESSION, 0, nullptr, nullptr, nullptr, nullptr);
+    SSL_SESSION* const session = SSL_get_session(ssl);
+    if (SSL_session_reused(ssl) == 1) {
+        // OpenSSL copies it into the session of each ticket.
+        const auto end = reinterpret_cast<std::intptr_t>(SSL_SESSION_get_ex_data(session, place));
+        if (end == 0 || system_clock::to_time_t(system_clock::now()) < end) return {};
+        return {errc::denied,
+                "the peer resumed a session, and a certificate or list that it was verified by has "
+                "expired since"};
+    }
+    const loaded_credentials* const by = verified_by(ssl);
+    system_clock::time_point first =
+        by == nullptr ? system_clock::time_point::max() : by->lists_end();
+    const STACK_OF(X509)* const chain = SSL_get0_verified_chain(ssl);
+    for (int i = 0; i < sk_X509_num(chain); ++i)
+        first = std::min(first, time_of(X509_get0_notAfter(sk_X509_value(chain, i))));
+    if (first == system_clock::time_point::max()) return {};
+    const auto end = static_cast<std::intptr_t>(system_clock::to_time_t(first));
+    if (SSL_SESSION_set_ex_data(session, place, reinterpret_cast<void*>(end)) == 1) return {};
+    clear_openssl_errors();
+    return {errc::no_memory, "there was no memory to keep until when a TLS session stands"};
 }
 
 }  // namespace amalgam::detail

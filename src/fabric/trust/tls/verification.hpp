@@ -20,4 +20,10 @@ const loaded_credentials* verified_by(const SSL* ssl) noexcept;
 /// vouches for what else it says; see identity_of_key().
 result<identity> identity_by(const SSL* ssl, X509& shown);
 
+/// A session that is resumed was verified when it began, and stands until the first of what it was
+/// verified by ends: a certificate between the peer and an authority, that authority, or a list of
+/// what is revoked. Notes that end, or looks at it.
+/// Failure: `denied` once it has come; `no_memory`.
+result<void> check_session(const SSL* ssl);
+
 }  // namespace amalgam::detail
