@@ -522,6 +522,35 @@ TEST_F(credentials_test, an_authority_that_is_taken_out_takes_its_list_with_it) 
     EXPECT_TRUE(store->reload());
 }
 
+TEST_F(credentials_test, an_authority_that_comes_back_does_not_take_back_what_it_revoked) {
+    const temp_folder elsewhere;
+    const std::string second = elsewhere.with("lab2"), bad = here.add("bad");
+    make_key(second, {.name = "lab2", .authority = true});
+    const std::string both =
+        content(node + "/authority.pem") + content(second + "/certificate.pem");
+    const std::string older = content(node + "/revoked.pem");
+    revoke_key(bad, here.lab);
+    const std::string newest = content(here.lab + "/revoked.pem");
+    write("authority.pem", both);
+    write("revoked.pem", newest);
+    auto store = detail::credential_store::of_files(files_in(node), true).value();
+    const std::string of_second = content(second + "/revoked.pem");
+    for (int round = 0; round < 2; ++round) {
+        write("authority.pem", content(second + "/certificate.pem"));
+        write("revoked.pem", round == 0 ? newest + of_second : of_second);
+        ASSERT_TRUE(store->reload()) << store->reload().sentence();
+        const auto without = store->in_force();
+        write("authority.pem", both);
+        for (const std::string& list : {older, of_second}) {
+            write("revoked.pem", list);
+            EXPECT_EQ(store->reload().code(), errc::invalid) << list;
+            EXPECT_EQ(store->in_force(), without);
+        }
+        write("revoked.pem", newest + of_second);
+        EXPECT_TRUE(store->reload()) << store->reload().sentence();
+    }
+}
+
 TEST_F(credentials_test, two_authorities_of_one_name_keep_their_lists_apart) {
     const lab_folder other;  // Of the same subject.
     const std::string mine = content(here.lab + "/revoked.pem");

@@ -128,7 +128,19 @@ loaded_credentials::loaded loaded_credentials::from(const texts& pem,
                 fmt::format("{} and what belongs to it cannot be read: out of memory",
                             named.certificate)};
     if (!done) return done.why();
+    if (in_force != nullptr) made->remember(*in_force);
     return std::shared_ptr<const loaded_credentials>(std::move(made));
+}
+
+/// The lists of those who are no longer trusted; of more than there may be, not the oldest.
+void loaded_credentials::remember(const loaded_credentials& before) {
+    for (const auto* const lists : {&before.lists_, &before.former_lists_})
+        for (const x509_crl_ptr& each : *lists) {
+            if (authority_of(*each) != nullptr) continue;
+            if (former_lists_.size() == limits::most_pem_parts) return;
+            X509_CRL_up_ref(each.get());
+            former_lists_.emplace_back(each.get());
+        }
 }
 
 result<void> loaded_credentials::take(const texts& pem, const names& named,
@@ -201,6 +213,30 @@ X509* loaded_credentials::authority_of(X509_CRL& list) const {
     return found == authorities_.end() ? nullptr : found->get();
 }
 
+/// Whether what the authority of that list revokes now is at least what it revoked then.
+result<void> loaded_credentials::check_follows(X509_CRL& old) const {
+    X509* const by = authority_of(old);
+    if (by == nullptr) return {};  // No longer trusted.
+    const auto now = std::find_if(lists_.begin(), lists_.end(),
+                                  [&](const x509_crl_ptr& each) { return is_list_of(*each, *by); });
+    const std::string called = to_line(X509_CRL_get_issuer(&old));
+    if (now == lists_.end())
+        return {errc::invalid,
+                fmt::format("the revocation list of {} has vanished, expected it or a newer "
+                            "one",
+                            called)};
+    if (is_older(**now, old))
+        return {errc::invalid,
+                fmt::format("the revocation list of {} is {}, older than {} in force", called,
+                            number_in_words(**now), number_in_words(old))};
+    if (const std::string lacking = taken_back_by(**now, old); !lacking.empty())
+        return {errc::invalid,
+                fmt::format("the revocation list of {} lacks {}, which one of the same number "
+                            "that is in force revokes, as copies of an authority make them",
+                            called, lacking)};
+    return {};
+}
+
 result<void> loaded_credentials::check_follows(const loaded_credentials& before) const {
     if (shared_.has_value() != before.shared_.has_value())
         return {errc::invalid,
@@ -209,28 +245,9 @@ result<void> loaded_credentials::check_follows(const loaded_credentials& before)
                             before.shared_ ? "pre-shared keys" : "a certificate",
                             shared_ ? "pre-shared keys" : "a certificate")};
     const no_errors_left at_the_end;
-    for (const x509_crl_ptr& old : before.lists_) {
-        X509* const by = authority_of(*old);
-        if (by == nullptr) continue;  // No longer trusted.
-        const auto now = std::find_if(lists_.begin(), lists_.end(), [&](const x509_crl_ptr& each) {
-            return is_list_of(*each, *by);
-        });
-        const std::string called = to_line(X509_CRL_get_issuer(old.get()));
-        if (now == lists_.end())
-            return {errc::invalid,
-                    fmt::format("the revocation list of {} has vanished, expected it or a newer "
-                                "one",
-                                called)};
-        if (is_older(**now, *old))
-            return {errc::invalid,
-                    fmt::format("the revocation list of {} is {}, older than {} in force", called,
-                                number_in_words(**now), number_in_words(*old))};
-        if (const std::string lacking = taken_back_by(**now, *old); !lacking.empty())
-            return {errc::invalid,
-                    fmt::format("the revocation list of {} lacks {}, which one of the same number "
-                                "that is in force revokes, as copies of an authority make them",
-                                called, lacking)};
-    }
+    for (const auto* const lists : {&before.lists_, &before.former_lists_})
+        for (const x509_crl_ptr& old : *lists)
+            if (auto good = check_follows(*old); !good) return good;
     return {};
 }
 

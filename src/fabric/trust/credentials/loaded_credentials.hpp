@@ -63,6 +63,8 @@ private:
                           const loaded_credentials* in_force);
     result<void> take_authorities(std::string_view authority, const names& named);
     result<void> take_lists(std::string_view revoked, const names& named);
+    void remember(const loaded_credentials& before);
+    result<void> check_follows(X509_CRL& old) const;
     X509* authority_of(X509_CRL& list) const;
     result<void> check_signer(X509_CRL& list, const names& named) const;
     static result<void> check_list(const X509_CRL& list, const names& named);
@@ -76,6 +78,9 @@ private:
     pkey_ptr key_;
     std::vector<x509_ptr> authorities_;
     std::vector<x509_crl_ptr> lists_;  // At most one of each authority.
+    // Of authorities that were taken out while the program runs: should they come back, their lists
+    // do not go back.
+    std::vector<x509_crl_ptr> former_lists_;
     std::vector<key_fingerprint> trusted_keys_;
     std::optional<pre_shared_keys> shared_;
     openssl_ptr<X509_STORE> store_;

@@ -58,6 +58,7 @@
     X(SSL_shutdown) X(SSL_state_string) X(SSL_want) X(SSL_write_ex) X(TLS_client_method) \
     X(TLS_method) X(TLS_server_method) X(X509V3_EXT_conf_nid) X(X509V3_get_d2i) X(X509V3_set_ctx) \
     X(X509_CRL_add0_revoked) X(X509_CRL_add1_ext_i2d) X(X509_CRL_add_ext) X(X509_CRL_free) \
+    X(X509_CRL_up_ref) \
     X(X509_CRL_get0_by_serial) X(X509_CRL_get0_lastUpdate) X(X509_CRL_get0_nextUpdate) \
     X(X509_CRL_get_REVOKED) X(X509_CRL_get_ext_by_NID) X(X509_CRL_get_ext_d2i) \
     X(X509_CRL_get_issuer) X(X509_CRL_new) X(X509_CRL_set1_lastUpdate) X(X509_CRL_set1_nextUpdate) \
