@@ -157,6 +157,15 @@ TEST_F(signed_broadcast_test, a_certificate_that_has_expired_meanwhile_is_refuse
     EXPECT_EQ(b.refused, (counts{{refusal::untrusted, 1}}));
 }
 
+TEST_F(signed_broadcast_test, nobody_outlives_the_authority_that_vouches_for_him) {
+    station old(lab.trust_of(lab.authority.issue({.name = "old", .ends = 1'000'000})), time);
+    b.hears(old.says("valid"));
+    time += 3h;  // The authority has ended after two.
+    b.hears(old.says("its authority has expired"));
+    EXPECT_EQ(b.heard, words{"valid"});
+    EXPECT_EQ(b.refused, (counts{{refusal::untrusted, 1}}));
+}
+
 TEST_F(signed_broadcast_test, no_changed_or_cut_packet_passes) {
     const packet one = a.says("what was said");
     seeded_random random(3);

@@ -36,7 +36,7 @@ failure untrusted(const char* why) {
     return {{errc::denied}, fmt::format("the sender's certificate is refused: {}", why)};
 }
 
-result<void> is_trusted_key(const loaded_credentials& by, X509& shown, EVP_PKEY& key) {
+result<wall_time> is_trusted_key(const loaded_credentials& by, X509& shown, EVP_PKEY& key) {
     const auto trusted = by.trusted_keys();
     if (std::find(trusted.begin(), trusted.end(), fingerprint_of(key)) == trusted.end())
         return untrusted("its key is not among the trusted ones");
@@ -44,10 +44,11 @@ result<void> is_trusted_key(const loaded_credentials& by, X509& shown, EVP_PKEY&
         return untrusted(X509_verify_cert_error_string(X509_V_ERR_INVALID_PURPOSE));
     if (const auto valid = check_time(shown, std::chrono::system_clock::now()); !valid)
         return untrusted(valid.sentence().c_str());
-    return {};
+    return time_of(X509_get0_notAfter(&shown));
 }
 
-result<void> is_of_authority(const loaded_credentials& by, X509& shown) {
+/// Until when.
+result<wall_time> is_of_authority(const loaded_credentials& by, X509& shown) {
     const openssl_ptr<X509_STORE_CTX> at(X509_STORE_CTX_new());
     if (at == nullptr || X509_STORE_CTX_init(at.get(), &by.store(), &shown, nullptr) != 1)
         throw std::bad_alloc();
@@ -55,7 +56,8 @@ result<void> is_of_authority(const loaded_credentials& by, X509& shown) {
     X509_VERIFY_PARAM_set_auth_level(X509_STORE_CTX_get0_param(at.get()), 2);
     if (by.has_revocation_lists())
         X509_STORE_CTX_set_flags(at.get(), X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
-    if (X509_verify_cert(at.get()) == 1) return {};
+    if (X509_verify_cert(at.get()) == 1)
+        return std::min(end_of(X509_STORE_CTX_get0_chain(at.get())), by.lists_end());
     return untrusted(X509_verify_cert_error_string(X509_STORE_CTX_get_error(at.get())));
 }
 
@@ -116,7 +118,7 @@ result<verified_signer> verified_signer::of(const loaded_credentials& by, const_
     auto who = by.trusted_keys().empty() ? identity_of(shown) : identity_of_key(shown);
     if (!who) return who.why();
     made.who_ = std::move(*who);
-    made.expires_ = time_of(X509_get0_notAfter(&shown));
+    made.expires_ = *trusted;
     return made;
 }
 

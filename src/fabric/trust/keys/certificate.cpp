@@ -163,6 +163,13 @@ wall_time time_of(const ASN1_TIME* time) {
     return wall_time(std::min(since, last.time_since_epoch()));
 }
 
+wall_time end_of(const STACK_OF(X509) * certificates) {
+    wall_time first = wall_time::max();
+    for (int i = 0; i < sk_X509_num(certificates); ++i)
+        first = std::min(first, time_of(X509_get0_notAfter(sk_X509_value(certificates, i))));
+    return first;
+}
+
 std::string to_text(wall_time time) {
     const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
     std::tm parts{};

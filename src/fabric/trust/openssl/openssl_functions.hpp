@@ -71,7 +71,7 @@
     X(X509_REQ_sign) X(X509_REQ_verify) X(X509_REVOKED_dup) X(X509_REVOKED_free) \
     X(X509_REVOKED_get0_revocationDate) X(X509_REVOKED_get0_serialNumber) X(X509_REVOKED_new) \
     X(X509_REVOKED_set_revocationDate) X(X509_REVOKED_set_serialNumber) X(X509_STORE_CTX_free) \
-    X(X509_STORE_CTX_get0_cert) X(X509_STORE_CTX_get0_param) X(X509_STORE_CTX_get_error) \
+    X(X509_STORE_CTX_get0_cert) X(X509_STORE_CTX_get0_chain) X(X509_STORE_CTX_get0_param) X(X509_STORE_CTX_get_error) \
     X(X509_STORE_CTX_get_ex_data) X(X509_STORE_CTX_init) X(X509_STORE_CTX_new) \
     X(X509_STORE_CTX_set_error) X(X509_STORE_CTX_set_flags) X(X509_STORE_CTX_set_purpose) \
     X(X509_STORE_add_cert) X(X509_STORE_add_crl) X(X509_STORE_free) X(X509_STORE_new) \

@@ -106,12 +106,9 @@ result<void> check_session(const SSL* ssl) {
                 "expired since"};
     }
     const loaded_credentials* const by = verified_by(ssl);
-    system_clock::time_point first =
-        by == nullptr ? system_clock::time_point::max() : by->lists_end();
-    const STACK_OF(X509)* const chain = SSL_get0_verified_chain(ssl);
-    for (int i = 0; i < sk_X509_num(chain); ++i)
-        first = std::min(first, time_of(X509_get0_notAfter(sk_X509_value(chain, i))));
-    if (first == system_clock::time_point::max()) return {};
+    const wall_time first = std::min(end_of(SSL_get0_verified_chain(ssl)),
+                                     by == nullptr ? wall_time::max() : by->lists_end());
+    if (first == wall_time::max()) return {};
     const auto end = static_cast<std::intptr_t>(system_clock::to_time_t(first));
     if (SSL_SESSION_set_ex_data(session, place, reinterpret_cast<void*>(end)) == 1) return {};
     clear_openssl_errors();
