@@ -57,7 +57,7 @@ result<wall_time> is_of_authority(const loaded_credentials& by, X509& shown) {
     if (by.has_revocation_lists())
         X509_STORE_CTX_set_flags(at.get(), X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL);
     if (X509_verify_cert(at.get()) == 1)
-        return std::min(end_of(X509_STORE_CTX_get0_chain(at.get())), by.lists_end());
+        return std::min(first_end_of(X509_STORE_CTX_get0_chain(at.get())), by.lists_end());
     return untrusted(X509_verify_cert_error_string(X509_STORE_CTX_get_error(at.get())));
 }
 

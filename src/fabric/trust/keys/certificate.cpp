@@ -163,7 +163,7 @@ wall_time time_of(const ASN1_TIME* time) {
     return wall_time(std::min(since, last.time_since_epoch()));
 }
 
-wall_time end_of(const STACK_OF(X509) * certificates) {
+wall_time first_end_of(const STACK_OF(X509) * certificates) {
     wall_time first = wall_time::max();
     for (int i = 0; i < sk_X509_num(certificates); ++i)
         first = std::min(first, time_of(X509_get0_notAfter(sk_X509_value(certificates, i))));

@@ -38,7 +38,7 @@ std::string serial_of(
 /// The system's clock ends in 2262; later times are that.
 wall_time time_of(const ASN1_TIME* time);
 /// When the first of them ends.
-wall_time end_of(const STACK_OF(X509) * certificates);
+wall_time first_end_of(const STACK_OF(X509) * certificates);
 /// "2027-01-31 12:00:00 UTC".
 std::string to_text(wall_time time);
 

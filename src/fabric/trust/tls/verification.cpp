@@ -106,7 +106,7 @@ result<void> check_session(const SSL* ssl) {
                 "expired since"};
     }
     const loaded_credentials* const by = verified_by(ssl);
-    const wall_time first = std::min(end_of(SSL_get0_verified_chain(ssl)),
+    const wall_time first = std::min(first_end_of(SSL_get0_verified_chain(ssl)),
                                      by == nullptr ? wall_time::max() : by->lists_end());
     if (first == wall_time::max()) return {};
     const auto end = static_cast<std::intptr_t>(system_clock::to_time_t(first));
