@@ -191,12 +191,10 @@ private:
         if (!there) return false;
         to_b_ = *there;
         const int before = sink_b_.messages;
-        counted op;
         const gather small(&again_piece_, 1);
-        keep_posting(op,
+        keep_posting(last_,
                      [&](completion& on_done) { return a_->post_send(to_b_, 9, small, on_done); });
-        for (int idle = 0;
-             idle < patient && sink_b_.messages == before && (!op.over() || op.succeeded());)
+        for (int idle = 0; idle < patient && sink_b_.messages == before;)
             idle = step() ? 0 : idle + 1;
         return sink_b_.messages == before + 1;
     }
@@ -266,6 +264,7 @@ private:
     std::array<const_bytes, 8> pieces_{};
     std::size_t next_piece_ = 0;
     const_bytes again_piece_{small_};
+    counted last_;  // May outlast the arrival of its message.
     counting_sink sink_a_, sink_b_;
     std::array<const_bytes, 2> halves_{};
     std::array<counted, 3> again_;
