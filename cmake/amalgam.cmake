@@ -50,8 +50,8 @@ function(amalgam_precompile_as target other)
   endif()
 endfunction()
 
-# Tests and their programs: they compile in two thirds of the time. What they test is optimized, but
-# for templates, which the examples have as users do. Under emulation tests do less, see
+# Tests and their programs: the optimizer took more than half of the time that they compiled. What
+# they test is optimized, but for templates, which the examples have as users do. Under emulation tests do less, see
 # tests/conformance/slow_build.hpp.
 function(amalgam_do_not_optimize target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release,Debug>:-O0>)

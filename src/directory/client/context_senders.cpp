@@ -170,10 +170,11 @@ context_core::owner_found context_core::look_up_sender(resource_id which) {
 void context_core::settle(asked_sender& whom) noexcept {
     try {
         const owner_found owner = look_up_sender(whom.which);
-        const sender found = owner.at ? compare_with_owner(whom.which, whom.by, *owner.at)
-                             : owner.would_prove && must_be_compared(whom.who) ? sender::unknown
-                                                                               : sender::good;
-        const bool is_other = found != sender::good;
+        sender found = sender::good;
+        if (owner.at)
+            found = compare_with_owner(whom.which, whom.by, *owner.at);
+        else if (owner.would_prove && must_be_compared(whom.who))
+            found = sender::unknown;
         if (found == sender::unknown) {
             forged_.add();
             limited_log(log_level::warn, "directory",
@@ -181,10 +182,11 @@ void context_core::settle(asked_sender& whom) noexcept {
                         "be compared with who sends it",
                         {{"resource", number(whom.which)}, {"by", to_text(whom.by.who())}});
         }
-        whom.verdict = is_other ? errc::denied : errc::ok;
+        whom.verdict = found == sender::good ? errc::ok : errc::denied;
         // Of an id that there is not, nothing is remembered: once somebody gets it, what is sent to
         // it must not go to who used it before.
-        if (!is_other && owner.may_exist) where_.learn_sender(whom.which, ways_to(whom.by));
+        if (found == sender::good && owner.may_exist)
+            where_.learn_sender(whom.which, ways_to(whom.by));
     } catch (const error& why) {
         if (why.code() != errc::canceled) log_thrown_in("directory", "context_options::choose");
     } catch (...) {

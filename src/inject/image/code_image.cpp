@@ -345,6 +345,8 @@ void code_image::save(const std::string& path) const {
     const std::string beside =
         is_device ? path : fmt::format("{}.{}.new", place.string(), ::gettid());
     std::ofstream file(beside, std::ios::binary);
+    if (is_there && !is_device)
+        fs::permissions(beside, fs::status(place, absent).permissions(), absent);
     file.write(reinterpret_cast<const char*>(bytes().data()),
                static_cast<std::streamsize>(bytes().size()));
     file.close();

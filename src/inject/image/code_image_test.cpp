@@ -173,6 +173,7 @@ TEST(code_image, that_cannot_be_written_leaves_the_one_that_was_there) {
     const std::string path = folder.with("some.image");
     const code_image first = answering("some", 1), second = answering("some", 2);
     first.save(path);
+    files::permissions(path, files::perms::owner_read | files::perms::owner_write);
     const auto [code, why] = thrown_by([&] {
         const little_room full(100);
         second.save(path);
@@ -185,6 +186,8 @@ TEST(code_image, that_cannot_be_written_leaves_the_one_that_was_there) {
     files::create_symlink("some.image", link);
     second.save(link);
     EXPECT_TRUE(files::is_symlink(link));
+    EXPECT_EQ(files::status(path).permissions(),
+              files::perms::owner_read | files::perms::owner_write);
     EXPECT_EQ(code_image::load(path).hash(), second.hash());
 }
 

@@ -119,6 +119,7 @@ loaded_credentials::loaded loaded_credentials::from(const texts& pem,
                                                     std::vector<key_fingerprint> trusted,
                                                     const names& named,
                                                     const loaded_credentials* in_force) {
+    const no_errors_left at_the_end;
     std::shared_ptr<loaded_credentials> made(new loaded_credentials);
     made->trusted_keys_ = std::move(trusted);
     (void)openssl_lacked_memory();

@@ -41,13 +41,14 @@
     X(SSL_CTX_set_recv_max_early_data) X(SSL_CTX_set_security_level) \
     X(SSL_CTX_set_session_id_context) X(SSL_CTX_set_verify) X(SSL_CTX_up_ref) \
     X(SSL_CTX_use_PrivateKey) X(SSL_CTX_use_certificate) X(SSL_SESSION_free) \
-    X(SSL_SESSION_get_ex_data) X(SSL_SESSION_set_ex_data) X(SSL_get0_verified_chain) \
-    X(SSL_SESSION_get_max_fragment_length) \
+    X(SSL_SESSION_get_ex_data) X(SSL_SESSION_get_max_fragment_length) \
     X(SSL_SESSION_is_resumable) X(SSL_SESSION_new) X(SSL_SESSION_set1_master_key) \
-    X(SSL_SESSION_set_cipher) X(SSL_SESSION_set_protocol_version) X(SSL_alert_desc_string_long) \
+    X(SSL_SESSION_set_cipher) X(SSL_SESSION_set_ex_data) X(SSL_SESSION_set_protocol_version) \
+    X(SSL_alert_desc_string_long) \
     X(SSL_client_hello_get0_ext) X(SSL_ctrl) X(SSL_do_handshake) X(SSL_export_keying_material) \
     X(SSL_free) X(SSL_free_buffers) X(SSL_get0_alpn_selected) X(SSL_get0_param) \
-    X(SSL_get0_peer_certificate) X(SSL_get1_session) X(SSL_get_SSL_CTX) X(SSL_get_current_cipher) \
+    X(SSL_get0_peer_certificate) X(SSL_get0_verified_chain) \
+    X(SSL_get1_session) X(SSL_get_SSL_CTX) X(SSL_get_current_cipher) \
     X(SSL_get_error) \
     X(SSL_get_ex_data) X(SSL_get_ex_data_X509_STORE_CTX_idx) X(SSL_get_session) \
     X(SSL_get_shutdown) X(SSL_get_verify_result) X(SSL_has_pending) X(SSL_in_init) \
@@ -58,10 +59,10 @@
     X(SSL_shutdown) X(SSL_state_string) X(SSL_want) X(SSL_write_ex) X(TLS_client_method) \
     X(TLS_method) X(TLS_server_method) X(X509V3_EXT_conf_nid) X(X509V3_get_d2i) X(X509V3_set_ctx) \
     X(X509_CRL_add0_revoked) X(X509_CRL_add1_ext_i2d) X(X509_CRL_add_ext) X(X509_CRL_free) \
-    X(X509_CRL_up_ref) \
     X(X509_CRL_get0_by_serial) X(X509_CRL_get0_lastUpdate) X(X509_CRL_get0_nextUpdate) \
     X(X509_CRL_get_REVOKED) X(X509_CRL_get_ext_by_NID) X(X509_CRL_get_ext_d2i) \
     X(X509_CRL_get_issuer) X(X509_CRL_new) X(X509_CRL_set1_lastUpdate) X(X509_CRL_set1_nextUpdate) \
+    X(X509_CRL_up_ref) \
     X(X509_CRL_set_issuer_name) X(X509_CRL_set_version) X(X509_CRL_sign) X(X509_CRL_sort) \
     X(X509_CRL_verify) X(X509_EXTENSION_dup) X(X509_EXTENSION_free) X(X509_NAME_ENTRY_get_data) \
     X(X509_NAME_add_entry_by_NID) X(X509_NAME_cmp) X(X509_NAME_get_entry) \
@@ -71,7 +72,8 @@
     X(X509_REQ_sign) X(X509_REQ_verify) X(X509_REVOKED_dup) X(X509_REVOKED_free) \
     X(X509_REVOKED_get0_revocationDate) X(X509_REVOKED_get0_serialNumber) X(X509_REVOKED_new) \
     X(X509_REVOKED_set_revocationDate) X(X509_REVOKED_set_serialNumber) X(X509_STORE_CTX_free) \
-    X(X509_STORE_CTX_get0_cert) X(X509_STORE_CTX_get0_chain) X(X509_STORE_CTX_get0_param) X(X509_STORE_CTX_get_error) \
+    X(X509_STORE_CTX_get0_cert) X(X509_STORE_CTX_get0_chain) X(X509_STORE_CTX_get0_param) \
+    X(X509_STORE_CTX_get_error) \
     X(X509_STORE_CTX_get_ex_data) X(X509_STORE_CTX_init) X(X509_STORE_CTX_new) \
     X(X509_STORE_CTX_set_error) X(X509_STORE_CTX_set_flags) X(X509_STORE_CTX_set_purpose) \
     X(X509_STORE_add_cert) X(X509_STORE_add_crl) X(X509_STORE_free) X(X509_STORE_new) \

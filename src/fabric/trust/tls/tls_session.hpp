@@ -30,7 +30,7 @@ struct tls_record {
     std::array<std::byte, joined*(traffic_key::max_plain_bytes + traffic_key::more_bytes) + 64>
         sealed;
     std::size_t sealed_bytes = 0;  ///< 0 between two calls of a session.
-    /// What the last session that rests received into, for the next that does.
+    /// The buffer of a session that rests, for the next that receives.
     std::unique_ptr<std::byte[]> received;
 };
 using tls_ticket = openssl_ptr<SSL_SESSION>;
