@@ -2,6 +2,10 @@
 // ends run in one thread, so that count_instructions sees all of it and nothing else.
 //   calls shm-call|shm-inline|shm-deadline|shm-loop|shm-post|shm-value|shm-push|tcp-…
 //   [SECONDS|OPERATIONSx] ns for one
+// and of the rarer operations, over shared memory: see calls_features.cpp and calls_bulk.cpp; on a
+// loop_network: see calls_loop.cpp.
+#include "calls.hpp"
+
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -133,5 +137,10 @@ int main(int argc, char** argv) {
         {"tcp-value", [](const length& l) { return stream_value(tcp, l); }},
         {"tcp-push", [](const length& l) { return push(tcp, l); }},
     }};
-    return bench::answer_one(argc, argv, known);
+    std::vector<bench::question> all(known.begin(), known.end());
+    for (const auto& more : {bench::questions_of_call_features(), bench::questions_of_bulk(),
+                             bench::questions_of_loop_calls()}) {
+        all.insert(all.end(), more.begin(), more.end());
+    }
+    return bench::answer_one(argc, argv, all);
 }

@@ -20,6 +20,7 @@
 #include <amalgam/core/uri.hpp>
 #include <amalgam/fabric/transport.hpp>
 
+#include "counted_arrivals.hpp"
 #include "perf/measurement.hpp"
 #include "perf/pair.hpp"
 #include "questions.hpp"
@@ -111,24 +112,10 @@ void be_the_peers(perf::channel& talk) {
     }
 }
 
-struct arrivals final : message_sink {
-    void on_message(message& got) noexcept override {
-        ++count;
-        from = got.from();
-    }
-    void on_peer_down(peer_id, status) noexcept override {}
-    std::size_t count = 0;
-    peer_id from;
-};
-
-struct copied_send final : completion {
-    copied_send() noexcept : completion([](completion&, status, std::size_t) noexcept {}) {}
-};
-
 double measure(std::string_view what) {
     allow_many_descriptors();
     perf::forked_peer peers(&be_the_peers);
-    arrivals sink;
+    bench::arrivals sink;
     auto here = transport_registry::native().open("tcp://127.0.0.1:0").value();
     here->set_sink(&sink);
     peers.talk().write_line(here->address());
@@ -141,7 +128,7 @@ double measure(std::string_view what) {
     const std::array<std::byte, 8> bytes{};
     const const_bytes out(bytes);
     const auto round_trip = [&](std::uint64_t tag) {
-        copied_send op;
+        bench::copied_send op;
         const std::size_t before = sink.count;
         if (here->post_send(active, tag, gather(&out, 1), op) != posted::done) fail("post_send");
         until(before + 1);

@@ -15,9 +15,13 @@ inline constexpr std::size_t calls = callers * calls_each;
 
 /// Two engines driven by one thread: an instruction counter sees both and nothing else.
 struct pair_in_one_thread {
-    explicit pair_in_one_thread(const std::string& uri)
-        : server(uri, {.progress = {.by = progress_by::caller}}),
-          client(uri, {.progress = {.by = progress_by::caller}}) {}
+    explicit pair_in_one_thread(const std::string& uri, const engine_options& how = {})
+        : server(uri, driven(how)), client(uri, driven(how)) {}
+
+    static engine_options driven(engine_options how) {
+        how.progress.by = progress_by::caller;
+        return how;
+    }
 
     template <typename Done>
     void drive_until(Done done) {

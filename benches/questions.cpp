@@ -73,4 +73,8 @@ std::size_t proportional_bytes() {
     return memory_of("Pss:");
 }
 
+std::size_t own_and_shared_bytes() {
+    return memory_of("Pss_Anon:") + memory_of("Pss_Shmem:");
+}
+
 }  // namespace amalgam::bench

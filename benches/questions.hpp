@@ -61,5 +61,7 @@ int answer_one(int argc, char** argv, std::span<const question> known);
 std::size_t resident_bytes();
 /// The same, with what several processes share counted in parts (proportional set size).
 std::size_t proportional_bytes();
+/// The same without files: code that is run for the first time adds nothing.
+std::size_t own_and_shared_bytes();
 
 }  // namespace amalgam::bench

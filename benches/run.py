@@ -10,6 +10,7 @@ WORDS: only rows whose metric has them, and diagrams whose name has.
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -35,6 +36,17 @@ def is_here(words):
     return not missing
 
 
+def output_of(words, environment):
+    """What a command writes. One that does not end is killed with all that it has started."""
+    with subprocess.Popen(words, env=environment, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, start_new_session=True) as started:
+        try:
+            return started.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            os.killpg(started.pid, signal.SIGKILL)
+            raise
+
+
 def run(command, read):
     """One figure, or None with a line on stderr."""
     words, environment = command
@@ -42,10 +54,9 @@ def run(command, read):
         return None
     said = ""
     try:
-        done = subprocess.run(words, env={**os.environ, **environment}, timeout=120, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        said = done.stderr.strip().rpartition("\n")[2]
-        return read(json.loads(done.stdout.strip().splitlines()[-1]))
+        figures, errors = output_of(words, {**os.environ, **environment})
+        said = errors.strip().rpartition("\n")[2]
+        return read(json.loads(figures.strip().splitlines()[-1]))
     except (subprocess.TimeoutExpired, ValueError, IndexError, KeyError) as e:
         print(f"  {' '.join(words)}: {type(e).__name__} {said}", file=sys.stderr)
         return None

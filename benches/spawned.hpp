@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
+#include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <spawn.h>
@@ -36,6 +39,23 @@ inline double milliseconds_of(std::vector<std::string> words) {
     took.erase(took.begin(), took.begin() + unmeasured);
     std::nth_element(took.begin(), took.begin() + runs / 2, took.end());
     return took[runs / 2];
+}
+
+/// main() of a program that measures itself: with the word "begin" it does what is measured, and
+/// without one it prints how long such a program takes.
+inline int main_of_a_start(int argc, char** argv, void (*begin_and_end)()) {
+    try {
+        if (argc == 2 && std::string_view(argv[1]) == "begin") {
+            begin_and_end();
+            return 0;
+        }
+        std::printf("{\"test\": \"first\", \"value\": %.6g}\n",
+                    milliseconds_of({argv[0], "begin"}));
+        return 0;
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "%s: %s\n", argv[0], e.what());
+        return 1;
+    }
 }
 
 }  // namespace amalgam::bench

@@ -2,65 +2,26 @@
 // asking, waiting for several. All on one driven stream, so that instructions can be counted:
 //   count_instructions bench_task_features QUESTION
 //   task_features QUESTION [SECONDS|OPERATIONSx]
-#include <array>
+#include "task_features.hpp"
+
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include <amalgam/tasks.hpp>
 
-#include "questions.hpp"
-
 namespace {
 
 using namespace amalgam;
+using bench::alone;
+using bench::batch;
+using bench::beside;
 using bench::length;
-
-constexpr std::size_t batch = 1000;
-
-/// Per turn of both ULTs on a driven stream: one runs `other` all the time, one `loop` to be
-/// counted.
-template <typename Other, typename Loop>
-double beside(const length& how_long, Other other, Loop loop) {
-    execution_stream stream({.driven = true});
-    double each = 0;
-    bool over = false;
-    ult partner, mine;
-    partner = spawn(stream, [&] {
-        while (!over)
-            other(mine);
-    });
-    mine = spawn(stream, [&] {
-        each = how_long.nanoseconds_each(batch, [&] {
-            for (std::size_t i = 0; i < batch; ++i)
-                loop(partner);
-        });
-        over = true;
-        partner.resume();
-    });
-    while (stream.run_ready() != 0)
-        continue;
-    partner.join();
-    mine.join();
-    return each;
-}
-
-template <typename Loop>
-double alone(const length& how_long, Loop loop) {
-    execution_stream stream({.driven = true});
-    double each = 0;
-    ult mine = spawn(stream, [&] {
-        each = how_long.nanoseconds_each(batch, [&] {
-            for (std::size_t i = 0; i < batch; ++i)
-                loop(stream);
-        });
-    });
-    while (stream.run_ready() != 0)
-        continue;
-    mine.join();
-    return each;
-}
+using std::chrono_literals::operator""h;
 
 double suspend_resume(const length& l) {
     return beside(
@@ -136,50 +97,107 @@ double id_and_state(const length& l) {
     return sum == 0 ? 1 : each;
 }
 
-double lock_with_priority(const length& l) {
-    mutex one;
-    return alone(l, [&](execution_stream&) {
-        one.lock(lock_priority::low);
-        one.unlock();
+double exit_to(const length& l) {
+    return alone(l, [](execution_stream& stream) {
+        ult next = spawn(stream, [] {});
+        ult first = spawn(stream, [&] { this_task::exit_to(next); });
+        first.join();
+        next.join();
     });
 }
 
-double unlock_and_yield(const length& l) {
-    mutex one;
-    return alone(l, [&](execution_stream&) {
-        one.lock();
-        one.unlock_and_yield();
+/// To compare with exit_to.
+double exit(const length& l) {
+    return alone(l, [](execution_stream& stream) {
+        ult next = spawn(stream, [] {});
+        ult first = spawn(stream, [] { this_task::exit(); });
+        first.join();
+        next.join();
     });
 }
 
-/// Two futures and their ends, with `wait` in between.
-template <typename Wait>
-double two_futures(const length& l, Wait wait) {
-    return alone(l, [&](execution_stream&) {
-        promise<int> a, b;
-        future<int> first = a.get_future(), second = b.get_future();
-        a.set_value(1);
-        b.set_value(2);
-        wait(first, second);
-        (void)first.get();
-        (void)second.get();
+double resume_and_yield_to(const length& l) {
+    return beside(
+        l, [](ult&) { this_task::suspend(); },
+        [](ult& partner) { this_task::resume_and_yield_to(partner.ref()); });
+}
+
+double try_join(const length& l) {
+    return alone(l, [](execution_stream& stream) {
+        ult ended = spawn(stream, [] {});
+        while (!ended.try_join())
+            this_task::yield();
     });
 }
 
-double futures_alone(const length& l) {
-    return two_futures(l, [](future<int>&, future<int>&) {});
+double join_for(const length& l) {
+    return alone(l, [](execution_stream& stream) { spawn(stream, [] {}).join_for(1h); });
 }
 
-double futures_wait_any(const length& l) {
-    return two_futures(l, [](future<int>& a, future<int>& b) { (void)wait_any(a, b); });
+double own_stack(const length& l) {
+    std::vector<std::byte> memory(std::size_t{64} << 10);
+    return alone(l,
+                 [&](execution_stream& stream) { spawn(stream, [] {}, {.stack = memory}).join(); });
 }
 
-double futures_wait_all(const length& l) {
-    return two_futures(l, [](future<int>& a, future<int>& b) { wait_all(a, b); });
+/// Joins what was canceled, which throws.
+template <typename Unit>
+void join_canceled(Unit& never) {
+    try {
+        never.join();
+    } catch (const error&) {
+    }
+}
+
+/// To compare.
+double exception(const length& l) {
+    return alone(l, [](execution_stream&) {
+        try {
+            throw error(errc::canceled, "a sentence of more than fifteen letters");
+        } catch (const error&) {
+        }
+    });
+}
+
+double cancel_unbegun(const length& l) {
+    return alone(l, [](execution_stream& stream) {
+        ult never = spawn(stream, [] {});
+        never.cancel();
+        join_canceled(never);
+    });
+}
+
+double cancel_suspended(const length& l) {
+    return beside(
+        l,
+        [](ult&) {
+            try {
+                this_task::suspend();
+            } catch (const error&) {
+            }
+        },
+        [](ult& partner) {
+            partner.cancel();
+            this_task::yield();
+        });
+}
+
+double cancel_tasklet(const length& l) {
+    return alone(l, [](execution_stream& stream) {
+        tasklet never = spawn_tasklet(stream, [] {});
+        never.cancel();
+        join_canceled(never);
+    });
+}
+
+double local_of_another(const length& l) {
+    ult_local<int> number;
+    return beside(
+        l, [](ult&) { this_task::suspend(); }, [&](ult& partner) { ++number.get_of(partner); });
 }
 
 /// To the pool of another stream and back, per move.
-double migrate(const length& l) {
+double move(const length& l, const std::function<void()>& told) {
     fifo_pool other;
     execution_stream there(std::make_unique<basic_scheduler>(std::vector<pool*>{&other}),
                            {.driven = true});
@@ -193,39 +211,43 @@ double migrate(const length& l) {
             }
         });
     });
+    mine.on_migrate(told);
     while (stream.run_ready() + there.run_ready() != 0)
         continue;
     mine.join();
     return each;
 }
 
-/// Out of a pool and back into it, per unit, by `turn`, which moves 50.
-template <typename Turn>
-double in_pool(const length& l, Turn turn) {
-    fifo_pool where;
-    execution_stream stream(std::make_unique<basic_scheduler>(std::vector<pool*>{&where}),
-                            {.driven = true});
-    for (int i = 0; i < 50; ++i)
-        post(where, [] {});
-    const double each = l.nanoseconds_each(batch, [&] {
-        for (std::size_t i = 0; i < batch; i += 50)
-            turn(where);
-    });
-    stream.run_ready();
-    return each;
+double migrate(const length& l) {
+    return move(l, {});
 }
 
-double pop_push(const length& l) {
-    return in_pool(l, [](fifo_pool& where) {
-        for (int i = 0; i < 50; ++i)
-            where.push(*where.pop());
-    });
+double migrate_told(const length& l) {
+    std::uint64_t moves = 0;
+    const double each = move(l, [&] { ++moves; });
+    return moves == 0 ? -1 : each;
 }
 
-double pop_push_many(const length& l) {
-    return in_pool(l, [](fifo_pool& where) {
-        std::array<work_unit*, 50> units{};
-        where.push_many(std::span(units.data(), where.pop_many(units)));
+/// Asks one that is suspended, and so does not go yet.
+template <typename Ask>
+double ask_to_move(const length& l, Ask ask) {
+    execution_stream there;
+    return beside(
+        l, [](ult&) { this_task::suspend(); }, [&](ult& partner) { ask(partner, there); });
+}
+
+double ask_to_migrate(const length& l) {
+    return ask_to_move(l, [](ult& who, execution_stream& there) { who.migrate(there); });
+}
+
+double ask_to_migrate_anywhere(const length& l) {
+    return ask_to_move(l, [](ult& who, execution_stream&) { who.migrate(); });
+}
+
+double post_yield(const length& l) {
+    return alone(l, [](execution_stream& stream) {
+        post(stream, [] {});
+        this_task::yield();
     });
 }
 
@@ -285,14 +307,22 @@ constexpr bench::question questions[] = {
     {"yield_to", yield_to},
     {"suspend_to", suspend_to},
     {"migrate", migrate},
+    {"migrate-told", migrate_told},
+    {"ask-to-migrate", ask_to_migrate},
+    {"ask-to-migrate-anywhere", ask_to_migrate_anywhere},
+    {"exit", exit},
+    {"exit_to", exit_to},
+    {"resume_and_yield_to", resume_and_yield_to},
+    {"try_join", try_join},
+    {"join_for", join_for},
+    {"own-stack", own_stack},
+    {"exception", exception},
+    {"cancel-unbegun", cancel_unbegun},
+    {"cancel-suspended", cancel_suspended},
+    {"cancel-tasklet", cancel_tasklet},
+    {"local-of-another", local_of_another},
+    {"post-yield", post_yield},
     {"id-and-state", id_and_state},
-    {"lock-with-priority", lock_with_priority},
-    {"unlock_and_yield", unlock_and_yield},
-    {"two-futures", futures_alone},
-    {"two-futures-wait_any", futures_wait_any},
-    {"two-futures-wait_all", futures_wait_all},
-    {"pop-push", pop_push},
-    {"pop-push-many", pop_push_many},
     {"loop-of-64-chunks", loop_of_chunks},
     {"loop-of-one-chunk", loop_of_one_chunk},
     {"graph-task", graph_task},
@@ -303,5 +333,8 @@ constexpr bench::question questions[] = {
 }  // namespace
 
 int main(int argc, char** argv) {
-    return bench::answer_one(argc, argv, questions);
+    std::vector<bench::question> all(std::begin(questions), std::end(questions));
+    for (const auto& more : {bench::questions_of_waits(), bench::questions_of_streams()})
+        all.insert(all.end(), more.begin(), more.end());
+    return bench::answer_one(argc, argv, all);
 }

@@ -12,6 +12,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 reports these from inside its own library headers when it inlines.
   target_compile_options(amalgam_flags INTERFACE -Wno-stringop-overflow -Wno-stringop-overread
                                                  -Wno-array-bounds -Wno-restrict)
+elseif(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 17)
+  # clang 19 reports from inside libstdc++ 12 that its std::stable_sort uses std::get_temporary_buffer.
+  target_compile_options(amalgam_flags INTERFACE -Wno-deprecated-declarations)
 endif()
 if(AMALGAM_SANITIZE)
   add_compile_options(-fsanitize=${AMALGAM_SANITIZE} -fno-omit-frame-pointer
@@ -194,7 +197,11 @@ function(amalgam_test name)
   if(AMALGAM_TEST_PROGRAMS AND NOT "processes" IN_LIST arg_LABELS)
     add_test(NAME ${name} COMMAND ${name})
     list(REMOVE_AT properties 0 1)
-    set_tests_properties(${name} PROPERTIES TIMEOUT 600 ${properties})
+    set(limit 600)
+    if(CMAKE_CROSSCOMPILING)
+      set(limit 3600) # by an emulator
+    endif()
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${limit} ${properties})
     return()
   endif()
   include(GoogleTest)

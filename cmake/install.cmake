@@ -26,7 +26,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
 install(EXPORT amalgam NAMESPACE amalgam:: FILE amalgamTargets.cmake DESTINATION ${config_dir})
 
 set(AMALGAM_USES_HWLOC OFF)
-if(TARGET amalgam::hwloc)
+if(TARGET amalgam::hwloc AND NOT AMALGAM_HWLOC_FILE)
   set(AMALGAM_USES_HWLOC ON)
 endif()
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/amalgamConfig.cmake.in

@@ -77,7 +77,8 @@ endfunction()
 set(CPACK_COMPONENTS_ALL "")
 set(what "Amalgam is a C++ library for programs that span processes and machines:\ntransports by URI, remote calls, bulk memory, streaming graphs, a directory of\nresources, and code sent to where the data is.")
 # CPack calls ldconfig itself.
-package(library libs libamalgam${interface} "the shared library" OVERRIDES maintscript-calls-ldconfig)
+# OpenSSL and hwloc are loaded at their first use, so no header of the library names them.
+package(library libs libamalgam${interface} "the shared library" DEPENDS libssl3 libhwloc15 OVERRIDES maintscript-calls-ldconfig)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${documents}/triggers ${documents}/shlibs)
 package(development libdevel libamalgam-dev "the headers, the static libraries and the CMake package"
         DEPENDS "libamalgam${interface} (= ${PROJECT_VERSION}-1)" libfmt-dev nlohmann-json3-dev libboost-context1.81-dev

@@ -36,4 +36,16 @@ private:
     std::string path_;
 };
 
+/// The current folder is this one while it lives.
+class in_folder {
+public:
+    explicit in_folder(const std::string& path) { std::filesystem::current_path(path); }
+    in_folder(const in_folder&) = delete;
+    in_folder& operator=(const in_folder&) = delete;
+    ~in_folder() { std::filesystem::current_path(before_); }
+
+private:
+    const std::filesystem::path before_ = std::filesystem::current_path();
+};
+
 }  // namespace amalgam

@@ -1,5 +1,5 @@
-// Bare libfabric: tagged messages one round trip at a time, and one-sided transfers to a polling
-// peer, one or several in flight, over its provider shm or tcp.
+// Bare libfabric: tagged messages one round trip or one batch at a time, and one-sided transfers to
+// a polling peer, one or several in flight, over its provider shm or tcp.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -40,7 +40,7 @@ class endpoint {
 public:
     explicit endpoint(const peer_question& asked) {
         fi_info* hints = fi_allocinfo();
-        hints->caps = asked.is("message-latency") ? FI_TAGGED : FI_RMA | FI_MSG;
+        hints->caps = asked.messages() ? FI_TAGGED : FI_RMA | FI_MSG;
         hints->mode = FI_CONTEXT | FI_CONTEXT2;
         hints->ep_attr->type = FI_EP_RDM;
         hints->domain_attr->threading = FI_THREAD_DOMAIN;
@@ -163,24 +163,42 @@ private:
     fi_addr_t peer_ = FI_ADDR_UNSPEC;
 };
 
+/// How many messages there are for one answer.
+std::size_t batch_of(const peer_question& asked) {
+    return asked.is("message-rate") ? asked.depth : 1;
+}
+
+/// Only the last of a batch is answered, with one byte.
+void answer_messages(const peer_question& asked, endpoint& me, perf::channel& talk) {
+    const std::size_t batch = batch_of(asked);
+    std::vector<std::vector<char>> into(batch, std::vector<char>(asked.size));
+    std::vector<fid_mr*> regions;
+    for (std::vector<char>& one : into)
+        regions.push_back(me.map(one, 1 + regions.size()));
+    std::vector<char> answer(batch == 1 ? asked.size : 1);
+    fid_mr* answers = me.map(answer, 1 + batch);
+    std::vector<operation> received(batch);
+    operation sent;
+    for (std::size_t i = 0; i < batch; ++i)
+        me.receive(received[i], into[i], regions[i]);
+    talk.write_line("ready");
+    std::size_t next = 0;
+    bench::serve_until_closed(talk, [&] {
+        me.progress();
+        if (received[next].busy) return false;
+        me.receive(received[next], into[next], regions[next]);
+        next = (next + 1) % batch;
+        if (next != 0) return true;
+        me.finish(sent);
+        me.send(sent, answer, answers);
+        return true;
+    });
+}
+
 void serve(const peer_question& asked, endpoint& me, perf::channel& talk) {
-    std::vector<char> memory(asked.size), answer(asked.size);
+    if (asked.messages()) return answer_messages(asked, me, talk);
+    std::vector<char> memory(asked.size);
     fid_mr* region = me.map(memory, 1);
-    if (asked.is("message-latency")) {
-        fid_mr* answers = me.map(answer, 2);
-        operation received, sent;
-        me.receive(received, memory, region);
-        talk.write_line("ready");
-        bench::serve_until_closed(talk, [&] {
-            me.progress();
-            if (received.busy) return false;
-            me.receive(received, memory, region);
-            me.finish(sent);
-            me.send(sent, answer, answers);
-            return true;
-        });
-        return;
-    }
     talk.write_line(std::to_string(me.offset_of(memory)));
     talk.write_line(std::to_string(fi_mr_key(region)));
     bench::serve_until_closed(talk, [&] { return me.progress(); });
@@ -191,13 +209,18 @@ perf::measurement round_trips(const peer_question& asked, endpoint& me, perf::ch
     std::vector<char> bytes(asked.size), into(asked.size);
     fid_mr* region = me.map(bytes, 1);
     fid_mr* answers = me.map(into, 2);
-    operation sent, received;
-    return perf::measure_round_trips(asked.seconds, [&] {
+    std::vector<operation> open(batch_of(asked));
+    operation received;
+    auto m = perf::measure_round_trips(asked.seconds, [&] {
         me.receive(received, into, answers);
-        me.finish(sent);
-        me.send(sent, bytes, region);
+        for (operation& sent : open) {
+            me.finish(sent);
+            me.send(sent, bytes, region);
+        }
         me.finish(received);
     });
+    m.ops_per_s *= static_cast<double>(open.size());
+    return m;
 }
 
 perf::measurement transfers(const peer_question& asked, endpoint& me, perf::channel& talk) {
@@ -220,14 +243,13 @@ perf::measurement transfers(const peer_question& asked, endpoint& me, perf::chan
 }
 
 perf::measurement measure(const peer_question& asked, endpoint& me, perf::channel& talk) {
-    return asked.is("message-latency") ? round_trips(asked, me, talk) : transfers(asked, me, talk);
+    return asked.messages() ? round_trips(asked, me, talk) : transfers(asked, me, talk);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    // It allocates no memory of its own, and its message rate is not implemented.
-    const peer_question asked = bench::peer_question_of(argc, argv);
-    if (asked.block() || asked.is("message-rate")) return bench::not_offered;
+    // It allocates no memory of its own.
+    if (bench::peer_question_of(argc, argv).block()) return bench::not_offered;
     return bench::answer_peer_by_address<endpoint>(argc, argv, "ofi", &serve, &measure);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <string>
@@ -37,6 +38,40 @@ public:
 
     ABT_pool pool = nullptr;  ///< the primary stream's
     std::vector<ABT_xstream> streams;
+};
+
+/// ULTs that yield without end in a pool which two streams of its own serve.
+class yielding_ults {
+public:
+    explicit yielding_ults(std::size_t number, ABT_pool_access access = ABT_POOL_ACCESS_MPMC)
+        : all(number) {
+        EXPECT_EQ(ABT_pool_create_basic(ABT_POOL_FIFO, access, ABT_TRUE, &pool), ABT_SUCCESS);
+        for (ABT_xstream& each : streams_)
+            EXPECT_EQ(ABT_xstream_create_basic(ABT_SCHED_BASIC, 1, &pool, nullptr, &each),
+                      ABT_SUCCESS);
+        const auto yield_until = [](void* stop) {
+            while (!*static_cast<std::atomic<bool>*>(stop))
+                ABT_thread_yield();
+        };
+        for (ABT_thread& each : all)
+            EXPECT_EQ(ABT_thread_create(pool, yield_until, &stop_, nullptr, &each), ABT_SUCCESS);
+    }
+    ~yielding_ults() {
+        stop_ = true;
+        for (ABT_thread& each : all)
+            EXPECT_EQ(ABT_thread_free(&each), ABT_SUCCESS);
+        for (ABT_xstream& each : streams_)
+            EXPECT_EQ(ABT_xstream_free(&each), ABT_SUCCESS);
+    }
+    yielding_ults(const yielding_ults&) = delete;
+    yielding_ults& operator=(const yielding_ults&) = delete;
+
+    ABT_pool pool = nullptr;
+    std::vector<ABT_thread> all;
+
+private:
+    std::atomic<bool> stop_{false};
+    ABT_xstream streams_[2] = {};
 };
 
 /// A function for ULTs out of a lambda that captures nothing.

@@ -1,9 +1,13 @@
 #include <atomic>
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <limits>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -392,17 +396,27 @@ TEST(argobots, a_stack_that_no_memory_is_left_for_is_told_as_such) {
     ASSERT_EQ(ABT_thread_attr_free(&attr), ABT_SUCCESS);
 }
 
-/// In a child without the right to more threads: 0 if a stream is refused as it should be.
+/// In a child without the right to more threads: 0 if a stream is refused as it should be, new or
+/// revived.
 [[noreturn]] void create_without_threads() {
+    ABT_xstream joined = nullptr;
+    int wrong = ABT_init(0, nullptr) == ABT_SUCCESS ? 0 : 1;
+    if (ABT_xstream_create(nullptr, &joined) != ABT_SUCCESS) wrong |= 1;
+    if (ABT_xstream_join(joined) != ABT_SUCCESS) wrong |= 1;
     constexpr uid_t nobody = 65534;  // the limit does not hold for root
     const rlimit none{0, 0};
     if ((::geteuid() == 0 && ::setuid(nobody) != 0) || ::setrlimit(RLIMIT_NPROC, &none) != 0)
         ::_exit(77);
     ABT_xstream stream = nullptr;
-    int wrong = ABT_init(0, nullptr) == ABT_SUCCESS ? 0 : 1;
     for (int i = 0; i < 2; ++i) {
         if (ABT_xstream_create(nullptr, &stream) != ABT_ERR_SYS || stream != nullptr) wrong |= 2;
     }
+    int cpu = -1;
+    for (int i = 0; i < 2; ++i) {
+        if (ABT_xstream_revive(joined) != ABT_ERR_SYS) wrong |= 8;
+        if (ABT_xstream_get_cpubind(joined, &cpu) != ABT_SUCCESS) wrong |= 16;
+    }
+    if (ABT_xstream_free(&joined) != ABT_SUCCESS) wrong |= 32;
     if (ABT_finalize() != ABT_SUCCESS) wrong |= 4;
     ::_exit(wrong);
 }
@@ -470,6 +484,50 @@ TEST(argobots, tools_are_told_of_the_events_they_asked_for) {
     ASSERT_EQ(ABT_tool_register_thread_callback(nullptr, 0, nullptr), ABT_SUCCESS);
     EXPECT_EQ(created, 1);
     EXPECT_EQ(freed, 1);
+}
+
+/// The answer to that question, in memory that had other bytes before.
+template <typename T>
+T configured(ABT_info_query_kind kind) {
+    T value;
+    std::memset(&value, 0x5a, sizeof value);
+    EXPECT_EQ(ABT_info_query_config(kind, &value), ABT_SUCCESS) << kind;
+    return value;
+}
+
+TEST(argobots, what_it_is_configured_with_is_told_in_the_type_of_each_question) {
+    program all;
+    EXPECT_EQ(configured<std::uint64_t>(ABT_INFO_QUERY_KIND_DEFAULT_SCHED_EVENT_FREQ), 1u);
+    EXPECT_EQ(configured<std::uint64_t>(ABT_INFO_QUERY_KIND_DEFAULT_SCHED_SLEEP_NSEC), 0u);
+    EXPECT_EQ(configured<std::size_t>(ABT_INFO_QUERY_KIND_DEFAULT_THREAD_STACKSIZE), 256u << 10);
+    EXPECT_EQ(configured<std::size_t>(ABT_INFO_QUERY_KIND_DEFAULT_SCHED_STACKSIZE), 256u << 10);
+    EXPECT_GE(configured<unsigned>(ABT_INFO_QUERY_KIND_MAX_NUM_XSTREAMS), 1u);
+    EXPECT_EQ(configured<int>(ABT_INFO_QUERY_KIND_ENABLED_STACK_OVERFLOW_CHECK), 1);
+    EXPECT_EQ(configured<int>(ABT_INFO_QUERY_KIND_WAIT_POLICY), 0) << "idle streams sleep";
+    for (const auto yes :
+         {ABT_INFO_QUERY_KIND_ENABLED_CHECK_ERROR, ABT_INFO_QUERY_KIND_ENABLED_MIGRATION,
+          ABT_INFO_QUERY_KIND_ENABLED_LAZY_STACK_ALLOC, ABT_INFO_QUERY_KIND_ENABLED_AFFINITY})
+        EXPECT_EQ(configured<ABT_bool>(yes), ABT_TRUE) << yes;
+    for (const auto no :
+         {ABT_INFO_QUERY_KIND_ENABLED_DEBUG, ABT_INFO_QUERY_KIND_ENABLED_CHECK_POOL_PRODUCER})
+        EXPECT_EQ(configured<ABT_bool>(no), ABT_FALSE) << no;
+    int unasked = 7;
+    EXPECT_EQ(ABT_info_query_config(static_cast<ABT_info_query_kind>(31), &unasked),
+              ABT_ERR_INV_QUERY_KIND);
+    EXPECT_EQ(unasked, 7);
+}
+
+TEST(argobots, the_size_of_stacks_is_read_from_the_environment_by_both_its_names) {
+    for (const auto& [name, bytes] : {std::pair{"ABT_ENV_THREAD_STACKSIZE", std::size_t{64} << 10},
+                                      {"ABT_THREAD_STACKSIZE", std::size_t{128} << 10}}) {
+        ::setenv(name, std::to_string(bytes).c_str(), 1);
+        {
+            program all;
+            EXPECT_EQ(configured<std::size_t>(ABT_INFO_QUERY_KIND_DEFAULT_THREAD_STACKSIZE), bytes);
+        }
+    }
+    ::unsetenv("ABT_ENV_THREAD_STACKSIZE");
+    ::unsetenv("ABT_THREAD_STACKSIZE");
 }
 
 TEST(argobots, error_numbers_have_their_names) {

@@ -1,3 +1,4 @@
+#include <atomic>
 #include <stdexcept>
 #include <utility>
 
@@ -62,6 +63,97 @@ TEST(argobots_callback, of_a_migration_that_throws_or_exits_does_not_keep_the_ul
     }
 }
 
+/// What a callback of a migration may not wait for, and what it gets when it tries to.
+struct not_there {
+    ABT_mutex mutex = nullptr;  ///< Locked.
+    ABT_eventual eventual = nullptr;
+    ABT_thread suspended = nullptr;
+    ABT_xstream stream = nullptr;
+    ABT_xstream_barrier barrier = nullptr;
+    ABT_pool empty = nullptr;
+    int of_mutex = -1;
+    int of_eventual = -1;
+    int of_join = -1;
+    int of_stream = -1;
+    int of_free = -1;
+    int of_barrier = -1;
+    int of_pool = -1;
+    ABT_thread popped = nullptr;
+
+    explicit not_there(ABT_pool pool) {
+        EXPECT_EQ(ABT_mutex_create(&mutex), ABT_SUCCESS);
+        EXPECT_EQ(ABT_mutex_lock(mutex), ABT_SUCCESS);
+        EXPECT_EQ(ABT_eventual_create(0, &eventual), ABT_SUCCESS);
+        EXPECT_EQ(ABT_thread_create(
+                      pool, [](void*) { ABT_self_suspend(); }, nullptr, nullptr, &suspended),
+                  ABT_SUCCESS);
+        EXPECT_EQ(ABT_xstream_create(nullptr, &stream), ABT_SUCCESS);
+        EXPECT_EQ(ABT_xstream_barrier_create(2, &barrier), ABT_SUCCESS);
+        EXPECT_EQ(ABT_pool_create_basic(ABT_POOL_FIFO, ABT_POOL_ACCESS_MPMC, ABT_FALSE, &empty),
+                  ABT_SUCCESS);
+        ABT_thread_yield();
+    }
+    ~not_there() {
+        EXPECT_EQ(of_stream, ABT_ERR_XSTREAM);
+        EXPECT_EQ(of_free, ABT_ERR_XSTREAM);
+        EXPECT_EQ(of_barrier, ABT_ERR_XSTREAM_BARRIER);
+        EXPECT_EQ(of_pool, ABT_SUCCESS);
+        EXPECT_EQ(popped, nullptr);
+        EXPECT_EQ(ABT_xstream_free(&stream), ABT_SUCCESS);
+        EXPECT_EQ(ABT_xstream_barrier_free(&barrier), ABT_SUCCESS);
+        EXPECT_EQ(ABT_pool_free(&empty), ABT_SUCCESS);
+        EXPECT_EQ(of_mutex, ABT_ERR_MUTEX);
+        EXPECT_EQ(of_eventual, ABT_ERR_EVENTUAL);
+        EXPECT_EQ(of_join, ABT_ERR_INV_THREAD);
+        EXPECT_EQ(ABT_thread_resume(suspended), ABT_SUCCESS);
+        EXPECT_EQ(ABT_thread_free(&suspended), ABT_SUCCESS);
+        EXPECT_EQ(ABT_eventual_free(&eventual), ABT_SUCCESS);
+        EXPECT_EQ(ABT_mutex_unlock(mutex), ABT_SUCCESS);
+        EXPECT_EQ(ABT_mutex_free(&mutex), ABT_SUCCESS);
+    }
+    static void wait_for_all(ABT_thread, void* which) {
+        auto& mine = *static_cast<not_there*>(which);
+        mine.of_mutex = ABT_mutex_lock(mine.mutex);
+        mine.of_eventual = ABT_eventual_wait(mine.eventual, nullptr);
+        mine.of_join = ABT_thread_join(mine.suspended);
+        mine.of_stream = ABT_xstream_join(mine.stream);
+        ABT_xstream same = mine.stream;
+        mine.of_free = ABT_xstream_free(&same);
+        mine.of_barrier = ABT_xstream_barrier_wait(mine.barrier);
+        constexpr double hour = 3600;
+        mine.of_pool = ABT_pool_pop_wait_thread(mine.empty, &mine.popped, hour);
+    }
+};
+
+TEST(argobots_callback, of_a_migration_gets_an_error_if_it_waits) {
+    const program here(1);
+    not_there what(here.pool);
+    EXPECT_EQ(rank_after_migration(here.pool, here.pool_of(0), &not_there::wait_for_all, &what), 1);
+}
+
+// A timer is on the stream's own stack.
+TEST(argobots_callback, of_a_migration_at_a_deadline_gets_an_error_if_it_waits) {
+    const program here(1);
+    logged_lines lines;
+    not_there what(here.pool);
+    ABT_thread waits = nullptr;
+    ASSERT_EQ(ABT_thread_create(
+                  here.pool,
+                  [](void* eventual) {
+                      const timespec long_ago{};
+                      for (int rank = 0; rank == 0; ABT_self_get_xstream_rank(&rank))
+                          ABT_eventual_timedwait(static_cast<ABT_eventual>(eventual), nullptr,
+                                                 &long_ago);
+                  },
+                  what.eventual, nullptr, &waits),
+              ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_set_callback(waits, &not_there::wait_for_all, &what), ABT_SUCCESS);
+    ABT_thread_yield();
+    ASSERT_EQ(ABT_thread_migrate_to_pool(waits, here.pool_of(0)), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&waits), ABT_SUCCESS);
+    EXPECT_FALSE(lines.have("an exception escaped"));
+}
+
 TEST(argobots_callback, of_a_tool_that_throws_is_told_of_later_events_too) {
     const program here;
     logged_lines lines;
@@ -108,6 +200,55 @@ TEST(argobots_callback, of_a_print_that_throws_is_an_error) {
     EXPECT_EQ(ABT_pool_print_all(here.pool, nullptr, [](void*, ABT_unit) { throw 2; }),
               ABT_ERR_OTHER);
     ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+}
+
+/// What pop and push of a pool get which lock a mutex that is locked.
+struct locking_pool {
+    static inline ABT_mutex mutex = nullptr;
+    static inline ABT_thread held = nullptr;
+    static inline std::atomic<int> of_pop = -1;
+    static inline std::atomic<int> of_push = -1;
+
+    static ABT_thread pop(ABT_pool, ABT_pool_context) {
+        of_pop = ABT_mutex_lock(mutex);
+        return std::exchange(held, nullptr);
+    }
+    static void push(ABT_pool, ABT_unit unit, ABT_pool_context) {
+        of_push = ABT_mutex_lock(mutex);
+        held = reinterpret_cast<ABT_thread>(unit);
+    }
+    static ABT_pool made() {
+        ABT_pool_user_def functions = nullptr;
+        EXPECT_EQ(
+            ABT_pool_user_def_create(
+                [](ABT_pool, ABT_thread who) { return reinterpret_cast<ABT_unit>(who); },
+                [](ABT_pool, ABT_unit) {}, [](ABT_pool) -> ABT_bool { return held == nullptr; },
+                &pop, &push, &functions),
+            ABT_SUCCESS);
+        ABT_pool pool = nullptr;
+        EXPECT_EQ(ABT_pool_create(functions, nullptr, &pool), ABT_SUCCESS);
+        EXPECT_EQ(ABT_pool_user_def_free(&functions), ABT_SUCCESS);
+        return pool;
+    }
+};
+
+TEST(argobots_callback, of_a_pool_that_would_wait_for_a_mutex_gets_an_error) {
+    const program here;
+    ABT_pool pool = locking_pool::made();
+    ASSERT_EQ(ABT_mutex_create(&locking_pool::mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_mutex_lock(locking_pool::mutex), ABT_SUCCESS);
+    ABT_thread made = nullptr;
+    ASSERT_EQ(ABT_thread_create(pool, &do_nothing, nullptr, nullptr, &made), ABT_SUCCESS);
+    EXPECT_EQ(locking_pool::of_push, ABT_ERR_MUTEX);
+    ABT_thread same = nullptr;
+    ASSERT_EQ(ABT_pool_pop_thread(pool, &same), ABT_SUCCESS);
+    EXPECT_EQ(same, made);
+    EXPECT_EQ(locking_pool::of_pop, ABT_ERR_MUTEX);
+    ASSERT_EQ(ABT_pool_push_thread(here.pool, same), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&made), ABT_SUCCESS);
+    ASSERT_EQ(ABT_mutex_unlock(locking_pool::mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_mutex_free(&locking_pool::mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_pool_free(&pool), ABT_SUCCESS);
 }
 
 /// A pool whose functions all throw once armed.

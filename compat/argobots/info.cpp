@@ -22,6 +22,13 @@ const char* name_of_kind(thread_kind kind) noexcept {
     return names[static_cast<int>(kind)];
 }
 
+void print_stream(FILE* to, const held_stream& which) {
+    std::fprintf(to, "stream %d (%s): %s\n", which.stream->rank.load(),
+                 which.stream->primary ? "primary" : "secondary",
+                 which.stream->ended() ? "terminated" : "running");
+    ABT_info_print_sched(to, which.sched.get());
+}
+
 }  // namespace
 
 int ABT_info_query_config(ABT_info_query_kind query_kind, void* val) {
@@ -36,6 +43,8 @@ int ABT_info_query_config(ABT_info_query_kind query_kind, void* val) {
         case ABT_INFO_QUERY_KIND_ENABLED_EXTERNAL_THREAD:
         case ABT_INFO_QUERY_KIND_ENABLED_SCHED_SLEEP:
         case ABT_INFO_QUERY_KIND_ENABLED_AFFINITY:
+        case ABT_INFO_QUERY_KIND_ENABLED_LAZY_STACK_ALLOC:
+        case ABT_INFO_QUERY_KIND_ENABLED_TOOL:
         case ABT_INFO_QUERY_KIND_FCONTEXT:
             return answer<ABT_bool>(val, ABT_TRUE);
         case ABT_INFO_QUERY_KIND_ENABLED_DEBUG:
@@ -45,10 +54,8 @@ int ABT_info_query_config(ABT_info_query_kind query_kind, void* val) {
         case ABT_INFO_QUERY_KIND_ENABLED_CHECK_POOL_PRODUCER:
         case ABT_INFO_QUERY_KIND_ENABLED_CHECK_POOL_CONSUMER:
         case ABT_INFO_QUERY_KIND_ENABLED_PRINT_CONFIG:
-        case ABT_INFO_QUERY_KIND_ENABLED_TOOL:
         case ABT_INFO_QUERY_KIND_DYNAMIC_PROMOTION:
         case ABT_INFO_QUERY_KIND_ENABLED_STACK_UNWIND:
-        case ABT_INFO_QUERY_KIND_ENABLED_LAZY_STACK_ALLOC:
             return answer<ABT_bool>(val, ABT_FALSE);
         case ABT_INFO_QUERY_KIND_MAX_NUM_XSTREAMS:
             return answer(val, std::max(1u, std::thread::hardware_concurrency()));
@@ -56,13 +63,13 @@ int ABT_info_query_config(ABT_info_query_kind query_kind, void* val) {
         case ABT_INFO_QUERY_KIND_DEFAULT_SCHED_STACKSIZE:
             return answer(val, stack_bytes_of({}));
         case ABT_INFO_QUERY_KIND_DEFAULT_SCHED_EVENT_FREQ:
-            return answer(val, 1u);
+            return answer(val, std::uint64_t{1});
         case ABT_INFO_QUERY_KIND_DEFAULT_SCHED_SLEEP_NSEC:
             return answer(val, std::uint64_t{0});
         case ABT_INFO_QUERY_KIND_ENABLED_STACK_OVERFLOW_CHECK:
             return answer(val, 1);
         case ABT_INFO_QUERY_KIND_WAIT_POLICY:
-            return answer(val, 1);
+            return answer(val, 0);  // Idle streams sleep.
     }
     return ABT_ERR_INV_QUERY_KIND;
 }
@@ -71,27 +78,25 @@ int ABT_info_print_config(FILE* fp) {
     if (!initialized()) return ABT_ERR_UNINITIALIZED;
     std::fprintf(
         fp, "Argobots %s interface on Amalgam\n - streams: %zu\n - stack of a ULT: %zu bytes\n",
-        ABT_VERSION, runtime::get()->streams().size(), stack_bytes_of({}));
+        ABT_VERSION, runtime::get()->number_of_streams(), stack_bytes_of({}));
     return ABT_SUCCESS;
 }
 
 int ABT_info_print_all_xstreams(FILE* fp) {
     if (!initialized()) return ABT_ERR_UNINITIALIZED;
     return guarded([fp] {
-        const auto streams = runtime::get()->streams();
+        const std::vector<held_stream> streams = runtime::get()->hold_all();
         std::fprintf(fp, "%zu streams\n", streams.size());
-        for (ABT_xstream_opaque* each : streams)
-            ABT_info_print_xstream(fp, each);
+        for (const held_stream& each : streams)
+            print_stream(fp, each);
         return ABT_SUCCESS;
     });
 }
 
 int ABT_info_print_xstream(FILE* fp, ABT_xstream xstream) {
     if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
-    std::fprintf(fp, "stream %d (%s): %s\n", xstream->rank.load(),
-                 xstream->primary ? "primary" : "secondary",
-                 xstream->ended() ? "terminated" : "running");
-    return ABT_info_print_sched(fp, xstream->main_sched);
+    print_stream(fp, runtime::get()->hold(*xstream));
+    return ABT_SUCCESS;
 }
 
 int ABT_info_print_sched(FILE* fp, ABT_sched sched) {
@@ -109,12 +114,19 @@ int ABT_info_print_pool(FILE* fp, ABT_pool pool) {
     return ABT_SUCCESS;
 }
 
+unit_words::unit_words(ABT_thread_opaque& who) noexcept
+    : kind(who.kind), state(told_state(who.state.load())), id(id_of(who)) {
+    if (const ABT_pool_opaque* const where = who.pool.load()) pool = where->id;
+}
+
+void unit_words::print(FILE* to) const noexcept {
+    std::fprintf(to, "%s %llu: %s, pool %d\n", name_of_kind(kind),
+                 static_cast<unsigned long long>(id), name_of_state(state), pool);
+}
+
 int ABT_info_print_thread(FILE* fp, ABT_thread thread) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
-    ABT_pool const pool = thread->pool.load();
-    std::fprintf(fp, "%s %llu: %s, pool %d\n", name_of_kind(thread->kind),
-                 static_cast<unsigned long long>(id_of(*thread)),
-                 name_of_state(told_state(thread->state.load())), pool == nullptr ? -1 : pool->id);
+    unit_words(*thread).print(fp);
     return ABT_SUCCESS;
 }
 
@@ -136,9 +148,7 @@ int ABT_info_print_thread_stack(FILE* fp, ABT_thread thread) {
 int ABT_info_print_thread_stacks_in_pool(FILE* fp, ABT_pool pool) {
     if (pool == nullptr) return ABT_ERR_INV_POOL;
     std::fprintf(fp, "ULTs in pool %d\n", pool->id);
-    pool->for_each(
-        [](void* to, ABT_thread_opaque& who) { print_stack(static_cast<FILE*>(to), &who); }, fp);
-    return ABT_SUCCESS;
+    return print_stacks_in(fp, *pool);
 }
 
 int ABT_info_trigger_print_all_thread_stacks(FILE* fp, double timeout,

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include <pthread.h>
+#include <sched.h>
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/extension/guest.hpp>
@@ -53,8 +55,9 @@ void provide_for_first_units(bool with_stacks) noexcept {
 
 runtime::runtime() {
     tell_children();
-    if (const char* const bytes = std::getenv("ABT_THREAD_STACKSIZE"))
-        stack_bytes_ = std::strtoull(bytes, nullptr, 0);
+    for (const char* const name : {"ABT_ENV_THREAD_STACKSIZE", "ABT_THREAD_STACKSIZE"})
+        if (const char* const bytes = std::getenv(name))
+            stack_bytes_ = std::strtoull(bytes, nullptr, 0);
     ABT_sched_opaque& sched = create_sched(ABT_SCHED_DEFAULT, 0, nullptr, nullptr);
     sched.automatic = true;
     sched.main_of = &primary_;
@@ -83,8 +86,9 @@ runtime::runtime() {
 }
 
 runtime::~runtime() {
+    answer_wanted_stacks();
     primary_.join();
-    for (ABT_xstream_opaque* each : streams()) {
+    for (ABT_xstream_opaque* each : std::vector(streams_)) {
         if (each == &primary_) continue;
         each->exit_asked = true;  // never joined by its owner
         each->join();
@@ -98,18 +102,22 @@ runtime::~runtime() {
     if (primary_.main_sched->automatic || !primary_.main_sched->predefined())
         free_sched(*primary_.main_sched);
     has_streams_ = has_usual_stacks_ = false;
+    forget_wanted_stacks();
     current = nullptr;
 }
 
 void runtime::tell_children() noexcept {
-    static std::once_flag once;
-    std::call_once(once, [] {
+    // No local static: a child of fork() would wait for ever for a thread of its parent that had
+    // begun it. To do it twice harms nobody.
+    static constinit std::atomic<bool> done{false};
+    if (!done.load(std::memory_order_relaxed)) {
         ::pthread_atfork(nullptr, nullptr, [] {
             if (!initialized()) return;
             in_child_.store(true, std::memory_order_relaxed);
             has_streams_ = has_usual_stacks_ = false;
         });
-    });
+        done.store(true, std::memory_order_relaxed);
+    }
     in_child_.store(false, std::memory_order_relaxed);
 }
 
@@ -151,8 +159,27 @@ bool runtime::change_rank(ABT_xstream_opaque& which, int rank) {
 }
 
 void runtime::remove(ABT_xstream_opaque& which) noexcept {
-    const std::lock_guard hold(busy_);
-    std::erase(streams_, &which);
+    {
+        const std::lock_guard lock(busy_);
+        std::erase(streams_, &which);
+    }
+    wait_until_let_go(which.holders);
+}
+
+ABT_sched_opaque& runtime::replace_main_sched(ABT_xstream_opaque& of,
+                                              ABT_sched_opaque& by) noexcept {
+    const std::lock_guard lock(busy_);
+    return *std::exchange(of.main_sched, &by);
+}
+
+void runtime::let_others_run() noexcept {
+    const ABT_thread_opaque* const who = self();
+    who != nullptr && !may_not_wait(who) ? this_task::yield() : static_cast<void>(::sched_yield());
+}
+
+void runtime::wait_until_let_go(const std::atomic<int>& holders) noexcept {
+    while (holders.load(std::memory_order_acquire) > 0 && !in_child_.load())
+        let_others_run();
 }
 
 void runtime::let_end(const ABT_thread_opaque& who) noexcept {
@@ -163,9 +190,50 @@ void runtime::let_end(const ABT_thread_opaque& who) noexcept {
     }
 }
 
-std::vector<ABT_xstream_opaque*> runtime::streams() {
-    const std::lock_guard hold(busy_);
-    return streams_;
+held_stream runtime::hold_locked(ABT_xstream_opaque& which) noexcept {
+    which.holders.fetch_add(1, std::memory_order_relaxed);
+    which.main_sched->holders.fetch_add(1, std::memory_order_relaxed);
+    return {held<ABT_xstream_opaque>(&which), held<ABT_sched_opaque>(which.main_sched)};
+}
+
+held_stream runtime::hold(ABT_xstream_opaque& which) noexcept {
+    const std::lock_guard lock(busy_);
+    return hold_locked(which);
+}
+
+std::vector<held_stream> runtime::hold_all() {
+    std::vector<held_stream> all;
+    const std::lock_guard lock(busy_);
+    all.reserve(streams_.size());
+    for (ABT_xstream_opaque* each : streams_)
+        all.push_back(hold_locked(*each));
+    return all;
+}
+
+std::size_t runtime::number_of_streams() noexcept {
+    const std::lock_guard lock(busy_);
+    return streams_.size();
+}
+
+void runtime::note_goal(ABT_pool_opaque& pool) {
+    const std::lock_guard lock(busy_);
+    goals_[pool.id] = &pool;
+    pool.is_goal = true;
+}
+
+held<ABT_pool_opaque> runtime::hold_goal(int id) noexcept {
+    const std::lock_guard lock(busy_);
+    const auto at = goals_.find(id);
+    const bool there = at != goals_.end() && at->second->let_one_come();
+    return held<ABT_pool_opaque>(there ? at->second : nullptr);
+}
+
+void runtime::forget_goal(const ABT_pool_opaque& pool) noexcept {
+    {
+        const std::lock_guard lock(busy_);
+        goals_.erase(pool.id);
+    }
+    wait_until_let_go(pool.holders);
 }
 
 }  // namespace amalgam::argobots

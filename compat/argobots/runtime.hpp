@@ -2,10 +2,13 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <new>
+#include <unordered_map>
 #include <vector>
 
 #include <amalgam/core/status.hpp>
@@ -28,6 +31,22 @@ public:
 
 private:
     shared_fifo_pool strays_;  // ULTs at their very end, which no longer lead to a thread
+};
+
+struct let_go {
+    template <typename T>
+    void operator()(T* which) const noexcept {
+        which->holders.fetch_sub(1, std::memory_order_release);
+    }
+};
+template <typename T>
+using held = std::unique_ptr<T, let_go>;
+
+/// A stream and its main scheduler. While it exists, who frees one of them, or replaces the
+/// scheduler, waits. Not to be kept over a wait for another's work.
+struct held_stream {
+    held<ABT_xstream_opaque> stream;
+    held<ABT_sched_opaque> sched;
 };
 
 /// What ABT_init() makes and the last ABT_finalize() ends.
@@ -54,8 +73,20 @@ public:
     /// Gives it the rank, or with -1 the lowest free one. False: taken.
     bool add(ABT_xstream_opaque& which, int rank);
     bool change_rank(ABT_xstream_opaque& which, int rank);
-    void remove(ABT_xstream_opaque& which) noexcept;
-    std::vector<ABT_xstream_opaque*> streams();
+    void remove(ABT_xstream_opaque& which) noexcept;  ///< Waits until nobody holds it.
+    /// Returns the one before, which others may hold still.
+    ABT_sched_opaque& replace_main_sched(ABT_xstream_opaque& of, ABT_sched_opaque& by) noexcept;
+    held_stream hold(ABT_xstream_opaque& which) noexcept;
+    std::vector<held_stream> hold_all();
+    std::size_t number_of_streams() noexcept;
+    /// A ULT wishes to move to it by its number. Throws std::bad_alloc.
+    void note_goal(ABT_pool_opaque& pool);
+    /// That pool, if it is there and not done, neither of which changes meanwhile; else null.
+    held<ABT_pool_opaque> hold_goal(int id) noexcept;
+    void forget_goal(const ABT_pool_opaque& pool) noexcept;  ///< Waits until nobody holds it.
+    static void wait_until_let_go(const std::atomic<int>& holders) noexcept;
+    /// For a short wait, again and again: those of the caller's stream, too, if it may yield.
+    static void let_others_run() noexcept;
     /// Throws error{closed} in a child of fork(), which has none of its parent's streams.
     static void refuse_in_child() {
         if (in_child_.load(std::memory_order_relaxed)) [[unlikely]]
@@ -66,6 +97,7 @@ public:
 
 private:
     bool is_taken(int rank) const noexcept;
+    held_stream hold_locked(ABT_xstream_opaque& which) noexcept;
     [[noreturn]] static void throw_in_child();
     static void tell_children() noexcept;
 
@@ -78,15 +110,32 @@ private:
     std::size_t stack_bytes_ = 0;
     std::mutex busy_;
     std::vector<ABT_xstream_opaque*> streams_;
+    std::unordered_map<int, ABT_pool_opaque*> goals_;  // by number
+};
+
+/// What ABT_info_print_thread() says of a unit, which may end meanwhile.
+struct unit_words {
+    explicit unit_words(ABT_thread_opaque& who) noexcept;
+    void print(FILE* to) const noexcept;
+
+    thread_kind kind;
+    int state;
+    int pool = -1;  ///< Its number; -1: none.
+    std::uint64_t id;
 };
 
 /// Prints the call stack of one ULT.
 int print_stack(FILE* to, ABT_thread who) noexcept;
+/// Those of all that are in `pool`. One that comes while it looks is printed without a stack.
+int print_stacks_in(FILE* to, ABT_pool_opaque& pool) noexcept;
 /// Has a stream print all call stacks once all streams have noticed or, unless negative, `seconds`
-/// have passed; then calls `told`. Safe in signal handlers.
+/// have passed; then calls `told`. Does nothing while an earlier call is not answered. Safe in
+/// signal handlers.
 int trigger_print(FILE* to, double seconds, void (*told)(ABT_bool, void*), void* with) noexcept;
-extern std::atomic<unsigned> stacks_wanted;  ///< Counts calls of trigger_print().
-void print_wanted_stacks(unsigned wanted) noexcept;
+extern std::atomic<unsigned> stacks_wanted;  ///< Counts what trigger_print() asked for.
+void print_wanted_stacks() noexcept;
+void answer_wanted_stacks() noexcept;  ///< At the end: until all calls so far are answered.
+void forget_wanted_stacks() noexcept;  ///< No stream is left.
 
 void free_xstream(ABT_xstream_opaque& which) noexcept;  ///< It has ended.
 

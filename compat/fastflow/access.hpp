@@ -12,8 +12,8 @@ namespace ff::detail {
 /// What the implementation does with the private parts of the public classes.
 struct access {
     static bool active(const ff_node& node) { return node.in_active_; }
+    static bool calls_back(const ff_node& node) { return node.calls_back_; }
     static void id(ff_node& node, ssize_t id) { node.set_id(id); }
-    static bool& skip_first(ff_node& node) { return node.skip_first_; }
     static channel*& direct(ff_node& node) { return node.direct_; }
     static auto& threads(ff_node& node) { return node.threads_; }
     static auto& network_of(ff_node& node) { return node.network_; }
@@ -59,8 +59,9 @@ struct access {
         channel& queue = *lb.outs_[next];
         if (queue.simple() && (lb.order_ == nullptr || !is_mark(item))) {
             lb.next_ = next;
-            if (lb.order_ != nullptr) lb.order_->tell(next);
-            return queue.push_simple(item);
+            if (lb.order_ == nullptr) return queue.push_simple(item);
+            lb.order_->tell(next);
+            return queue.push_simple(item, true);  // It was told.
         }
         if (lb.order_ != nullptr || !queue.try_push(item)) return false;
         lb.next_ = next;
@@ -69,8 +70,13 @@ struct access {
     static bool schedule(ff_loadbalancer& lb, void* item, unsigned long retry) {
         return schedule_usual(lb, item) || lb.schedule_task(item, retry);
     }
+    /// An item was sent to any.
+    static void call_back_out(ff_loadbalancer& lb) {
+        if (lb.calls_back_out_) lb.callbackOut(&lb);
+    }
     static void end(ff_loadbalancer& lb, void* mark) { lb.end(mark); }
 
+    static bool skip_first(const ff_gatherer& gt) { return gt.skip_first_; }
     static auto& running(ff_gatherer& gt) { return gt.running_; }
     static auto& filter(ff_gatherer& gt) { return gt.filter_; }
     static auto& thread(ff_gatherer& gt) { return gt.thread_; }
@@ -92,10 +98,13 @@ struct access {
     static int out_entries(const block& one) { return one.out_entries_; }
     static bool fixed_in(const block& one) { return one.fixed_in_; }
     static bool fixed_out(const block& one) { return one.fixed_out_; }
-    static bool workers_back(const ff_farm& farm) { return farm.workers_back_; }
+    static bool workers_back(const ff_farm& farm) {
+        return farm.workers_back_ || farm.getlb()->masterworker();
+    }
     static bool collector_back(const ff_farm& farm) { return farm.collector_back_; }
     static ff_node* collector(const ff_farm& farm) {
-        return farm.with_collector_ ? farm.collector_ : nullptr;
+        if (!farm.with_collector_) return nullptr;
+        return farm.collector_ != nullptr ? farm.collector_ : farm.getgt()->get_filter();
     }
 };
 

@@ -37,6 +37,7 @@ int ff_a2a::add(svector<ff_node*>& set, const std::vector<ff_node*>& nodes, bool
         set.push_back(node);
         if (cleanup) owned_.push_back(node);
     }
+    detail::outdate(*this);
     return 0;
 }
 
@@ -46,11 +47,12 @@ void ff_a2a::remove_from_cleanuplist(const svector<ff_node*>& nodes) {
 }
 
 bool ff_a2a::change_node(ff_node* old, ff_node* with, bool cleanup, bool forget) {
-    if (with == nullptr || detail::access::network_of(*this) != nullptr) return false;
+    if (with == nullptr) return false;
     for (svector<ff_node*>* set : {&first_, &second_}) {
         const auto found = std::find(set->begin(), set->end(), old);
         if (found == set->end()) continue;
         *found = with;
+        detail::outdate(*this);
         if (forget) owned_.erase(std::remove(owned_.begin(), owned_.end(), old), owned_.end());
         if (cleanup) owned_.push_back(with);
         return true;

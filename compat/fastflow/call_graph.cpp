@@ -33,6 +33,8 @@ struct call_graph::state {
     std::optional<amalgam::work_stealing_team> team;
     std::optional<amalgam::task_graph> graph;
     bool running = false;
+    unsigned long begun = 0;  // microseconds
+    double took = 0;
     std::deque<call> kept;  // while it does not run
 };
 
@@ -46,8 +48,9 @@ call_graph::~call_graph() {
 
 int call_graph::start(ssize_t threads) {
     const auto streams = static_cast<std::size_t>(std::max<ssize_t>(threads, 1));
+    state_->begun = getusec();
     try {
-        if (!state_->team || state_->team->size() != streams) {
+        if (!state_->team || !state_->graph || state_->team->size() != streams) {
             state_->graph.reset();
             state_->team.reset();
             state_->team.emplace(streams);
@@ -57,9 +60,10 @@ int call_graph::start(ssize_t threads) {
         }
         state_->running = true;
         for (; !state_->kept.empty(); state_->kept.pop_front())
-            state_->add(std::move(state_->kept.front()));
+            state_->add(state::call(state_->kept.front()));  // It stays kept if that fails.
         return 0;
     } catch (const std::exception& failure) {
+        if (!state_->graph) state_->running = false;
         error("tasks cannot run on %zu threads: %s\n", streams, failure.what());
         return -1;
     }
@@ -81,15 +85,20 @@ void call_graph::add(const std::vector<param_info>& uses, std::function<void()> 
 int call_graph::wait() {
     if (!state_->running) return 0;
     state_->running = false;
+    int result = -1;
     try {
         state_->graph->wait();
-        return 0;
+        result = 0;
     } catch (const std::exception& failure) {
         error("an exception out of a task: %s\n", failure.what());
     } catch (...) {
         error("an exception out of a task, which is no std::exception\n");
     }
-    return -1;
+    state_->took = static_cast<double>(getusec() - state_->begun) / 1000;
+    return result;
+}
+double call_graph::took() const {
+    return state_->took;
 }
 
 }  // namespace ff::detail

@@ -1,5 +1,6 @@
 #include <chrono>
 #include <memory>
+#include <new>
 
 #include <ff/buffer.hpp>
 #include <sched.h>
@@ -7,6 +8,8 @@
 #include <amalgam/tasks/extension/cpu_relax.hpp>
 #include <amalgam/tasks/extension/thread_barrier.hpp>
 #include <amalgam/tasks/parking.hpp>
+
+#include "inlet.hpp"
 
 namespace ff::detail {
 
@@ -63,6 +66,7 @@ bool bell::wake(const void* by) {
 
 channel::channel(std::size_t entries, bool fixed)
     : tail_(new block{}), head_(tail_), limit_(fixed ? entries : unlimited), entries_(entries) {
+    reserve_ = new (std::nothrow) block{};  // Without one, put() tries again.
     check_simple();
 }
 
@@ -72,13 +76,15 @@ channel::~channel() {
         head_ = old->next;
     }
     delete tail_;
+    delete reserve_.load(std::memory_order_relaxed);
     for (auto& each : spare_)
         delete each.load(std::memory_order_relaxed);
 }
 
 void channel::check_simple() {
     simple_.store(light_ && limit_.load(std::memory_order_relaxed) == unlimited &&
-                      state_.load(std::memory_order_relaxed) == state::open,
+                      state_.load(std::memory_order_relaxed) == state::open &&
+                      reserve_.load(std::memory_order_relaxed) != nullptr,
                   std::memory_order_relaxed);
 }
 
@@ -88,19 +94,23 @@ void channel::reopen() {
 }
 
 /// The last slot of a block is filled when the next block is there.
-bool channel::push_last(void* item) {
+bool channel::push_last(void* item, bool surely) {
     const std::size_t at = pushed_.load(std::memory_order_relaxed);
-    block* const full = add_block();
+    block* const full = add_block(surely || is_end(item));
     pushed_.store(at + 1, std::memory_order_relaxed);
     full->slots[block_size - 1].store(item, std::memory_order_release);
     return consumer_->ring(this);
 }
 
-/// To any queue that is read here.
-void channel::put(void* item) {
+/// To any queue that is read here. `surely`: it may take the reserve, which is made anew for the
+/// next item that may not.
+void channel::put(void* item, bool surely) {
+    if (reserve_.load(std::memory_order_relaxed) == nullptr)
+        reserve_.store(surely ? new (std::nothrow) block{} : new block{},
+                       std::memory_order_relaxed);
     const std::size_t at = pushed_.load(std::memory_order_relaxed);
     std::atomic<void*>& slot = tail_->slots[at % block_size];
-    if (at % block_size == block_size - 1) add_block();
+    if (at % block_size == block_size - 1) add_block(surely);
     pushed_.store(at + 1, std::memory_order_relaxed);
     if (light_)
         slot.store(item, std::memory_order_release);
@@ -110,19 +120,28 @@ void channel::put(void* item) {
 }
 
 /// Returns the former one.
-channel::block* channel::add_block() {
+channel::block* channel::add_block(bool surely) {
     std::atomic<block*>& spare = spare_[next_used_];
     block* next = spare.load(std::memory_order_acquire);
     if (next != nullptr) {
         spare.store(nullptr, std::memory_order_release);
         next_used_ = (next_used_ + 1) % std::size(spare_);
     } else {
-        next = new block{};
+        next = surely ? new_or_reserve() : new block{};
     }
     block* const former = tail_;
     former->next = next;
     tail_ = next;
     return former;
+}
+
+/// Once the reserve is gone, pushes go by put().
+channel::block* channel::new_or_reserve() {
+    if (block* const made = new (std::nothrow) block{}) return made;
+    simple_.store(false, std::memory_order_relaxed);
+    block* const kept = reserve_.exchange(nullptr, std::memory_order_relaxed);
+    if (kept == nullptr) throw std::bad_alloc();
+    return kept;
 }
 
 void channel::leave_block() {
@@ -140,10 +159,23 @@ void channel::leave_block() {
 bool channel::try_push_checked(void* item) {
     if (full()) return false;
     if (state_.load(std::memory_order_relaxed) == state::open)
-        put(item);
+        put(item, is_end(item));
     else
         put_elsewhere(item);
     return true;
+}
+
+void channel::push_surely(void* item) {
+    if (state_.load(std::memory_order_relaxed) == state::open)
+        put(item, true);
+    else
+        put_elsewhere(item);
+}
+
+void channel::prepare_surely() {
+    if (state_.load(std::memory_order_relaxed) == state::open &&
+        reserve_.load(std::memory_order_relaxed) == nullptr)
+        reserve_.store(new block{}, std::memory_order_relaxed);
 }
 
 void channel::push_checked(void* item) {
@@ -217,7 +249,7 @@ void channel::close() {
 }
 
 std::size_t channel::changesize(std::size_t entries) {
-    const std::size_t former = buffersize();
+    const std::size_t former = capacity();
     if (far_ != nullptr) return former;  // The window is what both ends agreed on.
     limit_.store(entries, std::memory_order_relaxed);
     check_simple();

@@ -53,6 +53,7 @@ ff_node* ff_comb::getLast() const {
 ff_node* ff_comb::replace_first(ff_node* with, bool cleanup, bool forget) {
     if (left_->isComp()) return nullptr;
     ff_node* const old = left_;
+    detail::outdate(*old);
     if (forget) owned_.erase(std::remove(owned_.begin(), owned_.end(), old), owned_.end());
     left_ = with;
     if (cleanup) owned_.push_back(with);
@@ -61,6 +62,7 @@ ff_node* ff_comb::replace_first(ff_node* with, bool cleanup, bool forget) {
 ff_node* ff_comb::replace_last(ff_node* with, bool cleanup, bool forget) {
     if (right_->isComp()) return nullptr;
     ff_node* const old = right_;
+    detail::outdate(*old);
     if (forget) owned_.erase(std::remove(owned_.begin(), owned_.end(), old), owned_.end());
     right_ = with;
     if (cleanup) owned_.push_back(with);
@@ -116,7 +118,7 @@ void ff_comb::connect() {
 bool ff_comb::received(void* item, int, unsigned long, unsigned long, void* argument) {
     const auto* to = static_cast<link*>(argument);
     if (ends(item)) {
-        to->whole->end_from(to->next, item);
+        to->whole->tell_end(to->next, item);  // Its other inputs may still bring items.
     } else if (!sends_nothing(item)) {
         to->whole->pass(to->next, item);
     }
@@ -192,9 +194,12 @@ bool ff_comb::pass(std::size_t at, void* item) {
 
 void ff_comb::end_from(std::size_t at, void* mark) {
     if (ended_) return;
+    ended_ = true;
+    tell_end(at, mark);
+}
+void ff_comb::tell_end(std::size_t at, void* mark) {
     for (; at < chain_.size(); ++at)
         chain_[at]->eosnotify();
-    ended_ = true;
     const auto& threads = detail::access::threads(*this);
     if (!threads.empty()) threads.front()->emit_end(mark == nullptr ? FF_EOS : mark);
 }

@@ -100,7 +100,7 @@ private:
         if (access::wrapped(pipe)) {
             if (stages.size() < 2)
                 refuse("wrap_around: a pipeline of one stage, expected two or more");
-            connect(before, whole, true, {});
+            wrap(before, whole);
             take_plain(before.outs);
         }
         whole.outs = before.outs;
@@ -127,11 +127,13 @@ private:
             right.outs.insert(right.outs.end(), part.outs.begin(), part.outs.end());
         }
         left.ins_are_a_set = right.outs_are_a_set = true;
-        if (access::wrapped(all)) connect(right, left, true, {});
+        if (access::wrapped(all)) wrap(right, left);
         for (runner* each : left_outs)
             several_outputs(*each);
-        for (runner* each : right_ins)
+        for (runner* each : right_ins) {
             several_inputs(*each);
+            skip_if_told(*each);
+        }
         queue_size size{access::in_entries(all), access::fixed_in(all) || access::fixed_out(all)};
         if (all.ondemand_buffer() > 0) size = {all.ondemand_buffer(), true};
         for (runner* to : right_ins)
@@ -196,6 +198,10 @@ private:
         made.id = manager.get_my_id();
         made.outside = true;
     }
+    /// Of skipfirstpop().
+    static void skip_if_told(runner& thread) {
+        if (thread.gt != nullptr && access::skip_first(*thread.gt)) thread.skip_first = true;
+    }
     runner& collector(ff_farm& farm, runner& emitter, const std::vector<runner*>& workers) {
         if (workers.empty())
             refuse(
@@ -205,6 +211,7 @@ private:
         if (made.node != nullptr && made.node->isMultiOutput())
             use(made, *static_cast<ff_monode*>(last(made))->getlb());
         use(made, *farm.getgt());
+        skip_if_told(made);
         const queue_size size{access::out_entries(farm), access::fixed_out(farm)};
         if (made.node == nullptr && made.group.empty()) made.group = workers.front()->group;
         for (runner* from : workers)
@@ -225,7 +232,10 @@ private:
             made.in.turns = std::make_shared<turn_order>(workers.size());
             access::order(*emitter.lb) = made.in.turns;
         }
-        if (access::collector_back(farm)) link(made, emitter, true, {});
+        if (access::collector_back(farm)) {
+            link(made, emitter, true, {});
+            made.own_feedback = 1;
+        }
         return made;
     }
 

@@ -29,6 +29,7 @@ ff_farm::ff_farm(const ff_farm& other)
       collector_(other.collector_),
       with_collector_(other.with_collector_),
       ordered_(other.ordered_),
+      ordering_memory_(other.ordering_memory_),
       workers_back_(other.workers_back_),
       collector_back_(other.collector_back_),
       cleanup_workers_(other.cleanup_workers_),
@@ -68,6 +69,7 @@ int ff_farm::add_workers(const std::vector<ff_node*>& workers) {
     }
     for (ff_node* worker : workers)
         workers_.push_back(worker);
+    detail::outdate(*this);
     return 0;
 }
 int ff_farm::change_workers(const std::vector<ff_node*>& workers) {
@@ -88,11 +90,13 @@ int ff_farm::add_emitter(ff_node* emitter) {
         return -1;
     }
     emitter_ = emitter;
+    detail::outdate(*this);
     return 0;
 }
 int ff_farm::change_emitter(ff_node* emitter, bool cleanup) {
     if (cleanup_emitter_ && emitter_ != nullptr && emitter_ != emitter) owned_.push_back(emitter_);
     emitter_ = nullptr;
+    detail::outdate(*this);
     cleanup_emitter_ = cleanup;
     return add_emitter(emitter);
 }
@@ -111,6 +115,7 @@ int ff_farm::add_collector(ff_node* collector, bool cleanup) {
     }
     collector_ = collector;
     with_collector_ = true;
+    detail::outdate(*this);
     if (cleanup) cleanup_collector_ = true;
     return 0;
 }
@@ -118,12 +123,14 @@ int ff_farm::remove_collector() {
     if (cleanup_collector_ && collector_ != nullptr) owned_.push_back(collector_);
     cleanup_collector_ = false;
     collector_ = nullptr;
+    detail::access::filter(*gt_) = nullptr;
     with_collector_ = false;
+    detail::outdate(*this);
     return 0;
 }
 
 bool ff_farm::change_node(ff_node* old, ff_node* with, bool cleanup, bool forget) {
-    if (old == nullptr || with == nullptr || isPrepared()) return false;
+    if (old == nullptr || with == nullptr) return false;
     if (old == emitter_) return change_emitter(with, cleanup) == 0;
     if (with_collector_ && old == collector_) {
         remove_collector();
@@ -136,29 +143,22 @@ bool ff_farm::change_node(ff_node* old, ff_node* with, bool cleanup, bool forget
     else if (cleanup_workers_)
         owned_.push_back(old);
     *found = with;
+    detail::outdate(*this);
     if (cleanup && !cleanup_workers_) owned_.push_back(with);
     return true;
 }
 
 void ff_farm::setlb(ff_loadbalancer* lb, bool cleanup) {
-    if (lb == nullptr) {
-        error("setlb: a null pointer, expected a load balancer\n");
-        return;
-    }
-    own_lb_ = std::shared_ptr<ff_loadbalancer>(lb, [cleanup](ff_loadbalancer* each) {
-        if (cleanup) delete each;
-    });
+    auto given = detail::shared_if(lb, cleanup, "setlb");
+    if (given == nullptr) return;
+    own_lb_ = std::move(given);
     lb_ = lb;
     detail::access::calls_back(*lb) = true;
 }
 void ff_farm::setgt(ff_gatherer* gt, bool cleanup) {
-    if (gt == nullptr) {
-        error("setgt: a null pointer, expected a gatherer\n");
-        return;
-    }
-    own_gt_ = std::shared_ptr<ff_gatherer>(gt, [cleanup](ff_gatherer* each) {
-        if (cleanup) delete each;
-    });
+    auto given = detail::shared_if(gt, cleanup, "setgt");
+    if (given == nullptr) return;
+    own_gt_ = std::move(given);
     gt_ = gt;
 }
 
@@ -198,6 +198,7 @@ void ff_farm::get_out_nodes(svector<ff_node*>& nodes) {
 }
 
 void ff_farm::thaw(bool again, ssize_t workers) {
+    if (!renew()) return;
     // First who waits for input: nobody before it must be at the end of the stream too early.
     if (hasCollector()) gt_->thaw(again, workers);
     lb_->thaw(again, workers);

@@ -10,10 +10,16 @@ namespace ff {
 ff_gatherer::~ff_gatherer() = default;
 
 size_t ff_gatherer::get_num_inchannels() const {
-    return thread_ != nullptr ? thread_->in.count(false) : 0;
+    const size_t all = getNWorkers();
+    return running_ != 0 && running_ < all ? running_ : all;
+}
+// That of an emitter knows of forward inputs only: the load balancer reads the others, too.
+size_t ff_gatherer::getNWorkers() const {
+    if (thread_ == nullptr) return 0;
+    return thread_->gt == this ? thread_->in.inputs.size() : thread_->in.count(false);
 }
 size_t ff_gatherer::get_num_feedbackchannels() const {
-    return thread_ != nullptr ? thread_->in.count(true) : 0;
+    return thread_ != nullptr && thread_->gt == this ? thread_->in.count(true) : 0;
 }
 size_t ff_gatherer::get_num_outchannels() const {
     if (thread_ == nullptr) return 0;
@@ -21,15 +27,13 @@ size_t ff_gatherer::get_num_outchannels() const {
 }
 size_t ff_gatherer::getnworkers() const {
     if (thread_ == nullptr) return 0;
-    const size_t all = thread_->in.inputs.size();
-    const size_t ended = all - thread_->in.left();
-    return (running_ != 0 && running_ < all ? running_ : all) - ended;
+    const size_t ended = thread_->in.inputs.size() - thread_->in.left();
+    return get_num_inchannels() - ended;
 }
 
 ssize_t ff_gatherer::selectworker() {
     const auto& inputs = thread_->in.inputs;
-    const auto all =
-        static_cast<ssize_t>(running_ != 0 && running_ < inputs.size() ? running_ : inputs.size());
+    const auto all = static_cast<ssize_t>(get_num_inchannels());
     for (ssize_t tried = 0; tried < all; ++tried) {
         if (++next_ >= all) next_ = 0;
         if (!inputs[static_cast<size_t>(next_)].ended) return next_;
@@ -76,6 +80,21 @@ size_t ff_gatherer::select() {
         throw std::out_of_range("selectworker: input " + std::to_string(from) +
                                 " does not exist, expected one below " + std::to_string(all));
     return static_cast<size_t>(from);
+}
+
+int ff_gatherer::set_filter(ff_node* collector) {
+    if (filter_ != nullptr || collector == nullptr) {
+        error("set_filter: there is a collector, or a null pointer was given, expected a node\n");
+        return -1;
+    }
+    filter_ = collector;
+    return 0;
+}
+int ff_gatherer::svc_init() {
+    return filter_ != nullptr ? filter_->svc_init() : 0;
+}
+void ff_gatherer::svc_end() {
+    if (filter_ != nullptr) filter_->svc_end();
 }
 
 void ff_gatherer::begin_stream() {

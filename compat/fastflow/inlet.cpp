@@ -68,6 +68,7 @@ void inlet::mark_stale() {
     if (turns != nullptr) turns->mark();
 }
 void inlet::begin_stream() {
+    met_ends = 0;
     for (input& each : inputs)
         each.end_stale();
     if (turns != nullptr) turns->begin_stream();

@@ -82,7 +82,7 @@ struct inlet {
     std::vector<input> inputs;          // feedback first
     std::shared_ptr<turn_order> turns;  // of an ordered farm's collector
     std::size_t last = none;
-    bool met_ends = false;  // svc() has, in all_gather()
+    std::size_t met_ends = 0;  // by svc(), in all_gather()
     bell news;
 };
 

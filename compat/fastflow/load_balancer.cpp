@@ -24,9 +24,11 @@ bool ff_loadbalancer::put(size_t at, void* task, unsigned long retry) {
             sched_yield();
         }
     }
+    if (order_ == nullptr || task >= FF_TAG_MIN) return queue.try_push(task);
+    queue.prepare_surely();
     // Before the item: who finds its result finds its turn.
-    if (order_ != nullptr && task < FF_TAG_MIN) order_->tell(at);
-    queue.try_push(task);
+    order_->tell(at);
+    queue.push_surely(task);
     return true;
 }
 
@@ -41,6 +43,29 @@ bool ff_loadbalancer::select() {
 
 void ff_loadbalancer::begin_stream() {
     usual_ = typeid(*this) == typeid(ff_loadbalancer) && !outs_.empty();
+    calls_back_out_ = filter_ != nullptr && detail::access::calls_back(*filter_);
+    later_.reserve(outs_.size());  // An end needs no memory.
+}
+
+int ff_loadbalancer::svc_init() {
+    return filter_ != nullptr ? filter_->svc_init() : 0;
+}
+void ff_loadbalancer::svc_end() {
+    if (filter_ != nullptr) filter_->svc_end();
+}
+void ff_loadbalancer::callbackIn(void* lb) {
+    if (filter_ != nullptr) filter_->callbackIn(lb);
+}
+void ff_loadbalancer::callbackOut(void* lb) {
+    if (filter_ != nullptr) filter_->callbackOut(lb);
+}
+int ff_loadbalancer::set_masterworker() {
+    if (master_worker_) {
+        error("set_masterworker: the workers send back already, expected it once\n");
+        return -1;
+    }
+    master_worker_ = true;
+    return 0;
 }
 
 bool ff_loadbalancer::schedule_task(void* task, unsigned long retry, unsigned long) {
@@ -55,6 +80,7 @@ bool ff_loadbalancer::schedule_task(void* task, unsigned long retry, unsigned lo
                     later_.push_back(next_);
                     continue;
                 }
+                callback(static_cast<int>(next_));
                 if ((task = callback(static_cast<int>(next_), task)) == nullptr) {
                     error("callback: a null pointer, expected the item to send\n");
                     thread_->fail();
@@ -82,7 +108,12 @@ bool ff_loadbalancer::ff_send_out_to(void* task, int id, unsigned long retry, un
         return false;
     }
     if (task == nullptr) return false;
-    return put(static_cast<size_t>(id), task, retry);
+    return put_told(static_cast<size_t>(id), task, retry);
+}
+bool ff_loadbalancer::put_told(size_t at, void* task, unsigned long retry) {
+    if (!put(at, task, retry)) return false;
+    if (calls_back_out_) callbackOut(this);
+    return true;
 }
 
 void ff_loadbalancer::broadcast_task(void* task) {
@@ -97,12 +128,13 @@ void ff_loadbalancer::broadcast_task(void* task) {
         if (!put(at, task, 1)) later_.push_back(at);
     for (const size_t at : later_)
         put(at, task, forever);
+    if (calls_back_out_) callbackOut(this);
 }
 
 void ff_loadbalancer::end(void* task) {
     broadcast_task(task);
     for (size_t at = running_; at < outs_.size() && feedback_ != 0; ++at)
-        put(at, task, forever);
+        put_told(at, task, forever);
 }
 
 int ff_loadbalancer::get_next_free_channel(bool wait) {
@@ -122,7 +154,8 @@ int ff_loadbalancer::get_next_free_channel(bool wait) {
 }
 
 size_t ff_loadbalancer::get_num_inchannels() const {
-    return thread_ != nullptr ? thread_->in.count(false) : 0;
+    if (thread_ == nullptr) return 0;
+    return thread_->in.count(false) + (manager_ != nullptr ? 1 : 0);
 }
 
 int ff_loadbalancer::all_gather(void* task, void** items) {
@@ -131,6 +164,42 @@ int ff_loadbalancer::all_gather(void* task, void** items) {
 
 int ff_loadbalancer::getTid(ff_node* node) const {
     return static_cast<int>(node->getOSThreadId());
+}
+
+size_t ff_loadbalancer::how_many(ssize_t workers) const {
+    return workers < 1 || static_cast<size_t>(workers) > outs_.size()
+               ? outs_.size()
+               : static_cast<size_t>(workers);
+}
+/// Before the emitter sends: a worker that is announced later loses what came before.
+bool ff_loadbalancer::announce_workers() {
+    for (size_t at = 0; at < outs_.size(); ++at)
+        if (worker(at) == nullptr || !detail::announce_threads(*worker(at))) return false;
+    return true;
+}
+
+int ff_loadbalancer::runlb(bool, ssize_t workers) {
+    if (thread_ == nullptr || thread_->begun()) {
+        error("runlb: the block runs, or was not prepared, expected prepare() and no run()\n");
+        return -1;
+    }
+    running_ = workers < 1 && feedback_ != 0 ? feedback_ : how_many(workers);
+    if (!announce_workers()) return -1;
+    thread_->announce();
+    return thread_->start();
+}
+int ff_loadbalancer::runWorkers(ssize_t workers) {
+    const bool first = thread_ == nullptr || !thread_->begun();
+    if (first) running_ = how_many(workers);
+    if (first && !announce_workers()) return -1;
+    const size_t wanted = how_many(workers);
+    for (size_t at = 0; at < wanted; ++at)
+        if (worker(at) == nullptr || !detail::start_threads(*worker(at), isfrozen())) return -1;
+    return wanted != 0 ? 0 : -1;
+}
+int ff_loadbalancer::run(bool) {
+    if (runlb() < 0) return -1;
+    return runWorkers();
 }
 
 void ff_loadbalancer::freeze() {
@@ -152,9 +221,7 @@ void ff_loadbalancer::thaw(size_t at, bool freeze) {
     detail::access::thaw(worker(at), freeze);
 }
 int ff_loadbalancer::thawWorkers(bool freeze, ssize_t workers) {
-    running_ = workers < 1 || static_cast<size_t>(workers) > outs_.size()
-                   ? outs_.size()
-                   : static_cast<size_t>(workers);
+    running_ = how_many(workers);
     for (size_t at = 0; at < running_; ++at)
         thaw(at, freeze);
     return 0;

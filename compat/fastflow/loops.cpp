@@ -1,5 +1,6 @@
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "runner.hpp"
 
@@ -27,6 +28,31 @@ void runner::notify(ssize_t id) {
     if (node != nullptr) node->eosnotify(id);
 }
 
+/// What svc() returned. Not of usual_loops.cpp, where no node is called back.
+void runner::send(void* item) {
+    emit(item);
+    if (calls_back_) call_back_out();
+}
+void runner::call_back_in() {
+    if (how == kind::spread)
+        lb->callbackIn(lb);
+    else
+        node->callbackIn(how == kind::gather ? gt : nullptr);
+}
+void runner::call_back_out() {
+    if (how == kind::spread) return lb->callbackOut(lb);
+    if (out != nullptr) {
+        sent_on();
+        if (how == kind::plain) sent_on();  // Twice for what svc() returned, as in FastFlow.
+    } else if (how == kind::gather && lb == nullptr) {
+        node->callbackOut(gt);
+    }
+}
+/// To the one output.
+void runner::sent_on() {
+    if (calls_back_ && out != nullptr) node->callbackOut();
+}
+
 /// Waits for an item, unless the node's input is off. Returns its input, or none.
 std::size_t runner::wait_plain(void** item) {
     if (!active()) return inlet::none;  // It is called with nothing.
@@ -46,7 +72,7 @@ void* runner::plain_loop() {
         void* item = nullptr;
         void* result = nullptr;
         std::size_t sent = 0;
-        if (only == nullptr || skip || !usual_plain(*only, item, result, sent)) {
+        if (only == nullptr || skip || calls_back_ || !usual_plain(*only, item, result, sent)) {
             if (!in.inputs.empty() && !skip) {
                 const std::size_t from = item != nullptr ? 0 : wait_plain(&item);
                 if (from == inlet::none && abandoned_) return FF_EOS;
@@ -55,7 +81,10 @@ void* runner::plain_loop() {
                     in.inputs[from].ended = true;
                     notify(-1);
                     if (item == FF_EOS) end_early(in.inputs.size());
-                    if (item != FF_EOS_NOFREEZE) emit_end(item);
+                    if (item != FF_EOS_NOFREEZE) {
+                        emit_end(item);
+                        sent_on();
+                    }
                     return item;
                 }
                 if (item == FF_GO_OUT) return item;
@@ -70,17 +99,18 @@ void* runner::plain_loop() {
             result = call(item);
         }
         if (result != nullptr && !is_mark(result)) {
-            emit(result);
+            send(result);
             continue;
         }
         if (result == FF_GO_OUT || result == FF_EOS_NOFREEZE) return result;
         if (result == nullptr || result == FF_EOS || result == FF_EOSW) {
             end_early(in.inputs.size());
             if (!comb) emit_end(result == nullptr ? FF_EOS : result);
+            if (calls_back_) call_back_out();
             return FF_EOS;
         }
         if (!is_nothing(result)) {
-            emit(result);
+            send(result);
         } else if (ordered_worker && out->sent() == sent) {
             out->push(FF_GO_ON);  // Its turn has passed without a result.
         }
@@ -100,6 +130,7 @@ void* runner::wait_one(ssize_t& channel, bool& forward) {
             in.news.nap_until(ready);
         if (from == inlet::none) {
             channel = -2;
+            last_forward = -1;
             return abandoned_ ? FF_EOS_NOFREEZE : nullptr;
         }
         in.inputs[from].queue->try_pop(&item);
@@ -137,9 +168,13 @@ void* runner::spread_loop() {
     }
     const bool one_input = left == 1 && in.count(false) == 1;
     for (;;) {
+        if (left == 0 && !in.inputs.empty()) {  // The last ends were met in all_gather().
+            if (!loops) emit_end(FF_EOS);
+            return FF_EOS;
+        }
         void* item = nullptr;
         void* result = nullptr;
-        const bool usual = one_input && !skip && usual_spread(item, result);
+        const bool usual = one_input && !skip && !calls_back_ && usual_spread(item, result);
         if (!usual && !in.inputs.empty() && !skip) {
             ssize_t channel = -1;
             bool forward = true;
@@ -161,8 +196,9 @@ void* runner::spread_loop() {
         }
         skip = false;
         if (!usual) result = node != nullptr ? call(item) : item;
+        left -= std::exchange(in.met_ends, 0);
         if (result != nullptr && !is_mark(result)) {
-            emit(result);
+            send(result);
             continue;
         }
         if (is_nothing(result)) continue;
@@ -174,7 +210,7 @@ void* runner::spread_loop() {
             end_early(in.inputs.size());
             return FF_EOS;
         }
-        emit(result);
+        send(result);
     }
 }
 
@@ -192,15 +228,14 @@ ssize_t runner::take_feedback(void** item) {
 void* runner::gather_loop() {
     bool skip = skip_first;
     void* last_end = FF_EOS;
-    std::size_t all = in.inputs.size();
-    if (gt->running_ != 0 && gt->running_ < all) all = gt->running_;
+    const std::size_t all = gt->get_num_inchannels();
     std::size_t ended = 0;
     while (ended < all || all == 0) {
         void* item = nullptr;
         void* result = nullptr;
         ssize_t from = -1;
         const bool reads = !skip && all != 0;
-        if (!reads || !gt->usual_ || !usual_gather(item, from, result)) {
+        if (!reads || !gt->usual_ || calls_back_ || !usual_gather(item, from, result)) {
             if (reads) {
                 const bool open = active();
                 if (from < 0) from = open ? gt->gather_task(&item) : take_feedback(&item);
@@ -218,6 +253,7 @@ void* runner::gather_loop() {
                         last_end = item;
                         ++ended;
                         if (!notify_once) notify(source.id);
+                        gt->notifyeos(static_cast<int>(source.id));
                         in.check_silent();
                         continue;
                     }
@@ -227,13 +263,10 @@ void* runner::gather_loop() {
             skip = false;
             result = node != nullptr ? call(item) : item;
         }
-        if (in.met_ends) {
-            in.met_ends = false;
-            ended = in.inputs.size() - in.left();
-        }
+        ended += std::exchange(in.met_ends, 0);
         if (result == FF_GO_ON) continue;
         if (result != nullptr && !is_mark(result)) {
-            emit(result);
+            send(result);
             continue;
         }
         if (is_nothing(result)) continue;
@@ -246,11 +279,12 @@ void* runner::gather_loop() {
                 return FF_EOS;
             break;
         }
-        emit(result);
+        send(result);
     }
     if (last_end == FF_EOS) {
         if (notify_once) notify(-1);
         emit_end(FF_EOS);
+        sent_on();
     }
     return last_end == FF_EOSW ? FF_EOS : last_end;
 }

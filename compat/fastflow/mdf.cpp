@@ -6,7 +6,6 @@ namespace ff {
 
 int ff_mdf::run_then_freeze(ssize_t workers) {
     if (workers > 0) workers_ = workers;
-    const unsigned long begun = getusec();
     int done = graph_.start(workers_);
     if (done == 0) {
         try {
@@ -19,9 +18,7 @@ int ff_mdf::run_then_freeze(ssize_t workers) {
             done = -1;
         }
     }
-    done = std::min(done, graph_.wait());
-    took_ = static_cast<double>(getusec() - begun) / 1000;
-    return done;
+    return std::min(done, graph_.wait());
 }
 
 }  // namespace ff

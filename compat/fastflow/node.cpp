@@ -7,7 +7,7 @@ namespace ff {
 using detail::network;
 using detail::runner;
 
-ff_node::ff_node() = default;
+ff_node::ff_node(bool calls_back) : calls_back_(calls_back) {}
 // A copy is a node of its own: it has neither the threads nor the place of the other.
 ff_node::ff_node(const ff_node& other)
     : serializeF(other.serializeF),
@@ -15,21 +15,27 @@ ff_node::ff_node(const ff_node& other)
       deserializeF(other.deserializeF),
       alloctaskF(other.alloctaskF),
       has_input_channel_(other.has_input_channel_),
-      cpu_(other.cpu_) {}
+      cpu_(other.cpu_),
+      calls_back_(other.calls_back_) {}
 ff_node::~ff_node() = default;
 
 bool ff_node::ff_send_out(void* task, int id, unsigned long retry, unsigned long ticks) {
     if (task != nullptr && callback_ == nullptr && direct_ != nullptr && retry != 0 &&
-        direct_->simple())
+        !calls_back_ && direct_->simple())
         return direct_->push_simple(task);
     return send_out(task, id, retry, ticks);
 }
 
-/// When it may wait, or nothing is there to send to.
+/// When it may wait, nothing is there to send to, or callbackOut() is to be called.
 bool ff_node::send_out(void* task, int id, unsigned long retry, unsigned long ticks) {
     if (task == nullptr) return false;
     if (callback_ != nullptr) return callback_(task, id, retry, ticks, callback_argument_);
     if (direct_ == nullptr) return false;
+    if (!push_out(task, retry)) return false;
+    if (calls_back_) callbackOut();
+    return true;
+}
+bool ff_node::push_out(void* task, unsigned long retry) {
     if (retry == static_cast<unsigned long>(-1)) {
         direct_->push(task);
         return true;
@@ -74,8 +80,30 @@ void ff_node::input_active(bool on) {
 }
 
 int ff_node::prepare() {
-    if (network_ == nullptr) network_ = detail::expand(*this, has_input_channel_);
-    return network_ != nullptr ? 0 : -1;
+    const bool expands = network_ == nullptr || (network_->outdated() && !network_->begun());
+    return !expands || expand() ? 0 : -1;
+}
+
+bool ff_node::expand() {
+    const auto former = std::move(network_);
+    network_ = detail::expand(*this, has_input_channel_);
+    if (network_ != nullptr && former != nullptr) network_->take_over(*former);
+    return network_ != nullptr;
+}
+
+bool ff_node::renew() {
+    if (network_ == nullptr || !network_->outdated() || !done()) return true;
+    if (!expand()) return false;
+    for (const auto& thread : threads_) {
+        thread->freeze();
+        thread->announce();
+    }
+    for (const auto& thread : threads_) {
+        if (thread->start(true) == 0) continue;
+        end_begun();
+        return false;
+    }
+    return true;
 }
 
 int ff_node::run(bool) {
@@ -126,6 +154,7 @@ int ff_node::run_and_wait_end() {
 
 int ff_node::run_then_freeze(ssize_t workers) {
     if (isfrozen()) {
+        if (!renew()) return -1;
         thaw(true, workers);
         return 0;
     }
@@ -146,6 +175,7 @@ void ff_node::freeze() {
         thread->freeze();
 }
 void ff_node::thaw(bool again, ssize_t) {
+    if (!renew()) return;
     for (const auto& thread : threads_)
         thread->thaw(again);
 }
@@ -238,16 +268,39 @@ namespace detail {
 
 bool (*distributed_run)(ff_node& whole, int& result) = nullptr;
 
+bool announce_threads(ff_node& node) {
+    for (const auto& thread : access::threads(node)) {
+        if (thread->begun()) return false;
+        thread->announce();
+    }
+    return true;
+}
+bool start_threads(ff_node& node, bool frozen) {
+    for (const auto& thread : access::threads(node)) {
+        if (frozen) thread->freeze();
+        if (thread->start() < 0) return false;
+    }
+    return true;
+}
+
 int gather_all(runner& thread, void* task, void** items) {
     inlet& in = thread.in;
+    const came_from from = gathered_from(thread);
+    if (from.feedback) {
+        error(
+            "all_gather: the item came over feedback channel %zd, expected one of a forward input: "
+            "ask fromInput() or get_channel_id() first\n",
+            from.channel);
+        return -1;
+    }
     int result = 0;
-    std::size_t at = in.count(true);  // feedback channels take no part
-    const std::size_t first = at;
-    // The input that `task` came from is the last that was read.
-    for (; at != in.inputs.size(); ++at) {
+    const std::size_t first = in.count(true);
+    const std::size_t all =
+        thread.gt != nullptr ? thread.gt->get_num_inchannels() : in.inputs.size();
+    for (std::size_t at = first; at < all; ++at) {
         inlet::input& each = in.inputs[at];
         void*& item = items[at - first];
-        if (static_cast<ssize_t>(at - first) == gathered_from(thread)) {
+        if (static_cast<ssize_t>(at - first) == from.channel) {
             item = task;
             continue;
         }
@@ -256,7 +309,8 @@ int gather_all(runner& thread, void* task, void** items) {
         in.news.sleep_until([&] { return !each.queue->empty() || thread.abandoned(); });
         if (!each.queue->try_pop(&item)) continue;
         if (item == FF_EOS || item == FF_EOSW || item == FF_EOS_NOFREEZE) {
-            each.ended = in.met_ends = true;
+            each.ended = true;
+            ++in.met_ends;
             item = nullptr;
             result = -1;
         }
@@ -264,9 +318,10 @@ int gather_all(runner& thread, void* task, void** items) {
     return result;
 }
 
-ssize_t gathered_from(const runner& thread) {
-    if (thread.gt != nullptr) return thread.gt->get_channel_id();
-    return thread.last_forward;
+came_from gathered_from(const runner& thread) {
+    if (thread.gt != nullptr) return {thread.gt->get_channel_id(), !thread.gt->fromInput()};
+    const ssize_t back = thread.lb->get_channel_id();
+    return back < 0 ? came_from{thread.last_forward, false} : came_from{back, true};
 }
 
 void print_stats(const runner& thread, std::ostream& out) {

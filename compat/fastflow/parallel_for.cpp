@@ -48,6 +48,7 @@ struct loop_team::state {
 
 loop_team::loop_team(long threads)
     : size_(threads < 1 ? std::max<long>(ff_numCores(), 1) : threads),
+      took_part_(size_),
       state_(std::make_unique<state>()) {}
 
 loop_team::~loop_team() {
@@ -60,13 +61,10 @@ loop_team::~loop_team() {
         each.join();
 }
 
-void loop_team::run(long threads, const std::function<void(int)>& part) {
+long loop_team::start(long threads) {
     state& all = *state_;
-    threads = clamp(threads);
-    std::unique_lock guard(all.mutex);
-    all.part = &part;
-    all.failure = nullptr;
-    all.failed = false;
+    // A new thread may see the round before: it takes no part there, as its number is too large.
+    const std::lock_guard guard(all.mutex);
     while (static_cast<long>(all.threads.size()) + 1 < threads) {
         try {
             const int id = static_cast<int>(all.threads.size()) + 1;
@@ -77,7 +75,17 @@ void loop_team::run(long threads, const std::function<void(int)>& part) {
             threads = size_ = static_cast<long>(all.threads.size()) + 1;
         }
     }
-    all.taking_part = threads;
+    return threads;
+}
+
+void loop_team::run(long threads, const std::function<void(int)>& part) {
+    state& all = *state_;
+    const unsigned long begun = getusec();
+    std::unique_lock guard(all.mutex);
+    all.part = &part;
+    all.failure = nullptr;
+    all.failed = false;
+    all.taking_part = took_part_ = threads;
     all.busy = threads - 1;
     ++all.round;
     if (threads > 1) all.changed.notify_all();
@@ -85,6 +93,7 @@ void loop_team::run(long threads, const std::function<void(int)>& part) {
     all.call(0);
     guard.lock();
     all.changed.wait(guard, [&] { return all.busy == 0; });
+    took_ = static_cast<double>(getusec() - begun) / 1000;
     if (all.failure != nullptr) std::rethrow_exception(all.failure);
 }
 
@@ -100,7 +109,8 @@ void loop_team::ranges(long first, long last, long step, long grain, bool in_tur
     const auto by = static_cast<number>(step);
     const number span = static_cast<number>(last) - static_cast<number>(first);
     const number count = (span - 1) / by + 1;
-    threads = static_cast<long>(std::min(static_cast<number>(clamp(threads)), count));
+    // Before the iterations are shared: nobody would do those of a thread that cannot be started.
+    threads = start(static_cast<long>(std::min(static_cast<number>(clamp(threads)), count)));
     const auto team = static_cast<number>(threads);
     if (grain < 0) in_turns = true;
     const number size = grain == 0  ? (count - 1) / team + 1

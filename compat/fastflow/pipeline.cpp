@@ -42,6 +42,7 @@ int ff_pipeline::add_stage(ff_node* stage, bool cleanup) {
         return -1;
     }
     stages_.push_back(stage);
+    detail::outdate(*this);
     if (cleanup) owned_.push_back(stage);
     return 0;
 }
@@ -54,6 +55,7 @@ void ff_pipeline::remove_stage(int at, bool forget_it) {
     }
     if (forget_it) forget(owned_, stages_[static_cast<size_t>(at)]);
     stages_.erase(stages_.begin() + at);
+    detail::outdate(*this);
 }
 
 void ff_pipeline::insert_stage(int at, ff_node* stage, bool cleanup) {
@@ -62,14 +64,16 @@ void ff_pipeline::insert_stage(int at, ff_node* stage, bool cleanup) {
         return;
     }
     stages_.insert(stages_.begin() + at, stage);
+    detail::outdate(*this);
     if (cleanup) owned_.push_back(stage);
 }
 
 bool ff_pipeline::change_node(ff_node* old, ff_node* with, bool cleanup, bool forget_it) {
     const ssize_t at = get_stageindex(old);
-    if (at < 0 || with == nullptr || prepared()) return false;
+    if (at < 0 || with == nullptr) return false;
     if (forget_it) forget(owned_, old);
     stages_[static_cast<size_t>(at)] = with;
+    detail::outdate(*this);
     if (cleanup) owned_.push_back(with);
     return true;
 }

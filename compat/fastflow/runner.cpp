@@ -2,10 +2,12 @@
 
 #include <exception>
 #include <stdexcept>
+#include <utility>
 
-#include <cxxabi.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "forced_unwind.hpp"
 
 namespace ff::detail {
 runner::~runner() {
@@ -22,9 +24,10 @@ void runner::announce() {
     in.reopen();
 }
 
-int runner::start() {
+int runner::start(bool frozen) {
     const std::lock_guard guard(mutex_);
     if (thread_.joinable()) return -1;
+    starts_frozen_ = frozen;
     try {
         thread_ = std::thread([self = shared_from_this()] { self->main(); });
     } catch (const std::exception& failure) {
@@ -37,9 +40,9 @@ int runner::start() {
 
 void runner::main() {
     thread_id = static_cast<std::size_t>(syscall(SYS_gettid));
-    if (cpu >= 0) ff_mapThreadToCpu(cpu);
+    pin();
     for (bool again = true; again;) {
-        void* const result = round();
+        void* const result = std::exchange(starts_frozen_, false) ? FF_EOS : round();
         std::unique_lock guard(mutex_);
         if (result != FF_EOS_NOFREEZE && !stop_) {
             if (freezing_ == 0 && result == FF_EOS) stop_ = true;
@@ -51,6 +54,13 @@ void runner::main() {
         thawed_ = false;
     }
     finish();
+}
+
+/// To the processor of the group's mapping, else to that of the node's setAffinity().
+void runner::pin() const {
+    const int at = cpu >= 0 || node == nullptr ? cpu : node->getCPUId();
+    if (at >= 0 && ff_mapThreadToCpu(at) != 0)
+        error("a node cannot have processor %d, expected one that this process may use\n", at);
 }
 
 /// Until it is thawed. What still comes of a stream that it ended early is dropped meanwhile: who
@@ -90,11 +100,11 @@ void* runner::round() {
         if (lb != nullptr) access::turns_ended(*lb) = false;
         result = stream();
         failed = false;
-    } catch (const abi::__forced_unwind&) {
+    } catch (const forced_unwind&) {
         // pthread_exit(), or a cancelled thread: it cannot be kept from ending.
         error("a node's thread was made to exit, and the node has ended\n");
         fail();
-        if (!end_sent_) emit_end(FF_EOS);
+        end_failed();
         finish();
         throw;
     } catch (const run_lost&) {
@@ -108,11 +118,24 @@ void* runner::round() {
         fail();
         result = FF_EOS;
         end_early(in.inputs.size());
-        if (!end_sent_) emit_end(FF_EOS);
+        end_failed();
     }
     if (in.turns != nullptr) in.turns->leave();
     gettimeofday(&stopped, nullptr);
     return result;
+}
+
+/// After a failure, the end of its stream. The program's callbackOut() may throw here, too.
+void runner::end_failed() {
+    try {
+        emit_end(FF_EOS);
+    } catch (const forced_unwind&) {
+        throw;
+    } catch (const std::exception& failure) {
+        error("a node that has failed threw an exception at its end: %s\n", failure.what());
+    } catch (...) {
+        error("a node that has failed threw an exception of an unknown type at its end\n");
+    }
 }
 
 /// What svc() has not taken of this stream is dropped.
@@ -121,9 +144,25 @@ void runner::end_early(std::size_t inputs) {
         in.inputs[at].stale = !in.inputs[at].ended;
 }
 
+int runner::init() {
+    if (how == kind::spread) return lb->svc_init();
+    if (how == kind::gather) return gt->svc_init();
+    return node->svc_init();
+}
+void runner::end() {
+    if (how == kind::spread)
+        lb->svc_end();
+    else if (how == kind::gather)
+        gt->svc_end();
+    else
+        node->svc_end();
+}
+
 void* runner::stream() {
-    if (node != nullptr && node->svc_init() < 0)
-        throw std::runtime_error("svc_init of node " + std::to_string(node->get_my_id()) +
+    calls_back_ = node != nullptr && access::calls_back(*node);
+    if (init() < 0)
+        throw std::runtime_error("svc_init of node " +
+                                 std::to_string(node != nullptr ? node->get_my_id() : -1) +
                                  " returned a number below 0");
     gettimeofday(&work_started, nullptr);
     inlet_ = inlet_node();
@@ -133,7 +172,7 @@ void* runner::stream() {
                          : how == kind::spread ? spread_loop()
                                                : gather_loop();
     gettimeofday(&work_stopped, nullptr);
-    if (node != nullptr) node->svc_end();
+    end();
     return result;
 }
 int runner::wait() {
@@ -232,7 +271,7 @@ void runner::emit(void* item) {
 }
 
 void runner::emit_end(void* mark) {
-    end_sent_ = true;
+    if (std::exchange(end_sent_, true)) return;
     if (lb != nullptr)
         access::end(*lb, mark);
     else if (out != nullptr)

@@ -35,7 +35,8 @@ public:
     /// Before start(), for all threads of a block: from now on others may freeze this one, and wait
     /// for that, though it may begin later than they.
     void announce();
-    int start();
+    /// `frozen`: as if a stream had ended, and announce() had been followed by freeze().
+    int start(bool frozen = false);
     int wait();
     int wait_freezing();
     void freeze();
@@ -60,13 +61,14 @@ public:
     void emit(void* item);
     /// What waits on its way to another process leaves now.
     void flush();
-    /// Sends `mark` to all outputs.
+    /// Sends `mark` to all outputs, once in a stream.
     void emit_end(void* mark);
 
     kind how = kind::plain;
-    ff_node* node;      // null: an emitter or collector that passes items on
-    std::string group;  // of a distributed program; empty: none
-    int cpu = -1;       // to be pinned to
+    ff_node* node;                      // null: an emitter or collector that passes items on
+    std::string group;                  // of a distributed program; empty: none
+    int cpu = -1;                       // to be pinned to, whatever its node says
+    std::atomic<bool> outdated{false};  // a block around it was changed since
     ff_loadbalancer* lb = nullptr;
     ff_gatherer* gt = nullptr;
     std::shared_ptr<channel> out;  // of a node with one output
@@ -75,7 +77,8 @@ public:
     bool master_worker = false;
     bool skip_first = false;
     bool ordered_worker = false;
-    bool notify_once = false;  // eosnotify() once for all inputs
+    bool notify_once = false;      // eosnotify() once for all inputs
+    std::size_t own_feedback = 0;  // outputs that stay before the feedback of outer blocks
     inlet in;
     ssize_t last_forward = -1;  // of an emitter: which input the item in svc() came from
     bell room;
@@ -91,11 +94,15 @@ public:
 private:
     friend class ::ff::ff_gatherer;
     void main();
+    void pin() const;
     void freeze_here(std::unique_lock<std::mutex>& guard);
     void finish();
     void* round();
     void* stream();
+    int init();
+    void end();
     void end_early(std::size_t inputs);
+    void end_failed();
     void* plain_loop();
     bool usual_plain(channel& queue, void*& item, void*& result, std::size_t& sent);
     template <bool Ordered>
@@ -109,6 +116,10 @@ private:
     void* spread_loop();
     void* gather_loop();
     void* call(void* item);
+    void send(void* item);
+    void call_back_in();
+    void call_back_out();
+    void sent_on();
     void* svc(void* item);
     void* returned(void* result);
     void* wait_one(ssize_t& channel, bool& forward);
@@ -124,12 +135,14 @@ private:
     std::atomic<bool> stream_failed_{false};  // in the last one
     std::atomic<bool> woken_{false};          // while it drops items
     ff_minode* inlet_ = nullptr;              // of this stream
+    bool calls_back_ = false;                 // callbackIn() and callbackOut() of the node
     bool end_sent_ = false;
     bool lost_ = false;
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::thread thread_;
     bool started_ = false;
+    bool starts_frozen_ = false;
     bool stop_ = true;
     int freezing_ = 0;  // 1: freezes at the end of the stream; 2: was thawed, and will freeze again
     bool frozen_ = false;

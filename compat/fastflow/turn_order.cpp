@@ -11,13 +11,15 @@ void* as_entry(std::size_t number) {
 
 }  // namespace
 
+/// Both entries or, without memory, none: after the first there is a reserve for the second.
 void turn_order::write_down(std::size_t number, std::size_t worker) {
     changes_.push(as_entry(number));
-    changes_.push(worker == end_mark ? FF_EOS : as_entry(worker));
+    changes_.push_surely(as_entry(worker));
 }
 
 void turn_order::end() {
-    write_down(told_.load(std::memory_order_relaxed), end_mark);
+    changes_.push_surely(as_entry(told_.load(std::memory_order_relaxed)));
+    changes_.push_surely(FF_EOS);
 }
 
 bool turn_order::read_change() {

@@ -25,7 +25,7 @@ public:
         told_next_ = after(worker);
         told_.store(number + 1, std::memory_order_release);
     }
-    /// Of a stream: no turn of it comes after this.
+    /// Of a stream: no turn of it comes after this. Needs no memory.
     void end();
 
     /// There is a turn that was not taken.

@@ -17,6 +17,7 @@ void* runner::returned(void* result) {
 }
 
 void* runner::call(void* item) {
+    if (calls_back_) call_back_in();
     void* const result = svc(item);
     return is_mark(result) ? returned(result) : result;
 }
@@ -118,8 +119,7 @@ bool runner::usual_gather(void*& item, ssize_t& from, void*& result) {
         };
         return usual_inputs(in_turn, item, from, result);
     }
-    const std::size_t all =
-        gt->running_ != 0 && gt->running_ < inputs.size() ? gt->running_ : inputs.size();
+    const std::size_t all = gt->get_num_inchannels();
     const auto next_one = [&](void** came) -> const inlet::input* {
         auto at = static_cast<std::size_t>(gt->next_);
         for (std::size_t tried = all; tried != 0; --tried) {

@@ -126,6 +126,13 @@ void threadMapper::setMappingList(const char* processors) {
     if (!list.empty()) list_ = list;
 }
 
+void threadMapper::setMappingList(const std::vector<size_t>& processors) {
+    if (processors.empty())
+        ff::error("setMappingList: no processors, expected numbers; example: {0, 2, 1, 3}\n");
+    else
+        list_.assign(processors.begin(), processors.end());
+}
+
 bool threadMapper::checkCPUId(int cpu) const {
     for (const ssize_t each : list_)
         if (each == cpu) return true;

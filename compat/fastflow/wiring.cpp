@@ -5,12 +5,12 @@
 namespace ff::detail {
 namespace {
 
-/// A plain node of a first set sends what it does not return to channel 0, as in FastFlow.
-bool send_to(void* item, int id, unsigned long retry, unsigned long ticks, void* lb) {
-    return static_cast<ff_loadbalancer*>(lb)->ff_send_out_to(item, std::max(id, 0), retry, ticks);
-}
+/// What a plain node sends, which knows of one output only.
 bool send_any(void* item, int, unsigned long retry, unsigned long, void* lb) {
-    return item != nullptr && access::schedule(*static_cast<ff_loadbalancer*>(lb), item, retry);
+    auto& outputs = *static_cast<ff_loadbalancer*>(lb);
+    if (item == nullptr || !access::schedule(outputs, item, retry)) return false;
+    access::call_back_out(outputs);
+    return true;
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ void wiring::connect(const ends& before, const ends& after, bool feedback, queue
                 "(ff_minode)");
         for (runner* from : before.outs)
             link(*from, *after.ins.front(), feedback, on_demand(*from, size));
-    } else if (!before.outs_are_a_set && before.outs.front()->multi_out) {
+    } else if (before.outs.size() == 1 && before.outs.front()->multi_out) {
         for (runner* to : after.ins)
             link(*before.outs.front(), *to, feedback, on_demand(*before.outs.front(), size));
     } else if (before.outs_are_a_set && several_in && before.outs.front()->multi_out) {
@@ -50,10 +50,49 @@ void wiring::connect(const ends& before, const ends& after, bool feedback, queue
     } else {
         if (before.outs.size() != after.ins.size())
             refuse(
-                "two sets of plain nodes can only be connected if they have the same number of "
-                "nodes");
+                "two sets of nodes can only be connected if they have the same number of "
+                "nodes, or the first have several outputs (ff_monode) and the second several "
+                "inputs (ff_minode)");
         for (std::size_t i = 0; i != after.ins.size(); ++i)
             link(*before.outs[i], *after.ins[i], feedback, on_demand(*before.outs[i], size));
+    }
+}
+
+namespace {
+
+/// Of `of_inner` feedback channels, of which the first `kept` stay, and those after them, which an
+/// outer block has added.
+template <typename Channels>
+void outer_first(Channels& all, std::size_t kept, std::size_t of_inner, std::size_t feedback) {
+    const auto at = [&all](std::size_t index) {
+        return all.begin() + static_cast<std::ptrdiff_t>(index);
+    };
+    std::rotate(at(kept), at(of_inner), at(feedback));
+}
+
+}  // namespace
+
+void wiring::wrap(const ends& last, const ends& first) {
+    std::vector<std::size_t> outs, ins;
+    for (runner* from : last.outs)
+        outs.push_back(from->multi_out ? access::feedback(*from->lb) : 0);
+    for (const runner* to : first.ins)
+        ins.push_back(to->in.count(true));
+    connect(last, first, true, {});
+    for (std::size_t i = 0; i != outs.size(); ++i) {
+        runner& from = *last.outs[i];
+        if (!from.multi_out) continue;
+        const std::size_t now = access::feedback(*from.lb);
+        outer_first(access::outs(*from.lb), from.own_feedback, outs[i], now);
+        outer_first(access::targets(*from.lb), from.own_feedback, outs[i], now);
+    }
+    for (std::size_t i = 0; i != ins.size(); ++i) {
+        runner& to = *first.ins[i];
+        if (to.gt == nullptr) continue;  // An emitter's workers come first.
+        const std::size_t now = to.in.count(true);
+        outer_first(to.in.inputs, 0, ins[i], now);
+        for (std::size_t at = 0; at != now; ++at)
+            to.in.inputs[at].id = static_cast<ssize_t>(at);
     }
 }
 
@@ -90,10 +129,7 @@ void wiring::widen(const ends& before, const ends& after) {
     if (before.outs.size() == after.ins.size()) return;
     if (after.ins.size() > 1)
         for (runner* from : before.outs)
-            if (!from->multi_out && from->out == nullptr) {
-                several_outputs(*from);
-                if (from->node != nullptr) send_to_any(*from);
-            }
+            if (!from->multi_out && from->out == nullptr) several_outputs(*from);
     if (before.outs.size() > 1)
         for (runner* to : after.ins)
             if (to->in.inputs.empty()) several_inputs(*to);
@@ -141,7 +177,7 @@ void wiring::several_outputs(runner& thread) {
     use(thread, *thread.own_lb);
     if (thread.node == nullptr) return;
     if (!thread.node->isComp() && !thread.multi_in) thread.how = runner::kind::spread;
-    access::on_send(*last(thread), &send_to, thread.lb);
+    send_to_any(thread);
 }
 void wiring::several_inputs(runner& thread) {
     if (thread.multi_in) return;

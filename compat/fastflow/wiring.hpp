@@ -32,6 +32,9 @@ public:
 
     void link(runner& from, runner& to, bool feedback, queue_size size, bool internal = false);
     void connect(const ends& before, const ends& after, bool feedback, queue_size size);
+    /// The end of a block to its beginning. Feedback of an outer block comes before that of inner
+    /// ones, as in FastFlow.
+    void wrap(const ends& last, const ends& first);
     static void give_output(runner& from, const std::shared_ptr<channel>& queue, ff_node* target,
                             bool feedback);
     static void add_input(runner& to, const std::shared_ptr<channel>& queue, bool feedback);

@@ -11,6 +11,7 @@
 #include <amalgam/core/crc32c.hpp>
 #include <amalgam/core/gathered_trace.hpp>
 #include <amalgam/core/hash.hpp>
+#include <amalgam/core/json_checker.hpp>
 #include <amalgam/core/latency_histogram.hpp>
 #include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>

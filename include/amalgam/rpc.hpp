@@ -15,6 +15,7 @@
 #include <amalgam/rpc/describe.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/engine_config.hpp>
+#include <amalgam/rpc/engine_statistics.hpp>
 #include <amalgam/rpc/engine_streams.hpp>
 #include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/rpc/metrics.hpp>

@@ -1,4 +1,5 @@
-// To whom descriptors are given, and who may use them: over tcp+tls whom they were sent to.
+// To whom descriptors are given, and who may use them: over tcp+tls whom they were sent to. Of two
+// users over shm: tests/processes/two_users_test.cpp.
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -184,6 +185,22 @@ TEST_F(bound, whoever_proves_nothing_may_pass_on_as_it_likes_but_not_to_where_ke
     neighbor.on.procedure<void(bulk)>("hold").on(neighbor.on.lookup(bob.on.address()))(
         neighbor.held);
     EXPECT_EQ(pull(bob.held), errc::denied);
+}
+
+TEST_F(bound, in_shared_memory_for_several_users_the_owners_user_does_as_anywhere) {
+    user local{{"shm://?users=any", "tcp://127.0.0.1:0"}, {}};
+    user neighbor{{"shm://?users=any", "tcp://127.0.0.1:0"}, {}};
+    user other{"shm://", {}};
+    const exposed shown = expose(local.on, memory, access::read_write);
+    const auto hold = local.on.procedure<void(bulk)>("hold");
+    for (const std::string& way : neighbor.on.addresses()) {
+        hold.on(local.on.lookup(way))(shown);
+        EXPECT_EQ(pull(neighbor.held), errc::ok) << way;
+        neighbor.send(other, neighbor.held);  // Who knows the owner by shared memory only.
+        EXPECT_EQ(pull(other.held), errc::ok) << way;
+        EXPECT_EQ(push(other.held), errc::ok) << way;
+    }
+    EXPECT_EQ(memory, std::vector<int>(100'000, 7));
 }
 
 TEST_F(bound, copies_between_two_others_pass_through_here) {

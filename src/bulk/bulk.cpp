@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cstring>
-#include <exception>
 #include <new>
 #include <optional>
 #include <utility>
@@ -8,13 +7,13 @@
 #include <fmt/format.h>
 
 #include <amalgam/bulk/bulk.hpp>
-#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
 #include <amalgam/rpc/extension/multipath_transfer.hpp>
 #include <amalgam/rpc/extension/transfer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "bulk/bulk_source.hpp"
+#include "bulk/progress.hpp"
 #include "bulk/served_memory.hpp"
 
 // Pull and push.
@@ -23,21 +22,6 @@ namespace amalgam {
 namespace detail {
 
 namespace {
-
-/// Reports a transfer's progress. An exception thrown there fails the transfer.
-failure told(const std::function<void(std::uint64_t)>& whom, std::uint64_t bytes) noexcept {
-    if (!whom) return {};
-    try {
-        whom(bytes);
-        return {};
-    } catch (const std::exception& why) {
-        return in_words({errc::handler_failed},
-                        [&] { return fmt::format("on_progress threw: {}", text_of(why)); });
-    } catch (...) {
-        return in_words({errc::handler_failed},
-                        "on_progress threw an exception not derived from std::exception");
-    }
-}
 
 /// One pull or push in flight: a future_transfer or a multipath_transfer.
 template <typename Transfer>
@@ -49,7 +33,7 @@ public:
         : Transfer(target), source_(std::move(source)), on_progress_(how.on_progress) {}
 
 private:
-    failure progressed() noexcept override { return told(on_progress_, this->moved()); }
+    failure progressed() noexcept override { return try_tell(on_progress_, this->moved()); }
     /// Waits for the end after canceling: the local bytes may be freed next.
     bool abandoned() noexcept override {
         if (!Transfer::abandoned()) return false;
@@ -155,7 +139,7 @@ future<void> bulk::start_pull(std::uint64_t offset, const segments& into,
             if (!each.empty()) std::memcpy(each.data(), at, each.size());
             at += each.size();
         }
-        return detail::over_already(detail::told(how.on_progress, bytes));
+        return detail::over_already(detail::try_tell(how.on_progress, bytes));
     }
     if (source_->what == bulk_source::kind::served)
         return detail::start_served_pull(source_, offset_ + offset, into.list(), how);

@@ -11,6 +11,7 @@
 #include <amalgam/rpc/extension/inside.hpp>
 
 #include "bulk/bulk_source.hpp"
+#include "bulk/progress.hpp"
 
 // A transfer that overlaps with the work on it: a ring of buffers, each with its transfer in
 // flight.
@@ -54,6 +55,10 @@ public:
     std::uint64_t chunks() const noexcept { return chunks_; }
     std::size_t depth() const noexcept { return slots_.size(); }
     std::uint64_t offset(std::uint64_t chunk) const noexcept { return chunk * chunk_; }
+    /// Where the chunk ends.
+    std::uint64_t end(std::uint64_t chunk) const noexcept {
+        return offset(chunk) + buffer(chunk).size();
+    }
     mutable_bytes buffer(std::uint64_t chunk) const noexcept {
         const std::uint64_t left = what_.bytes() - offset(chunk);
         const mutable_bytes slot = slots_[chunk % depth()];
@@ -96,6 +101,7 @@ void bulk::pull_pipeline(std::size_t chunk, std::size_t depth, detail::pipeline_
     for (std::uint64_t i = 0; i < line.chunks(); ++i) {
         line.flight(i).get();
         work(context, line.buffer(i), line.offset(i));
+        detail::tell(how.on_progress, line.end(i));
         if (i + line.depth() < line.chunks()) start(i + line.depth());
     }
 }
@@ -103,13 +109,17 @@ void bulk::pull_pipeline(std::size_t chunk, std::size_t depth, detail::pipeline_
 void bulk::push_pipeline(std::size_t chunk, std::size_t depth, detail::pipeline_step fill,
                          void* context, const pipeline_options& how) const {
     detail::pipeline line(*this, source_ == nullptr ? nullptr : source_->core, chunk, depth, how);
+    const auto arrive = [&](std::uint64_t i) {
+        line.flight(i).get();
+        detail::tell(how.on_progress, line.end(i));
+    };
     for (std::uint64_t i = 0; i < line.chunks(); ++i) {
-        if (line.flight(i).valid()) line.flight(i).get();
+        if (i >= line.depth()) arrive(i - line.depth());
         fill(context, line.buffer(i), line.offset(i));
         line.flight(i) = start_push(line.offset(i), line.buffer(i), line.how());
     }
-    for (std::uint64_t i = 0; i < line.depth(); ++i)
-        line.flight(i).get();
+    for (std::uint64_t i = line.chunks() - line.depth(); i < line.chunks(); ++i)
+        arrive(i);
 }
 
 }  // namespace amalgam

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -91,6 +92,31 @@ TEST_P(pipelined, chunks_are_filled_in_order_and_all_arrive) {
         EXPECT_TRUE(memory == fresh) << depth;
         EXPECT_LE(cache.counts().bytes_idle, depth * 16384);
     }
+}
+
+TEST_P(pipelined, tells_what_was_worked_on_and_what_has_arrived) {
+    std::vector<std::uint64_t> told;
+    pipeline_options how{.on_progress = [&](std::uint64_t done) { told.push_back(done); }};
+    const std::vector<std::uint64_t> by_chunk{300'000, 600'000, 900'000, 1'000'003};
+    far.pull_pipelined(
+        300'000, 2, [](const_bytes) {}, how);
+    EXPECT_EQ(std::exchange(told, {}), by_chunk);
+    // Three are filled before the first of them must have arrived.
+    how.on_progress = [&](std::uint64_t done) {
+        told.push_back(done);
+        EXPECT_EQ(memory[done - 1], std::byte{7});
+    };
+    far.push_pipelined(
+        300'000, 3,
+        [&](mutable_bytes chunk) { std::fill(chunk.begin(), chunk.end(), std::byte{7}); }, how);
+    EXPECT_EQ(told, by_chunk);
+    how.on_progress = [](std::uint64_t) { throw 7; };
+    const error why = error_of([&] {
+        far.pull_pipelined(
+            1000, 8, [](const_bytes) {}, how);
+    });
+    EXPECT_EQ(why.code(), errc::handler_failed);
+    EXPECT_STREQ(why.what(), "on_progress threw an exception not derived from std::exception");
 }
 
 TEST_P(pipelined, what_the_work_throws_cancels_what_flies_and_surfaces) {

@@ -7,6 +7,8 @@
 #include <amalgam/bulk/remote_copy.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
 
+#include "bulk/progress.hpp"
+
 namespace amalgam {
 namespace detail {
 
@@ -25,7 +27,8 @@ namespace {
 using detail::copies;
 
 constexpr std::string_view copy_name = "amalgam.bulk.copy";
-using copy_signature = void(bulk from, bulk to);
+/// Answers with the bytes that are in place, as they grow, if `tells`.
+using copy_signature = streamed<std::uint64_t>(bulk from, bulk to, bool tells);
 
 void check_buffers(std::size_t chunk_bytes, std::size_t depth) {
     if (chunk_bytes != 0 && depth != 0) return;
@@ -67,29 +70,37 @@ private:
     copies& all_;
 };
 
-/// Each chunk is pushed while the next ones are pulled.
+/// Each chunk is pushed while the next ones are pulled. `told(bytes)`: so many are in place.
+template <typename Told>
 void move_bytes(const bulk& from, const bulk& to, std::size_t chunk_bytes, std::size_t depth,
-                std::chrono::nanoseconds within) {
+                std::chrono::nanoseconds within, Told told) {
     const auto push = [&](const_bytes chunk, std::uint64_t offset) {
         to.push(offset, chunk, {.within = within});
+        told(offset + chunk.size());
     };
     from.pull_pipelined(chunk_bytes, depth, push, {.within = within});
 }
 
-void serve(copies& all, const bulk& from, const bulk& to) {
+void serve(copies& all, const bulk& from, const bulk& to, bool tells,
+           stream_writer<std::uint64_t>& out) {
     check_sizes(from, to);
     if (!to.from().is_self() && !from.from().is_self()) {
         throw error(errc::invalid,
                     "neither memory of the copy is exposed by this engine; ask the owner of one");
     }
     const place mine(all);
-    move_bytes(from, to, all.how.chunk_bytes, all.how.depth, std::chrono::nanoseconds::max());
+    move_bytes(from, to, all.how.chunk_bytes, all.how.depth, std::chrono::nanoseconds::max(),
+               [&](std::uint64_t bytes) {
+                   if (tells) out(bytes);
+               });
 }
 
 /// Whether the copy may work in another way.
 bool is_worth_another_way(errc why) noexcept {
     return why == errc::not_found || why == errc::overloaded || why == errc::unreachable ||
            why == errc::unsupported ||
+           // An owner of another version has another signature of the service.
+           why == errc::mismatch ||
            // Over tcp+tls, what was sent to us works for us only.
            why == errc::denied;
 }
@@ -105,7 +116,8 @@ copy_service::copy_service(engine& where, const copy_service_options& options)
     }
     detail::define_first(where.core(), copy_name, "a copy_service", [&] {
         where.define(detail::library_name{copy_name},
-                     [all = copies_](bulk from, bulk to) { serve(*all, from, to); });
+                     [all = copies_](stream_writer<std::uint64_t>& out, bulk from, bulk to,
+                                     bool tells) { serve(*all, from, to, tells, out); });
     });
 }
 
@@ -125,18 +137,29 @@ copied_by copy(engine& asks, const bulk& from, const bulk& to, const copy_option
     const auto call = asks.procedure<copy_signature>(copy_name);
     const auto is_done_by = [&](const peer& owner) {
         if (!owner) return false;
-        const result<void> done = call.on(owner).within(left()).try_call(from, to);
-        const errc why =
-            done.code() == errc::handler_failed ? done.code().handler_code() : done.code().code;
-        if (!done && !is_worth_another_way(why)) throw error(why, std::string(done.sentence()));
-        return done.ok();
+        failure untold;
+        try {
+            auto moved = call.on(owner).within(left())(from, to, how.on_progress != nullptr);
+            while (const auto bytes = moved.next()) {
+                untold = detail::try_tell(how.on_progress, *bytes);
+                if (!untold.what.ok()) break;  // To leave the stream ends the copy there.
+            }
+        } catch (const error& failed) {
+            const status why = failed.code();
+            const errc code = why == errc::handler_failed ? why.handler_code() : why.code;
+            if (is_worth_another_way(code)) return false;
+            throw error(code, failed.what());
+        }
+        if (!untold.what.ok()) throw error(untold.what, untold.sentence);
+        return true;
     };
     const peer target = to.from(), source = from.from();
     if (!target.is_self() && !source.is_self() && !from.is_inside()) {
         if (is_done_by(target)) return copied_by::target;
         if (is_done_by(source)) return copied_by::source;
     }
-    move_bytes(from, to, how.chunk_bytes, how.depth, left());
+    move_bytes(from, to, how.chunk_bytes, how.depth, left(),
+               [&](std::uint64_t bytes) { detail::tell(how.on_progress, bytes); });
     return copied_by::here;
 }
 

@@ -2,7 +2,9 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -62,6 +64,49 @@ TEST_P(remote_copy_on, passes_through_who_asks_if_nobody_serves_copies) {
     EXPECT_EQ(copy(asks, source(), target(), {.chunk_bytes = 300'000, .depth = 2}),
               copied_by::here);
     EXPECT_EQ(copied, memory);
+}
+
+TEST_P(remote_copy_on, asks_the_other_if_an_owner_has_the_service_of_another_version) {
+    b.define(detail::library_name{"amalgam.bulk.copy"}, [](bulk, bulk) {});
+    EXPECT_EQ(copy(asks, source(), target()), copied_by::here);
+    EXPECT_EQ(copied, memory);
+    const copy_service of_source(a);
+    EXPECT_EQ(copy(asks, source(), target()), copied_by::source);
+}
+
+TEST_P(remote_copy_on, tells_its_progress_whoever_moves_the_bytes) {
+    const std::vector<std::uint64_t> by_chunk{1'000'000, 2'000'000, 3'000'000,
+                                              4'000'000, 5'000'000, 5'000'001};
+    std::vector<std::uint64_t> told;
+    const copy_options how{.chunk_bytes = 1'000'000,
+                           .on_progress = [&](std::uint64_t done) { told.push_back(done); }};
+    const copy_service_options by{.chunk_bytes = 1'000'000};
+    const bulk from = source(), to = target();
+    EXPECT_EQ(copy(asks, from, to, how), copied_by::here);
+    EXPECT_EQ(std::exchange(told, {}), by_chunk);
+    const copy_service of_source(a, by);
+    EXPECT_EQ(copy(asks, from, to, how), copied_by::source);
+    EXPECT_EQ(std::exchange(told, {}), by_chunk);
+    const copy_service of_target(b, by);
+    EXPECT_EQ(start_copy(asks, from, to, how).get(), copied_by::target);
+    EXPECT_EQ(told, by_chunk);
+    EXPECT_EQ(copied, memory);
+}
+
+TEST_P(remote_copy_on, what_on_progress_throws_ends_it) {
+    const bulk from = source(), to = target();
+    const copy_options how{.chunk_bytes = 1000, .on_progress = [](std::uint64_t) {
+                               throw std::runtime_error("enough");
+                           }};
+    const auto fails = [&] {
+        const error why = error_of([&] { copy(asks, from, to, how); });
+        EXPECT_EQ(why.code(), errc::handler_failed);
+        EXPECT_STREQ(why.what(), "on_progress threw: enough");
+        EXPECT_NE(copied.back(), memory.back()) << "the copy went on";
+    };
+    fails();
+    const copy_service serves(b, {.chunk_bytes = 1000});
+    fails();
 }
 
 TEST_P(remote_copy_on, parts_are_copied_and_nothing_around_them) {
@@ -127,9 +172,10 @@ TEST_P(remote_copy_on, an_engine_is_not_made_to_copy_between_two_others) {
     a.procedure<void(bulk)>("hold").on(a.lookup(fourth.address()))(shown_source);
     const bulk from = at_fourth.held;
     b.procedure<void(bulk)>("hold").on(b.lookup(fourth.address()))(shown_target);
-    const auto call = fourth.procedure<void(bulk, bulk)>("amalgam.bulk.copy");
-    const result<void> done = call.on(asks.address()).try_call(from, at_fourth.held);
-    EXPECT_EQ(done.code().handler_code(), errc::invalid);
+    const auto call =
+        fourth.procedure<streamed<std::uint64_t>(bulk, bulk, bool)>("amalgam.bulk.copy");
+    auto moved = call.on(asks.address())(from, at_fourth.held, false);
+    EXPECT_EQ(error_of([&] { (void)moved.next(); }).handler_code(), errc::invalid);
 }
 
 TEST_P(remote_copy_on, ends_with_its_time_limit) {

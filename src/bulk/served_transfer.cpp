@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/rpc/procedure.hpp>
 #include <amalgam/tasks/coroutine.hpp>
 
+#include "bulk/progress.hpp"
 #include "bulk/served_memory.hpp"
 
 // A transfer of served memory, as its caller sees it: a few calls in flight.
@@ -71,17 +71,7 @@ public:
         const std::lock_guard hold(lock_);
         is_given_back_ = true;
     }
-    void progressed(std::uint64_t done) const {
-        if (!on_progress_) return;
-        try {
-            on_progress_(done);
-        } catch (const std::exception& why) {
-            throw error(errc::handler_failed, fmt::format("on_progress threw: {}", text_of(why)));
-        } catch (...) {
-            throw error(errc::handler_failed,
-                        "on_progress threw an exception not derived from std::exception");
-        }
-    }
+    void progressed(std::uint64_t done) const { tell(on_progress_, done); }
 
 private:
     template <typename Take>

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <iterator>
-#include <set>
-#include <vector>
 
 #include <fmt/ranges.h>
 
 #include <amalgam/core/detail/printable.hpp>
+#include <amalgam/core/json_checker.hpp>
 
 namespace amalgam::detail {
 
@@ -28,36 +28,18 @@ std::string shown(const json& value) {
     return text;
 }
 
-/// The JSON parser silently keeps one of two equal keys; this finds the first repeat.
-class repeated_key_finder {
-public:
-    bool operator()(json::parse_event_t event, const json& parsed) {
-        using kind = json::parse_event_t;
-        if (event == kind::object_start) {
-            keys_.emplace_back();
-        } else if (event == kind::object_end) {
-            keys_.pop_back();
-        } else if (event == kind::key && repeated.empty()) {
-            auto key = parsed.get<std::string>();
-            if (!keys_.back().insert(key).second) repeated = key;
-        }
-        return true;
-    }
-    std::string repeated;
-
-private:
-    std::vector<std::set<std::string>> keys_;
-};
-
 }  // namespace
 
 json json_reader::parse(std::string_view text, std::string_view origin, std::string_view example) {
-    repeated_key_finder finder;
+    json_checker<json> checker;
     json document;
     try {
-        document = json::parse(text, [&finder](int, json::parse_event_t event, json& parsed) {
-            return finder(event, parsed);
-        });
+        document = json::parse(text, std::ref(checker));
+    } catch (const too_many_json_levels&) {
+        throw error(errc::invalid,
+                    fmt::format("{}: more than {} lists and objects in each other, expected fewer; "
+                                "example: {}",
+                                origin, most_json_levels, example));
     } catch (const json::parse_error& wrong) {
         const auto before = text.substr(0, wrong.byte == 0 ? 0 : wrong.byte - 1);
         throw error(errc::invalid,
@@ -68,11 +50,11 @@ json json_reader::parse(std::string_view text, std::string_view origin, std::str
                     fmt::format("{}: a number is too large, expected an object; example: {}",
                                 origin, example));
     }
-    if (!finder.repeated.empty()) {
+    if (checker.repeated_key()) {
         throw error(errc::invalid,
                     printable_name(
                         fmt::format("{}: the key \"{}\" appears twice in one object, expected once",
-                                    origin, finder.repeated)));
+                                    origin, *checker.repeated_key())));
     }
     return document;
 }

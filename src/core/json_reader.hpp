@@ -26,7 +26,8 @@ public:
     json_reader(const json& value, std::string path, std::string_view origin)
         : value_(value), path_(std::move(path)), origin_(origin) {}
 
-    /// Parses a document. Rejects malformed JSON and duplicate keys.
+    /// Parses a document. Rejects malformed JSON, duplicate keys, and more than 100
+    /// lists and objects in each other.
     static json parse(std::string_view text, std::string_view origin, std::string_view example);
 
     const json& value() const noexcept { return value_; }

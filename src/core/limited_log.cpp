@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include <amalgam/core/limited_log.hpp>
@@ -44,7 +46,9 @@ struct limits {
 };
 
 limits& process_limits() noexcept {
-    static auto& the_limits = *new limits;  // Outlives everything, as the logger does.
+    // Outlives everything, as the logger does, and needs no memory.
+    alignas(limits) static std::array<std::byte, sizeof(limits)> place;
+    static auto& the_limits = *new (place.data()) limits;
     return the_limits;
 }
 

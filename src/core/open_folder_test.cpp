@@ -59,14 +59,12 @@ TEST_F(folders_above, are_those_behind_links_too) {
 }
 
 TEST_F(folders_above, are_found_from_the_current_one) {
-    const files::path before = files::current_path();
-    files::current_path(b);
+    const in_folder here(b);
     EXPECT_EQ(found("file"), "none");
     ::chmod(a.c_str(), 0777);
     EXPECT_EQ(found("file"), a);
     EXPECT_EQ(found("./file"), a);
     EXPECT_EQ(found("../b/file"), b + "../") << "which is a";
-    files::current_path(before);
 }
 
 }  // namespace

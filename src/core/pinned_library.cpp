@@ -1,20 +1,28 @@
+#include <atomic>
+
 #include <dlfcn.h>
+#include <link.h>
 
 #include <amalgam/core/detail/pinned_library.hpp>
 
 namespace amalgam::detail {
 
 void pin_library() noexcept {
-    static const bool pinned = [] {
-        Dl_info here{};
-        if (::dladdr(reinterpret_cast<void*>(&pin_library), &here) == 0) return false;
-        if (here.dli_fname == nullptr || *here.dli_fname == '\0') return false;
+    // No local static: a child of fork() would wait for ever for a thread of its parent that had
+    // begun it. To do it twice harms nobody.
+    static constinit std::atomic<bool> pinned{false};
+    if (pinned.load(std::memory_order_relaxed)) return;
+    Dl_info here{};
+    link_map* object = nullptr;
+    // The program itself has no name there, and would be searched for in the folders of libraries.
+    if (::dladdr1(reinterpret_cast<void*>(&pin_library), &here, reinterpret_cast<void**>(&object),
+                  RTLD_DL_LINKMAP) != 0 &&
+        object->l_name != nullptr && *object->l_name != '\0') {
         // dlclose() drops the reference again; the NODELETE mark stays.
-        void* const self = ::dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+        void* const self = ::dlopen(object->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
         if (self != nullptr) ::dlclose(self);
-        return self != nullptr;
-    }();
-    static_cast<void>(pinned);
+    }
+    pinned.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace amalgam::detail

@@ -1,36 +1,25 @@
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <utility>
 
-#include <pthread.h>
 #include <sys/random.h>
 
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/detail/thread_owned.hpp>
 #include <amalgam/core/random.hpp>
 
 namespace amalgam {
 namespace {
 
-// Counts forks, so that a child discards inherited numbers.
-std::atomic<std::uint32_t> fork_count{0};
-
-bool watch_forks() noexcept {
-    auto count = [] { fork_count.fetch_add(1, std::memory_order_relaxed); };
-    if (pthread_atfork(nullptr, nullptr, count) != 0) std::abort();
-    return true;
-}
-
 struct reserve {
     std::array<std::uint64_t, 64> words;
     std::size_t left = 0;
-    std::uint32_t filled_at_fork = 0;
+    unsigned filled_at_fork = 0;  // A child discards inherited numbers.
 
     void fill() noexcept {
-        static const bool watching = watch_forks();
-        static_cast<void>(watching);
-        filled_at_fork = fork_count.load(std::memory_order_relaxed);
+        detail::count_forks();
+        filled_at_fork = detail::forks_so_far();
         auto* to = reinterpret_cast<char*>(words.data());
         std::size_t need = sizeof words;
         while (need > 0) {
@@ -54,7 +43,7 @@ std::uint64_t random_u64() noexcept {
         return one.words[0];
     }
     reserve& r = *own;
-    if (r.left == 0 || r.filled_at_fork != fork_count.load(std::memory_order_relaxed)) r.fill();
+    if (r.left == 0 || r.filled_at_fork != detail::forks_so_far()) r.fill();
     // The number is erased here: a later memory leak does not reveal it.
     return std::exchange(r.words[--r.left], 0);
 }

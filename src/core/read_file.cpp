@@ -38,19 +38,28 @@ result<std::vector<std::byte>> read_file(const std::string& path, std::size_t mo
     std::vector<std::byte> bytes;
     std::size_t used = 0;
     while (used <= most) {
-        if (used == bytes.size())
-            bytes.resize(std::min(std::max({2 * used, said + 1, first_piece}), most + 1));
-        const ssize_t got = ::read(file.get(), bytes.data() + used, bytes.size() - used);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return unreadable();
-        if (got == 0) {
-            bytes.resize(used);
-            bytes.shrink_to_fit();
-            return bytes;
-        }
-        used += static_cast<std::size_t>(got);
+        bytes.resize(std::min(std::max({2 * used, said + 1, first_piece}), most + 1));
+        const auto got = read_into(file.get(), std::span(bytes).subspan(used));
+        if (!got) return unreadable();
+        used += *got;
+        if (used == bytes.size()) continue;
+        bytes.resize(used);
+        bytes.shrink_to_fit();
+        return bytes;
     }
     return too_long(most);
+}
+
+std::optional<std::size_t> read_into(int file, std::span<std::byte> room) noexcept {
+    std::size_t size = 0;
+    while (size < room.size()) {
+        const ssize_t got = ::read(file, room.data() + size, room.size() - size);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return std::nullopt;
+        if (got == 0) break;
+        size += static_cast<std::size_t>(got);
+    }
+    return size;
 }
 
 }  // namespace amalgam::detail

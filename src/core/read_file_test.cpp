@@ -1,12 +1,16 @@
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <amalgam/core/detail/read_file.hpp>
+#include <amalgam/core/unique_fd.hpp>
 
 #include "temp_folder.hpp"
 
@@ -42,6 +46,29 @@ TEST(read_file, ends_at_the_limit_of_what_has_no_end) {
 
 TEST(read_file, gives_what_is_in_a_file_that_says_no_size) {
     EXPECT_FALSE(read_file("/proc/self/cmdline", 1 << 20).value().empty());
+}
+
+TEST(read_into, fills_the_room_or_ends_with_the_file) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    const unique_fd from(ends[0]);
+    unique_fd to(ends[1]);
+    std::vector<std::byte> room(10);
+    // In two parts, of which the first does not end it.
+    std::thread writer([&] {
+        EXPECT_EQ(::write(to.get(), "abcdef", 6), 6);
+        EXPECT_EQ(::write(to.get(), "ghijklm", 7), 7);
+        to.reset();
+    });
+    EXPECT_EQ(read_into(from.get(), room), 10u);
+    EXPECT_EQ(text_of(room), "abcdefghij");
+    EXPECT_EQ(read_into(from.get(), room), 3u) << "its end";
+    EXPECT_EQ(text_of(room), "klmdefghij");
+    EXPECT_EQ(read_into(from.get(), room), 0u);
+    writer.join();
+    errno = 0;
+    EXPECT_EQ(read_into(-1, room), std::nullopt);
+    EXPECT_EQ(errno, EBADF);
 }
 
 TEST(read_file, says_why_it_cannot) {

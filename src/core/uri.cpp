@@ -446,7 +446,7 @@ std::string client_uri(const uri& there) {
         if (is_loopback_host(there.host)) out += "lo/";
         keep("insecure");
     }
-    if (transport_of(there).ends_with("+tls")) {
+    if (is_encrypted(there)) {
         keep("credentials");
         if (there.scheme != "tcp") keep("trusted_wire");
     }

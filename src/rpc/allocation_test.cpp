@@ -1,8 +1,10 @@
+#include <memory>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/interceptor.hpp>
 
 #include "memory/memory.hpp"
 #include "tasks/stacks/sanitizer.hpp"
@@ -23,10 +25,14 @@ protected:
         server.define("note", [](int) {});
     }
 
-    /// Heap allocations in 2000 rounds of `work`, in a ULT, after as many to warm up.
     template <typename Work>
     std::uint64_t in_steady_state(Work work) {
-        return client.run([&] {
+        return in_steady_state(client, work);
+    }
+    /// Heap allocations in 2000 rounds of `work`, in a ULT, after as many to warm up.
+    template <typename Work>
+    std::uint64_t in_steady_state(engine& where, Work work) {
+        return where.run([&] {
             for (int i = 0; i < 2000; ++i)
                 work();
             const std::uint64_t before = memory::allocations();
@@ -115,15 +121,17 @@ TEST_P(call_allocations, a_call_to_oneself_takes_none) {
     at_server<int(int)>("inline")(1);  // The client is connected by then.
     server.define("twice", [](int a) { return 2 * a; });
     auto twice = server.procedure<int(int)>("twice").on(server.address());
-    const std::uint64_t taken = server.run([&] {
-        for (int i = 0; i < 2000; ++i)
-            twice(1);
-        const std::uint64_t before = memory::allocations();
-        for (int i = 0; i < 2000; ++i)
-            twice(1);
-        return memory::allocations() - before;
-    });
-    EXPECT_EQ(taken, 0u);
+    EXPECT_EQ(in_steady_state(server, [&] { twice(1); }), 0u);
+}
+
+struct tenant_of_calls final : interceptor {
+    void calling(outgoing_call& call) override { call.attach("tenant", "blue"); }
+};
+
+TEST_P(call_allocations, metadata_takes_one_for_its_bytes_at_each_end) {
+    engine tagging(GetParam(), {.interceptors = {std::make_shared<tenant_of_calls>()}});
+    const auto sum = tagging.procedure<int(int, int)>("sum").on(server.address());
+    EXPECT_LE(in_steady_state(tagging, [&] { (void)sum(1, 2); }), 2u * 2000);
 }
 
 }  // namespace

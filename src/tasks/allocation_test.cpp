@@ -23,6 +23,7 @@
 #include <amalgam/tasks/shared_mutex.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
 #include <amalgam/tasks/start_sleep.hpp>
+#include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "memory/memory.hpp"
@@ -66,6 +67,21 @@ TEST_F(allocation, none_per_post_and_tasklet) {
                                  post(stream, [] {});
                                  post_tasklet(stream, [] {});
                                  this_task::yield();
+                             }),
+              0u);
+}
+
+TEST_F(allocation, none_per_cancel_before_the_beginning) {
+    EXPECT_EQ(allocations_of(stream,
+                             [&] {
+                                 ult never = spawn(stream, [] {});
+                                 tasklet nor_this = spawn_tasklet(stream, [] {});
+                                 never.cancel();
+                                 nor_this.cancel();
+                                 never.wait();
+                                 nor_this.wait();
+                                 never.detach();
+                                 nor_this.detach();
                              }),
               0u);
 }

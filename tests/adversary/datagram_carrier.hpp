@@ -94,7 +94,9 @@ protected:
         bool full = false, failed = false;
     };
 
-    const_bytes own_name() const noexcept override { return socket_.name(); }
+    const_bytes own_name(const detail::introduced_link&) const noexcept override {
+        return socket_.name();
+    }
     std::string explain_paths() const override { return "datagrams"; }
     std::unique_ptr<detail::introduced_link> make_link() override {
         auto made = std::make_unique<link>();

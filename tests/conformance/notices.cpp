@@ -89,6 +89,28 @@ TEST_P(transport_suite, notices_come_once_each_in_order_behind_the_puts_before_t
     over.b.on_notice = nullptr;
 }
 
+TEST_P(transport_suite, notice_of_a_canceled_put_is_told_with_all_bytes_or_not_at_all) {
+    connection over = connected_pair();
+    SKIP_WITHOUT_NOTICES(over.a);
+    constexpr std::size_t piece = std::size_t{256} << 10;
+    for (const std::size_t pieces : {0, 1, 2, 5}) {
+        // The last piece is so short that it is copied, while those before it are borrowed.
+        const std::size_t bytes = pieces * piece + 100;
+        mutable_bytes far = zeroed(bytes);
+        region target = over.b.end().open_region(far, access::read_write).value();
+        int told = 0;
+        over.b.on_notice = [&](const put_notice&) { ++told; };
+        operation& op = start(
+            over.a, request::put_notify(over.b_at_a, {patterned(bytes, 1)}, target.key(), 0, 1));
+        over.a.cancel(op);
+        finish({&op});
+        flush(over);
+        EXPECT_EQ(told, op.code() == errc::ok ? 1 : 0) << pieces;
+        EXPECT_TRUE(told == 0 || is_pattern(far, 1)) << pieces;
+    }
+    over.b.on_notice = nullptr;
+}
+
 TEST_P(transport_suite, notices_of_several_peers_name_who_wrote) {
     node& b = open();
     SKIP_WITHOUT_NOTICES(b);

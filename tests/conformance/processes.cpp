@@ -85,6 +85,42 @@ TEST_P(transport_suite, child_of_a_fork_ends_its_ports_and_not_its_parents) {
     flush(over);
     connect(over.a, open());
     connect(open(), over.a);
+    over.b.shut();  // The parent still hears of the end.
+    until("the word of the loss", [&] { return over.a.has_lost(over.b_at_a); });
+}
+
+TEST_P(transport_suite, child_of_a_fork_ends_its_regions_and_not_its_parents) {
+    constexpr std::size_t bytes = std::size_t{1} << 20;
+    connection over = connected_pair();
+    shared_block block = over.b.end().allocate(bytes).value();
+    region blocks = over.b.end().open_region(block.bytes(), access::read_write).value();
+    region plain = over.b.end().open_region(zeroed(bytes), access::read_write).value();
+    const auto puts = [&](std::uint64_t seed) {
+        const std::uint64_t before = over.b.end().transfers().served;
+        for (const region* each : {&blocks, &plain}) {
+            EXPECT_EQ(complete(over.a,
+                               request::put(over.b_at_a, {patterned(bytes, seed)}, each->key(), 0))
+                          .code(),
+                      errc::ok);
+        }
+        EXPECT_TRUE(is_pattern(block.bytes(), seed));
+        return over.b.end().transfers().served - before;
+    };
+    puts(0);  // Whatever is asked once is known from now on.
+    const std::uint64_t served = puts(1);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        plain = {};
+        blocks = {};
+        over.b.shut();
+        block = {};
+        ::_exit(HasFailure() ? 1 : 0);
+    }
+    int code = -1;
+    ASSERT_EQ(::waitpid(child, &code, 0), child);
+    EXPECT_EQ(code, 0);
+    EXPECT_EQ(puts(2) == 0, served == 0) << "another way than before";
+    EXPECT_TRUE(over.a.lost.empty() && over.b.lost.empty());
 }
 
 TEST_P(transport_suite, process_killed_while_idle_ends_what_waits_for_it) {

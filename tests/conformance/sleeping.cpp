@@ -206,6 +206,7 @@ TEST_P(transport_suite, both_ends_asleep_in_two_processes_wake_each_other) {
             ++came;
             at.try_post(request::send(got.from(), got.tag(), {}));
         };
+        sleep_until(at, [&] { return came >= 1; });
         int woken = sleep_until(at, [&] { return came == rounds; });
         while (at.progress() != 0) {
         }
@@ -217,7 +218,9 @@ TEST_P(transport_suite, both_ends_asleep_in_two_processes_wake_each_other) {
     int woken = 0;
     for (int i = 0; i < rounds; ++i) {
         start(here, request::send(peer, static_cast<std::uint64_t>(i), {}));
-        woken += sleep_until(here, [&] { return !here.arrived.empty(); });
+        const int woken_now = sleep_until(here, [&] { return !here.arrived.empty(); });
+        // Some transports (UCX) leave the handle readable while they connect.
+        if (i > 0) woken += woken_now;
         ASSERT_EQ(here.arrived.front().tag, static_cast<std::uint64_t>(i));
         here.arrived.pop_front();
     }

@@ -11,10 +11,16 @@ namespace {
 std::atomic<std::uint64_t> count{0};
 thread_local bool may_fail = false;
 thread_local std::uint64_t left = 0;
+thread_local std::uint64_t to_fail = 0;
 thread_local bool has_struck = false;
 
 bool strikes() noexcept {
-    if (!may_fail || left == 0 || --left != 0) return false;
+    if (!may_fail || to_fail == 0) return false;
+    if (left > 1) {
+        --left;
+        return false;
+    }
+    --to_fail;
     has_struck = true;
     return true;
 }
@@ -37,8 +43,9 @@ std::uint64_t allocations() noexcept {
     return count.load(std::memory_order_relaxed);
 }
 
-failing::failing(std::uint64_t n) noexcept {
+failing::failing(std::uint64_t n, std::uint64_t how_many) noexcept {
     left = n;
+    to_fail = n != 0 ? how_many : 0;
     has_struck = false;
     may_fail = true;
 }

@@ -9,13 +9,13 @@ namespace amalgam::memory {
 /// Allocations of the program so far, in all threads.
 std::uint64_t allocations() noexcept;
 
-/// While one lives, the n-th allocation of this thread (1: the next) fails, once. The test's own
-/// allocations can be excluded: see spared.
+/// While one lives, the n-th allocation of this thread (1: the next) fails, and those after it, up
+/// to `how_many` together. The test's own allocations can be excluded: see spared.
 ///
 /// Threads: counts the thread's own allocations only.
 class failing {
 public:
-    explicit failing(std::uint64_t n) noexcept;
+    explicit failing(std::uint64_t n, std::uint64_t how_many = 1) noexcept;
     ~failing();
     failing(const failing&) = delete;
 

@@ -184,6 +184,25 @@ TEST_F(directory_test, a_directory_is_started_again_with_its_roles) {
               std::string::npos);
 }
 
+TEST_F(directory_test, a_directory_is_started_again_with_the_owners_of_attributes) {
+    const network_host host;
+    const auto found = [&] {  // By a context, which says where it listens.
+        child_process asks = tool(host, {"find", "name"});
+        const std::string said = asks.output();
+        (void)asks.join();
+        return said;
+    };
+    child_process directory =
+        tool(host, {"directory", "--owners-of", "name=a", "uid:4000000", "--owners-of",
+                    "context.addresses", "uid:4000000", "--end-after", "5"});
+    ASSERT_TRUE(soon(0, host, is_there));
+    const std::string refused = "only uid:4000000 may give {context.addresses";
+    EXPECT_NE(found().find(refused), std::string::npos) << found();
+    directory.kill();
+    EXPECT_NE(found().find(refused), std::string::npos) << "not a bare one: " << found();
+    EXPECT_TRUE(soon(1, host, is_there)) << "it does not end";
+}
+
 TEST_F(directory_test, a_killed_process_is_seen_to_go) {
     const network_host host;
     child_process directory = tool(host, {"directory"});

@@ -15,6 +15,7 @@
 
 #include "conformance/child_process.hpp"
 #include "conformance/slow_build.hpp"
+#include "processes/lab_keys.hpp"
 
 // Either side of every form of call, killed at random moments, again and again: each call ends
 // exactly once, and leaves nothing behind.
@@ -182,31 +183,47 @@ int start_and_kill(channel& parent) {
             return 0;
         });
         parent.say(victim.line().hear());
-        std::this_thread::sleep_for(std::chrono::microseconds(chance.below(3000)));
+        // Within calls, too, to which a handshake takes some milliseconds.
+        const bool encrypts = uri.find("+tls:") != std::string::npos;
+        std::this_thread::sleep_for(
+            std::chrono::microseconds(chance.below(encrypts ? 30'000 : 3000)));
         victim.kill();
         parent.say("killed");
     }
 }
 
+/// For each scheme.
 class killed_calls : public testing::TestWithParam<const char*> {
 protected:
     child_process killer{start_and_kill};
+    const processes::lab_keys keys{GetParam()};
 
-    static bool is_shm() { return std::string_view(GetParam()).starts_with("shm"); }
+    // Keys and handshakes take ten times as long as the rest.
+    int count() const { return keys.encrypts() ? rounds / 10 : rounds; }
+    std::string at_server() const {
+        return keys.uri(GetParam() == std::string_view("shm") ? "" : "127.0.0.1:0", "server");
+    }
+    std::string at_client() const { return keys.uri("", "client"); }
+
+    void SetUp() override {
+        keys.add("server", {"127.0.0.1"});
+        keys.add("client", {});
+    }
     void TearDown() override {
         killer.line().say("end");
         EXPECT_EQ(killer.join(), 0);
     }
 };
 
-INSTANTIATE_TEST_SUITE_P(shm, killed_calls, testing::Values("shm://"));
-INSTANTIATE_TEST_SUITE_P(tcp, killed_calls, testing::Values("tcp://127.0.0.1:0"));
+INSTANTIATE_TEST_SUITE_P(shm, killed_calls, testing::Values("shm"));
+INSTANTIATE_TEST_SUITE_P(tcp, killed_calls, testing::Values("tcp"));
+INSTANTIATE_TEST_SUITE_P(tcp_tls, killed_calls, testing::Values("tcp+tls"));
 
 TEST_P(killed_calls, of_a_server_end_once_at_the_client) {
-    engine client{is_shm() ? "shm://" : "tcp://"};
+    engine client{at_client()};
     caller calls(client);
-    for (int i = 0; i < rounds; ++i) {
-        killer.line().say(GetParam());
+    for (int i = 0; i < count(); ++i) {
+        killer.line().say(at_server());
         const std::string address = killer.line().hear();
         ASSERT_EQ(calls.call_until_it_is_gone(address), 0) << "round " << i;
         ASSERT_EQ(killer.line().hear(), "killed");
@@ -214,12 +231,12 @@ TEST_P(killed_calls, of_a_server_end_once_at_the_client) {
 }
 
 TEST_P(killed_calls, of_a_client_leave_nothing_at_the_server) {
-    engine server{GetParam()};
+    engine server{at_server()};
     called serves(server);
-    for (int i = 0; i < rounds; ++i) {
+    for (int i = 0; i < count(); ++i) {
         event lost;
         const auto watch = server.on_peer_lost([&](const peer&, status) { lost.set(); });
-        killer.line().say(std::string(is_shm() ? "shm:// " : "tcp:// ") + server.address());
+        killer.line().say(at_client() + " " + server.address());
         ASSERT_EQ(killer.line().hear(), "begun");
         ASSERT_EQ(killer.line().hear(), "killed");
         // A client killed before its first call is unknown here, and leaves nothing behind.

@@ -1,14 +1,17 @@
 // A middleman in the network: the router between two hosts takes every connection to the server for
 // itself (a redirect of the kernel's), and does what it likes with the bytes. Neither host knows.
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <amalgam/fabric/key_folder.hpp>
-
 #include "fabric/transports/tcp/raw_peer.hpp"
+#include "processes/lab_keys.hpp"
 #include "processes/network_host.hpp"
-#include "temp_folder.hpp"
 
 namespace amalgam::processes {
 namespace {
@@ -20,6 +23,23 @@ using detail::tcp_raw_peer;
 
 constexpr std::uint16_t redirected = 7001;
 constexpr const char* server_address = "10.2.0.2:7000";
+
+/// Whether a server that begins like this, over TLS, resumes an earlier session: its hello has the
+/// extension pre_shared_key (RFC 8446, 4.2.11), which is not encrypted.
+bool resumes(const std::string& answer) {
+    const auto number = [&](std::size_t at) -> std::size_t {
+        return at + 1 < answer.size() ? static_cast<unsigned char>(answer[at]) << 8 |
+                                            static_cast<unsigned char>(answer[at + 1])
+                                      : 0;
+    };
+    constexpr std::size_t session_id = 5 + 4 + 2 + 32;  // Behind headers, version and random.
+    constexpr std::size_t pre_shared_key = 41;
+    std::size_t at = session_id + 1 + (number(session_id) >> 8) + 3;
+    const std::size_t end = at + 2 + number(at);
+    for (at += 2; at < end; at += 4 + number(at + 2))
+        if (number(at) == pre_shared_key) return true;
+    return false;
+}
 
 /// Passes connections on, one at a time, and does what it is told with what the caller says.
 class proxy {
@@ -42,11 +62,14 @@ public:
                     end();
                 else
                     caller_->send(bytes);
+                answered_ += bytes;
             }
             if (all[1].revents != 0) {
                 caller_.emplace(listener_.accept());
                 server_.emplace(std::string("tcp://") + server_address);
                 recorded_.clear();
+                answered_.clear();
+                held_.clear();
             }
         }
     }
@@ -55,6 +78,8 @@ private:
     void obey(const std::string& order) {
         if (order == "recorded") {
             line_.say(recorded_);
+        } else if (order == "resumed?") {
+            line_.say(resumes(answered_) ? "yes" : "no");
         } else if (order == "doing?") {
             line_.say(order_);
         } else if (order == "again") {
@@ -87,12 +112,17 @@ private:
             caller_->send(bytes);
         } else if (order_ == "drop") {
             order_ = "pass";  // Again.
+        } else if (order_ == "hold" && held_.empty()) {
+            held_ = bytes;
         } else if (order_ == "cut") {
             server_->send(bytes.substr(0, bytes.size() - 1));
             end();
         } else {
             server_->send(bytes);
             if (order_ == "repeat") server_->send(bytes);
+            if (order_ != "hold") return;
+            server_->send(std::exchange(held_, {}));
+            order_ = "pass";
         }
     }
 
@@ -100,6 +130,8 @@ private:
     raw_listener listener_{16, "0.0.0.0", redirected};
     std::string order_ = "pass";
     std::string recorded_;  ///< All that the caller of this connection said.
+    std::string answered_;  ///< All that the server did.
+    std::string held_;      ///< To be sent behind what comes next.
     std::optional<tcp_raw_peer> caller_, server_;
 };
 
@@ -107,22 +139,14 @@ struct middleman : testing::Test {
     void SetUp() override {
         if (auto why = network_host::why_not(true))
             GTEST_SKIP() << "no network of our own here: " << *why;
-        make_key(folder.with("lab"), {.name = "lab", .authority = true});
-        certify("server", "10.2.0.2", "lab");
-        certify("caller", "10.1.0.2", "lab");
+        keys.add("server", {"10.2.0.2"});
+        keys.add("caller", {"10.1.0.2"});
         net.emplace();
         net->router.run(
             "nft 'table ip nat { chain in { type nat hook prerouting priority -100; "
             "iifname home0 tcp dport 7000 redirect to :7001; }; }'");
     }
 
-    void certify(const std::string& name, const std::string& host, const std::string& by) const {
-        make_key(folder.with(name), {.name = name, .hosts = {host}});
-        sign_key(folder.with(name), folder.with(by));
-    }
-    std::string with_key(const std::string& address, const std::string& name) const {
-        return "tcp+tls://" + address + "?credentials=" + folder.with(name);
-    }
     void stand_between() {
         between.emplace(net->router.start([](channel& line) { proxy(line).serve(); }));
         ASSERT_EQ(between->line().hear(), "ready");
@@ -135,12 +159,19 @@ struct middleman : testing::Test {
     void meet() {
         if (!between) stand_between();
         tell("pass");
-        net->server.open(with_key(server_address, "server"));
-        net->caller.open(with_key("", "caller"));
+        net->server.open(keys.uri(server_address, "server"));
+        net->caller.open(keys.uri("", "caller"));
         ASSERT_EQ(net->caller.send(there, "hello"), "ok");
         EXPECT_EQ(net->server.receive().rfind("hello from ", 0), 0u);
         lost_by_server = net->server.lost();
         lost_by_caller = net->caller.lost();
+    }
+    /// What the caller says second reaches the server first.
+    void hold_one_and_say_another() {
+        tell("hold");
+        net->caller.post("pay 1 to node7");
+        while (tell("doing?") == "hold")
+            net->caller.post("pay 1 to node8");
     }
     /// That connection is lost to both, and nothing came over it; a new one works.
     void expect_nothing_taken() {
@@ -152,13 +183,13 @@ struct middleman : testing::Test {
     }
 
     const std::string there = std::string("tcp+tls://") + server_address;
-    temp_folder folder;
+    const lab_keys keys{"tcp+tls"};
     std::optional<two_subnets> net;
     std::optional<child_process> between;
     int lost_by_server = 0, lost_by_caller = 0;
 };
 
-TEST_F(middleman, changes_what_is_said_without_keys) {
+TEST_F(middleman, changes_what_is_said_and_in_which_order_without_keys) {
     stand_between();
     const std::string plain = std::string("tcp://") + server_address;
     net->server.open(plain);
@@ -169,6 +200,12 @@ TEST_F(middleman, changes_what_is_said_without_keys) {
     EXPECT_EQ(net->caller.send(plain, "pay 1 to node7"), "ok");
     EXPECT_EQ(net->server.receive().rfind("pay 9 to node7 from ", 0), 0u);
     EXPECT_NE(tell("recorded").find("pay 1 to node7"), std::string::npos);
+    hold_one_and_say_another();
+    EXPECT_EQ(net->server.receive().rfind("pay 1 to node8 from ", 0), 0u);
+    std::string next;
+    while (next = net->server.receive(), next.rfind("pay 1 to node8 from ", 0) == 0) {
+    }
+    EXPECT_EQ(next.rfind("pay 1 to node7 from ", 0), 0u) << next;
 }
 
 TEST_F(middleman, that_only_listens_learns_nothing_over_tls) {
@@ -200,6 +237,23 @@ TEST_F(middleman, that_leaves_bytes_out_over_tls_has_nothing_taken_behind_them) 
     expect_nothing_taken();
 }
 
+TEST_F(middleman, that_changes_the_order_over_tls_has_nothing_taken) {
+    meet();
+    hold_one_and_say_another();
+    expect_nothing_taken();
+}
+
+TEST_F(middleman, that_cuts_a_connection_over_tls_sees_the_next_one_resume_its_session) {
+    meet();
+    EXPECT_EQ(tell("resumed?"), "no");
+    tell("cut");
+    net->caller.post("pay 1 to node7");
+    expect_nothing_taken();
+    EXPECT_EQ(tell("resumed?"), "yes");
+    EXPECT_EQ(net->server.reply("answer"), "ok");
+    EXPECT_EQ(net->caller.receive().rfind("answer from ", 0), 0u);
+}
+
 TEST_F(middleman, that_repeats_bytes_over_tls_has_them_taken_once) {
     meet();
     tell("repeat");
@@ -226,17 +280,17 @@ TEST_F(middleman, that_plays_a_connection_again_is_nobody) {
 }
 
 TEST_F(middleman, that_answers_as_the_server_with_other_keys_is_told_nothing) {
-    make_key(folder.with("other"), {.name = "other", .authority = true});
-    certify("forged", "10.2.0.2", "other");  // The right host, by nobody who is trusted.
-    certify("stolen", "10.9.0.9", "lab");    // A key of the lab, of another host.
-    net->caller.open(with_key("", "caller"));
+    make_key(keys.folder("other"), {.name = "other", .authority = true});
+    keys.add("forged", {"10.2.0.2"}, "other");  // The right host, by nobody who is trusted.
+    keys.add("stolen", {"10.9.0.9"});           // A key of the lab, of another host.
+    net->caller.open(keys.uri("", "caller"));
     for (const char* key : {"forged", "stolen"}) {
         SCOPED_TRACE(key);
-        net->router.open(with_key("0.0.0.0:7001", key));
+        net->router.open(keys.uri("0.0.0.0:7001", key));
         EXPECT_EQ(net->caller.send(there, "pay 1 to node7"), "denied");
     }
     // It is he whom the caller reaches: with the server's own key he is believed.
-    net->router.open(with_key("0.0.0.0:7001", "server"));
+    net->router.open(keys.uri("0.0.0.0:7001", "server"));
     EXPECT_EQ(net->caller.send(there, "hello"), "ok");
     EXPECT_EQ(net->router.receive().rfind("hello from ", 0), 0u);
 }

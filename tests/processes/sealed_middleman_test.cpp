@@ -15,12 +15,10 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <amalgam/fabric/key_folder.hpp>
-
 #include "fabric/sockets/socket_address.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
+#include "processes/lab_keys.hpp"
 #include "processes/network_host.hpp"
-#include "temp_folder.hpp"
 
 namespace amalgam::processes {
 namespace {
@@ -130,11 +128,8 @@ protected:
     void SetUp() override {
         if (auto why = network_host::why_not(true))
             GTEST_SKIP() << "no network of our own here: " << *why;
-        make_key(folder.with("lab"), {.name = "lab", .authority = true});
-        for (const auto& [name, host] : {std::pair{"server", "10.2.0.2"}, {"caller", "10.1.0.2"}}) {
-            make_key(folder.with(name), {.name = name, .hosts = {host}});
-            sign_key(folder.with(name), folder.with("lab"));
-        }
+        keys.add("server", {"10.2.0.2"});
+        keys.add("caller", {"10.1.0.2"});
         net.emplace();
         net->server.run("ip route add default via 10.2.0.1");
         net->router.run(
@@ -150,11 +145,10 @@ protected:
         EXPECT_EQ(net->server.reply("answer"), "ok");
         EXPECT_EQ(net->caller.receive().rfind("answer from ", 0), 0u);
     }
-    std::string there() const { return GetParam() + "://10.2.0.2:7000"; }
+    std::string there() const { return keys.address("10.2.0.2:7000"); }
     std::string with_key(const std::string& address, const std::string& name) const {
         const bool is_ucx = GetParam().starts_with("ucx");
-        return GetParam() + "://" + address + "?credentials=" + folder.with(name) +
-               (is_ucx ? "&trusted_wire=yes" : "");
+        return keys.uri(address, name) + (is_ucx ? "&trusted_wire=yes" : "");
     }
     std::string tell(const std::string& order) {
         between->line().say(order);
@@ -174,7 +168,7 @@ protected:
         EXPECT_NE(told.find("; 1 packets that were changed"), std::string::npos) << told;
     }
 
-    temp_folder folder;
+    const lab_keys keys{GetParam()};
     std::optional<two_subnets> net;
     std::optional<child_process> between;
 };

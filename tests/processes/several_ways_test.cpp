@@ -18,6 +18,7 @@
 
 #include "conformance/child_process.hpp"
 #include "conformance/random_segments.hpp"
+#include "processes/lab_keys.hpp"
 #include "processes/network_host.hpp"
 
 namespace amalgam::processes {
@@ -138,9 +139,17 @@ void run(child_process& where, const std::string& command) {
     ASSERT_EQ(where.line().hear(), "ok");
 }
 
-TEST(several_ways, between_two_hosts_a_striped_transfer_survives_the_cut_of_either_cable) {
+/// For each scheme.
+using several_cables = testing::TestWithParam<std::string>;
+
+INSTANTIATE_TEST_SUITE_P(tcp, several_cables, testing::Values("tcp", "tcp+tls"));
+
+TEST_P(several_cables, between_two_hosts_a_striped_transfer_survives_the_cut_of_either) {
     if (auto why = network_host::why_not(false))
         GTEST_SKIP() << "no network of our own here: " << *why;
+    const lab_keys keys(GetParam());
+    keys.add("server", {"10.1.0.2", "10.2.0.2"});
+    keys.add("client", {});
     child_process server = host(serve), client = host(use);
     for (child_process* each : {&server, &client}) {
         ASSERT_EQ(each->line().hear(), "ready");
@@ -155,9 +164,12 @@ TEST(several_ways, between_two_hosts_a_striped_transfer_survives_the_cut_of_eith
             run(*at, "ip link set " + cables[i] + " up");
         }
     }
-    server.line().say("tcp://10.1.0.2:0?insecure=yes tcp://10.2.0.2:0?insecure=yes");
+    const auto served = [&](const std::string& at) {
+        return keys.uri(at, "server") + (keys.encrypts() ? "" : "?insecure=yes");
+    };
+    server.line().say(served("10.1.0.2:0") + " " + served("10.2.0.2:0"));
     const std::string addresses = server.line().hear();
-    client.line().say("tcp://");
+    client.line().say(keys.uri("", "client"));
     client.line().say(addresses);
     const std::string explained = client.line().hear();
     ASSERT_NE(explained.find("the best of 2 that work"), std::string::npos) << explained;

@@ -97,18 +97,24 @@ TEST(call_values, what_does_not_fit_is_refused_with_its_place_and_an_example) {
               "the arguments are [1e400], which has a number past the range of f64, expected at "
               "most 1.7976931348623157e308; example: '[1e300]'");
     EXPECT_EQ(refusal_of("void(app::matrix)", "[1]"),
-              "\"app::matrix\" in void(app::matrix) has no JSON form: only numbers, bool, string, "
-              "byte, vector, array, set, map, tuple, optional and variant have; call it from a "
-              "program that has the type");
+              "\"app::matrix\" in void(app::matrix) has no JSON form: only numbers, enum, bool, "
+              "string, byte, duration, vector, array, set, map, tuple, optional and variant have; "
+              "call it from a program that has the type");
     EXPECT_NE(refusal_of("i32(stream<i32>)", "[1]").find("\"stream\" in i32(stream<i32>)"),
               std::string::npos)
         << refusal_of("i32(stream<i32>)", "[1]");
+    EXPECT_EQ(refusal_of("void(map<string,i32>)", R"([{"a": 1, "a": 2}])"),
+              "the arguments have the key \"a\" twice in one object, expected once; example: "
+              "'[{\"one\": 1, \"two\": 2}]'");
+    EXPECT_EQ(
+        refusal_of("void(map<string,map<string,i32>>)", R"([{"a": {"a": 1}, "b": {"a": 2}}])"),
+        "nothing was refused");
     EXPECT_EQ(refusal_of("void(i32)", "{"),
               "the arguments are {, expected a JSON list with a value for each; example: "
               "'[1, \"two\"]'");
     EXPECT_EQ(refusal_of("void(i32)", std::string(100'000, '[')),
-              "the arguments are " + std::string(60, '[') +
-                  "…, expected a JSON list with a value for each; example: '[1, \"two\"]'");
+              "the arguments have more than 64 lists and objects in each other, expected fewer; "
+              "example: '[[1, 2], {\"three\": 3}]'");
 }
 
 TEST(call_values, signatures_of_a_hostile_peer_are_refused) {

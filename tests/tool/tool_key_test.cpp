@@ -120,6 +120,60 @@ TEST_F(tool_key, a_shared_key_is_made_accepted_shown_and_removed) {
     EXPECT_TRUE(contains(key("new node7 --shared").output, "--force"));
 }
 
+TEST_F(tool_key, three_commands_pin_two_keys_to_each_other) {
+    const auto fingerprint = [&](const std::string& printed) {
+        const std::size_t at = printed.find("fingerprint: ");
+        EXPECT_NE(at, std::string::npos) << printed;
+        return printed.substr(at + 13, 64);
+    };
+    const std::string first = done("new node7 --self-signed");
+    const std::string seven = fingerprint(first);
+    EXPECT_TRUE(contains(first, "amalgam key new NAME --trust " + seven)) << first;
+    const std::string second = done("new ./node8 --p256 --days 30 --trust " + seven);
+    const std::string eight = fingerprint(second);
+    EXPECT_TRUE(contains(second, "amalgam key trust NAME " + eight)) << second;
+    EXPECT_TRUE(contains(done("trust node7 " + eight), "trusts the key " + eight));
+    EXPECT_TRUE(contains(done("show node7"), "trusted keys\n  trusts       " + eight));
+    EXPECT_TRUE(contains(done("show ./node8"), "trusts       " + seven));
+    // openssl tells the same fingerprint.
+    const outcome theirs = run_tool(
+        "sh -c", shell_word("openssl x509 -pubkey -noout -in " + at("node7") +
+                            "/certificate.pem | openssl pkey -pubin -outform DER | openssl dgst "
+                            "-sha256 -r"));
+    EXPECT_TRUE(theirs.output.starts_with(seven)) << theirs.output;
+    // A port of each opens by them.
+    for (const std::string& each : {at("node7"), home.with("node8")}) {
+        const outcome got = run_tool(shell_word(AMALGAM_TOOL),
+                                     "info --explain 'tcp+tls://127.0.0.1:0?"
+                                     "credentials=" +
+                                         each + "'");
+        EXPECT_TRUE(contains(got.output, "trusts 1 keys")) << got.output;
+    }
+    const auto parts = lines_of_json(done("show node7 --json"));
+    ASSERT_EQ(parts.size(), 3u);
+    EXPECT_EQ(parts[0]["fingerprint"], seven);
+    EXPECT_EQ(parts[2]["kind"], "trusted key");
+    EXPECT_EQ(parts[2]["fingerprint"], eight);
+    EXPECT_FALSE(parts[2].contains("key_bits") || parts[2].contains("algorithm"));
+
+    EXPECT_TRUE(contains(done("revoke " + eight + " --with node7"), "it trusts nobody now"));
+    EXPECT_TRUE(contains(done("show node7"), "trusted keys\n  trusts       nobody"));
+    EXPECT_EQ(key("revoke " + eight + " --with node7").code, 1);
+    done("new lab --authority");
+    for (const std::string line :
+         {"trust node7 lab", "sign node7 --with lab --force", "new node7 --with lab --force"})
+        EXPECT_EQ(key(line).code, 1) << line;
+    const std::string lines[] = {"new a --self-signed --authority",
+                                 "new a --self-signed --with lab",
+                                 "new a --self-signed --shared",
+                                 "new a --self-signed --group b",
+                                 "new a --trust 1234",
+                                 "new a --shared --trust " + seven};
+    for (const std::string& line : lines)
+        EXPECT_EQ(key(line).code, 2) << line;
+    EXPECT_FALSE(files::exists(at("a")));
+}
+
 TEST_F(tool_key, what_files_say_is_json_that_openssl_confirms) {
     done("new lab --authority");
     done("new node7 --host node7.lab --host 10.0.0.7 --group compute --with lab");

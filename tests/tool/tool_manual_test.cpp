@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -74,42 +75,81 @@ TEST(tool_manual, says_which_commands_there_are) {
         << unknown.output;
 }
 
+/// What Tab makes of a line: its last word, or what was typed if nothing of the tool follows there.
+const std::vector<std::pair<std::string, std::string>>& lines_and_last_words() {
+    static const std::vector<std::pair<std::string, std::string>> all{
+        {"amalgam dir", "directory"},       {"amalgam key tr", "trust"},
+        {"amalgam key new --ho", "--host"}, {"amalgam run -c groups.json --gr", "--grace"},
+        {"amalgam run -- ke", "ke"},        {"amalgam find key tr", "tr"},
+    };
+    return all;
+}
+
+std::string last_word(const std::string& line) {
+    return line.substr(line.rfind(' ') + 1);
+}
+
+/// A folder with the file `name` that has the completions for `shell`.
+void write_completions(const amalgam::temp_folder& folder, const std::string& shell,
+                       const std::string& name) {
+    ASSERT_EQ(amalgam_tool("completion " + shell + " > " + shell_word(folder.with(name))).code, 0);
+}
+
+/// Runs `script` in the folder, with the line as its first argument.
+std::string in_folder(const amalgam::temp_folder& folder, const std::string& shell,
+                      const std::string& script, const std::string& line) {
+    std::ofstream(folder.with("script")) << script << "\n";
+    return run_tool("cd " + shell_word(folder.path()) + " && " + shell + " script",
+                    shell_word(line))
+        .output;
+}
+
 TEST(tool_completion, completes_commands_and_options_in_bash) {
     if (!is_installed("bash")) GTEST_SKIP() << "bash is not installed";
     const amalgam::temp_folder folder;
-    const std::string script = folder.with("completion");
-    ASSERT_EQ(amalgam_tool("completion bash > " + script).code, 0);
-    const auto completed = [&](const std::string& words, int at) {
-        return run_tool("bash -c", "'source " + script + "; COMP_WORDS=(" + words +
-                                       "); COMP_CWORD=" + std::to_string(at) +
-                                       "; _amalgam; echo ${COMPREPLY[@]}'")
-            .output;
-    };
-    EXPECT_EQ(completed("amalgam dir", 1), "directory\n");
-    EXPECT_EQ(completed("amalgam key tr", 2), "trust\n");
-    EXPECT_EQ(completed("amalgam key new --ho", 3), "--host\n");
-    EXPECT_EQ(completed("amalgam run -c groups.json --gr", 4), "--grace\n");
-    EXPECT_EQ(completed("amalgam run -- key", 3), "\n");
+    write_completions(folder, "bash", "completions");
+    for (const auto& [line, word] : lines_and_last_words())
+        EXPECT_EQ(in_folder(folder, "bash", R"(source ./completions
+COMP_WORDS=($1)
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_amalgam
+echo "${COMPREPLY[@]:-${COMP_WORDS[COMP_CWORD]}}")",
+                            line),
+                  word + "\n")
+            << line;
 }
 
-TEST(tool_completion, is_read_by_zsh_and_fish) {
+TEST(tool_completion, completes_at_the_first_tab_where_zsh_finds_the_file) {
+    if (!is_installed("zsh")) GTEST_SKIP() << "zsh is not installed";
     const amalgam::temp_folder folder;
-    for (const std::string shell : {"zsh", "fish"}) {
-        const std::string script = folder.with(shell);
-        ASSERT_EQ(amalgam_tool("completion " + shell + " > " + script).code, 0);
-        if (!is_installed(shell)) continue;
-        const auto read = run_tool(shell + " -n", script);
-        EXPECT_EQ(read.code, 0) << read.output;
-    }
+    write_completions(folder, "zsh", "_amalgam");
+    // A zsh with a terminal, which prints what the line is after Tab.
+    for (const auto& [line, word] : lines_and_last_words())
+        EXPECT_EQ(last_word(in_folder(folder, "zsh -f", R"(zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell "fpath=(\$PWD \$fpath); autoload -Uz compinit; compinit -u -D
+tab() { zle complete-word; print -r -- \"<\${BUFFER% }>\"; }; zle -N tab; bindkey '^I' tab; print rea''dy"
+zpty -r shell seen '*ready*'
+zpty -w -n shell "$1"$'\t'
+zpty -r shell seen '*<*>*'
+print -r -- ${${seen##*<}%%>*})",
+                                      line)),
+                  word + "\n")
+            << line;
+}
+
+TEST(tool_completion, completes_commands_and_options_in_fish) {
     if (!is_installed("fish")) GTEST_SKIP() << "fish is not installed";
-    const auto completed = [&folder](const std::string& line) {
-        return run_tool("fish --no-config -c",
-                        "'source " + folder.with("fish") + "; complete -C \"" + line + "\"'")
-            .output;
-    };
-    EXPECT_TRUE(contains(completed("amalgam key tr"), "trust\t")) << completed("amalgam key tr");
-    EXPECT_TRUE(contains(completed("amalgam key new --ho"), "--host\t"))
-        << completed("amalgam key new --ho");
+    const amalgam::temp_folder folder;
+    write_completions(folder, "fish", "completions");
+    for (const auto& [line, word] : lines_and_last_words())
+        EXPECT_EQ(in_folder(folder, "fish --no-config", R"(source completions
+set found (complete -C $argv[1] | string split -f 1 \t)
+test (count $found) -gt 0; or set found (string split ' ' $argv[1])[-1]
+echo $found)",
+                            line),
+                  word + "\n")
+            << line;
 }
 
 }  // namespace

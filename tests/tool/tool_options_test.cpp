@@ -22,6 +22,7 @@
 
 #include "contains.hpp"
 #include "shell_word.hpp"
+#include "thrown.hpp"
 #include "tool/run_tool.hpp"
 
 namespace amalgam::tool_testing {
@@ -189,6 +190,50 @@ TEST_F(tool_options, a_directory_with_detach_has_the_credentials_of_the_folder_i
         int how = 0;
         ASSERT_EQ(::waitpid(*directory, &how, 0), *directory);
         EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0) << how;
+    }
+}
+
+TEST_F(tool_options, a_directory_with_owners_of_an_attribute_takes_it_of_these_only) {
+    ASSERT_EQ(::prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    const std::string me = fmt::format("uid:{}", ::geteuid());
+    // Each option takes its own words: what follows is an address.
+    const auto started = tool("directory --detach --end-after 60 --readers " + me +
+                              " shm:// --owners-of type=database uid:4000000 --owners-of "
+                              "type=database group:databases --owners-of rack " +
+                              me + " shm://");
+    ASSERT_EQ(started.code, 0) << started.output;
+    ASSERT_TRUE(started.output.starts_with("directory at shm://")) << started.output;
+    EXPECT_EQ(std::count(started.output.begin(), started.output.end(), '\n'), 2);
+    const auto directory = only_child();
+    ASSERT_TRUE(directory);
+    const std::string address = started.output.substr(13, started.output.find('\n') - 13);
+    {
+        context here{{"shm://"}, {.directory = address}};
+        const resource box = here.add({{"type", "box"}, {"rack", "7"}});
+        const error why = error_of([&] { (void)here.add({{"type", "database"}}); });
+        EXPECT_EQ(why.code(), errc::denied);
+        EXPECT_TRUE(
+            std::string(why.what())
+                .starts_with("only group:databases, uid:4000000 may give {type: \"database\"} to "))
+            << why.what();
+        EXPECT_EQ(code_of([&] { box.set({{"type", "database"}}); }), errc::denied);
+    }
+    ASSERT_EQ(::kill(*directory, SIGTERM), 0);
+    int how = 0;
+    ASSERT_EQ(::waitpid(*directory, &how, 0), *directory);
+    EXPECT_TRUE(WIFEXITED(how) && WEXITSTATUS(how) == 0) << how;
+}
+
+TEST_F(tool_options, owners_of_an_attribute_that_are_malformed_are_refused_with_an_example) {
+    for (const auto& [words, expected] :
+         {std::pair("=database uid:1000",
+                    "\"=database\" names no attribute, expected NAME=VALUE or "
+                    "NAME, of 1 to 255 bytes; example: type=database"),
+          std::pair("type=database uid:me", "\"uid:me\" is not a user, expected its number"),
+          std::pair("type=database", "2 required ATTRIBUTE WHO missing")}) {
+        const auto refused = tool(std::string("directory shm:// --owners-of ") + words);
+        EXPECT_EQ(refused.code, 2) << words;
+        EXPECT_TRUE(contains(refused.output, expected)) << refused.output;
     }
 }
 

@@ -401,9 +401,10 @@ TEST(tool_ping_nobody, ends_with_code_1_and_says_unreachable) {
 class tool_perf : public testing::TestWithParam<const char*> {};
 
 TEST_P(tool_perf, each_test_prints_one_json_object_with_every_field) {
-    for (const char* test : {"message-latency", "rpc-latency", "rpc-rate", "put-bandwidth",
-                             "get-bandwidth", "put-block-bandwidth", "get-block-bandwidth",
-                             "bulk-pull", "bulk-pull-pooled", "bulk-push", "stream-rate"}) {
+    for (const char* test :
+         {"message-latency", "rpc-latency", "rpc-rate", "post-rate", "put-bandwidth",
+          "get-bandwidth", "put-block-bandwidth", "get-block-bandwidth", "bulk-pull",
+          "bulk-pull-pooled", "bulk-push", "stream-rate"}) {
         const auto got = amalgam_tool(std::string("perf ") + test +
                                       " --seconds 0.05 --json --uri " + GetParam());
         ASSERT_EQ(got.code, 0) << got.output;
@@ -420,7 +421,7 @@ TEST_P(tool_perf, all_runs_every_test) {
     const auto got =
         amalgam_tool(std::string("perf all --seconds 0.05 --json --uri ") + GetParam());
     ASSERT_EQ(got.code, 0) << got.output;
-    EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 11) << got.output;
+    EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 12) << got.output;
 }
 
 INSTANTIATE_TEST_SUITE_P(native, tool_perf, testing::Values("shm://", "tcp://127.0.0.1:0"));
@@ -487,7 +488,7 @@ TEST(tool_perf_vs, a_missing_library_is_one_line_and_the_rest_goes_on) {
                  "amalgam perf: skipping nosuch: no program amalgam-peer-nosuch beside this one "
                  "or in PATH; it is built with Amalgam if the library is installed\n"))
         << got.output;
-    EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1 + 1 + 22) << got.output;
+    EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 1 + 1 + 24) << got.output;
 }
 
 /// A folder with a peer that answers every question with a known figure.

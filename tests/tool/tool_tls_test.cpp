@@ -110,7 +110,7 @@ TEST_F(tool_tls, perf_runs_every_test) {
         "--credentials " +
         folder.with("node"));
     ASSERT_EQ(got.code, 0) << got.output;
-    EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 11) << got.output;
+    EXPECT_EQ(std::count(got.output.begin(), got.output.end(), '\n'), 12) << got.output;
 }
 
 TEST_F(tool_tls, find_asks_a_directory_that_trusts_it) {

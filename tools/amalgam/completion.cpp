@@ -57,13 +57,13 @@ std::string cases(const command_definition& root, const char* variable) {
     return out;
 }
 
-/// Pattern of the names of all commands, for each word of the line that leads deeper.
-std::string inner_paths(const command_definition& root) {
+/// The names of all commands, for each word of the line that leads deeper.
+std::string inner_paths(const command_definition& root, const char* between) {
     std::vector<std::string> paths;
     for_each_command(root, [&](const command_definition& each) {
         if (each.path.size() > 1) paths.push_back(quoted(joined(each.path, " ")));
     });
-    return joined(paths, "|");
+    return joined(paths, between);
 }
 
 std::string for_bash(const command_definition& root) {
@@ -82,7 +82,7 @@ _amalgam() {{
 }}
 complete -o default -F _amalgam amalgam
 )",
-                       inner_paths(root), cases(root, "words"));
+                       inner_paths(root, "|"), cases(root, "words"));
 }
 
 std::string for_zsh(const command_definition& root) {
@@ -100,30 +100,28 @@ _amalgam() {{
     compadd -- ${{=follows}}
     _files
 }}
-compdef _amalgam amalgam
+if [[ $funcstack[1] == _amalgam ]]; then _amalgam; else compdef _amalgam amalgam; fi
 )",
-                       inner_paths(root), cases(root, "follows"));
-}
-
-/// Condition of fish: the words of `command`, and none that leads deeper.
-std::string fish_condition(const command_definition& command) {
-    std::string condition;
-    for (std::size_t i = 1; i < command.path.size(); ++i)
-        condition += fmt::format("{}__fish_seen_subcommand_from {}",
-                                 condition.empty() ? "" : "; and ", command.path[i]);
-    std::vector<std::string> deeper;
-    for (const command_definition& each : command.commands)
-        deeper.push_back(each.path.back());
-    if (!deeper.empty())
-        condition += fmt::format("{}not __fish_seen_subcommand_from {}",
-                                 condition.empty() ? "" : "; and ", joined(deeper, " "));
-    return quoted_for_fish(condition);
+                       inner_paths(root, "|"), cases(root, "follows"));
 }
 
 std::string for_fish(const command_definition& root) {
-    std::string out = "# fish completion for amalgam\n";
+    std::string out = fmt::format(R"(# fish completion for amalgam
+function __amalgam_is_at
+    set -l path amalgam
+    for word in (commandline -opc)[2..]
+        test "$word" = --; and return 1
+        switch "$path $word"
+            case {}
+                set path "$path $word"
+        end
+    end
+    test "$path" = "$argv"
+end
+)",
+                                  inner_paths(root, " "));
     for_each_command(root, [&](const command_definition& at) {
-        const std::string condition = fish_condition(at);
+        const std::string condition = quoted("__amalgam_is_at " + joined(at.path, " "));
         for (const command_definition& each : at.commands)
             out += fmt::format("complete -c amalgam -n {} -a {} -d {}\n", condition,
                                each.path.back(), quoted_for_fish(each.about));

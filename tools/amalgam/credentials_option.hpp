@@ -22,7 +22,7 @@ inline void add_credentials(CLI::App& command, std::string& folder) {
 inline std::string with_credentials(const std::string& argument, const std::string& address,
                                     const std::string& folder) {
     const uri parsed = uri::parse(address);
-    if (!transport_of(parsed).ends_with("+tls")) return address;
+    if (!is_encrypted(parsed)) return address;
     if (const auto own = parsed.option("credentials")) {
         if (folder.empty() || folder == *own) return address;
         throw CLI::ValidationError(

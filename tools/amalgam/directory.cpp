@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/unique_fd.hpp>
+#include <amalgam/directory/attributes.hpp>
 #include <amalgam/directory/directory_server.hpp>
 #include <amalgam/directory/host_directory.hpp>
 #include <amalgam/fabric/credentials.hpp>
@@ -45,6 +47,7 @@ struct server_options {
     double silence_s = 10;
     bool makes_way = false;
     std::vector<std::string> members, contexts, readers;
+    std::vector<std::pair<std::string, std::string>> owners_of;  // An attribute, and one owner.
 };
 
 /// "node7", "group:compute" or "uid:1000". Empty: the list is not given.
@@ -78,6 +81,34 @@ std::string refusal_of_list(const std::string& word) {
     } catch (const error& why) {
         return why.what();
     }
+}
+
+/// "type=database" has a value; "type" is of any.
+attribute_owners owners_of(const std::string& attribute) {
+    const std::size_t equals = attribute.find('=');
+    if (equals == std::string::npos) return {.name = attribute};
+    return {.name = attribute.substr(0, equals), .value = attribute.substr(equals + 1)};
+}
+
+std::string refusal_of_attribute(const std::string& word) {
+    const std::size_t bytes = owners_of(word).name.size();
+    if (bytes != 0 && bytes <= attribute_list::max_name_bytes) return {};
+    return fmt::format(
+        "\"{}\" names no attribute, expected NAME=VALUE or NAME, of 1 to {} bytes; example: "
+        "type=database",
+        word, attribute_list::max_name_bytes);
+}
+
+/// Words about the same attribute make one list.
+std::vector<attribute_owners> all_owners(
+    const std::vector<std::pair<std::string, std::string>>& words) {
+    std::map<std::string, std::vector<std::string>> by_attribute;
+    for (const auto& [attribute, who] : words)
+        by_attribute[attribute].push_back(who);
+    std::vector<attribute_owners> all;
+    for (const auto& [attribute, who] : by_attribute)
+        all.emplace_back(owners_of(attribute)).who = *list_of(who);
+    return all;
 }
 
 /// Those of the first URI that names some; null: none does.
@@ -155,6 +186,8 @@ std::vector<std::string> words_of(const server_options& options) {
           std::pair("--readers", &options.readers)})
         for (const std::string& each : *list)
             add(option, each);
+    for (const auto& [attribute, who] : options.owners_of)
+        words.insert(words.end(), {"--owners-of", attribute, who});
     return words;
 }
 
@@ -216,7 +249,8 @@ void serve(const server_options& options) {
         .ring = ring,
         .roles = {.members = list_of(options.members),
                   .contexts = list_of(options.contexts),
-                  .readers = list_of(options.readers)},
+                  .readers = list_of(options.readers),
+                  .owners_of = all_owners(options.owners_of)},
         .silence = std::chrono::milliseconds(static_cast<long>(options.silence_s * 1000))};
     if (options.makes_way) how.on_make_way = [] { (void)::kill(::getpid(), SIGTERM); };
     const directory_server directory(*on, how);
@@ -295,6 +329,7 @@ void add_directory(CLI::App& app) {
             ->add_option(option, list, what + ": a name, group:NAME or uid:NUMBER; may be repeated")
             ->check(CLI::Validator(&refusal_of_list, ""))
             ->expected(1)
+            ->allow_extra_args(false)  // What follows is a URI.
             ->take_all();
     };
     add_role("--members", options->members,
@@ -303,6 +338,18 @@ void add_directory(CLI::App& app) {
     add_role("--contexts", options->contexts,
              "Which processes may register resources; without it, who may search");
     add_role("--readers", options->readers, "Which processes may only search; without it, all");
+    command
+        ->add_option("--owners-of", options->owners_of,
+                     "An attribute, NAME=VALUE or NAME for whatever value, and who of those that "
+                     "may register resources may give it to them: a name, group:NAME or "
+                     "uid:NUMBER; may be repeated; example: --owners-of type=database "
+                     "group:databases")
+        ->type_name("ATTRIBUTE WHO")
+        ->check(CLI::Validator(&refusal_of_attribute, "").application_index(0))
+        ->check(CLI::Validator(&refusal_of_list, "").application_index(1))
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->take_all();
     command->callback([options] {
         for (std::string& each : options->uris)
             each = with_absolute_credentials(each);

@@ -52,7 +52,7 @@ std::unique_ptr<context> join(const find_options& options) {
     if (how.directory.empty()) return std::make_unique<context>(std::move(how));
     how.directory = with_credentials("--at", how.directory, options.credentials);
     const uri at = uri::parse(how.directory);
-    if (!transport_of(at).ends_with("+tls")) return std::make_unique<context>(std::move(how));
+    if (!is_encrypted(at)) return std::make_unique<context>(std::move(how));
     return std::make_unique<context>(std::vector<std::string>{client_uri(at)}, std::move(how));
 }
 

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <amalgam/core/uri.hpp>
 #include <amalgam/fabric/transport.hpp>
 #include <amalgam/version.hpp>
 
@@ -75,16 +76,12 @@ const char* sentence_of(rma_mode how) {
                : "emulated by messages, processed by the target's progress";
 }
 
-/// Who may connect, the port's own explanation says.
-bool encrypts(const capabilities& can) {
-    return can.transport.ends_with("+tls");
-}
-
 const char* encryption_of(const capabilities& can) {
     return can.transport == "tcp+tls" ? "yes, by TLS 1.3, between peers that prove who they are"
-           : encrypts(can) ? "yes, packets, under keys of TLS 1.3, between peers that prove "
-                             "who they are"
-                           : "no";
+           : is_encrypted(can.transport)
+               ? "yes, packets, under keys of TLS 1.3, between peers that prove "
+                 "who they are"
+               : "no";
 }
 
 /// Really opens the port, and reports what a program would get.
@@ -97,7 +94,7 @@ void explain(const transport_registry& registry, const std::string& where, bool 
             {"uri", where},
             {"explanation", opened->explain()},
             {"address", nullptr},
-            {"encrypted", encrypts(can)},
+            {"encrypted", is_encrypted(can.transport)},
             {"rma", name_of(can.rma)},
             {"atomics", can.atomics == atomic_mode::native     ? "native"
                         : can.atomics == atomic_mode::emulated ? "messages"

@@ -20,6 +20,7 @@ struct new_options {
     key_request what;
     std::optional<unsigned> days;
     std::string with;
+    std::vector<std::string> trusted;
     bool p256 = false;
 };
 
@@ -33,12 +34,27 @@ bool is_same_folder(const std::string& one, const std::string& other) {
     return std::filesystem::equivalent(one, other, absent);
 }
 
+void tell_self_signed(const key_request& what, const std::string& folder, const std::string& as) {
+    const std::string own = to_text(*read_key_parts(folder + "/key.pem").front().fingerprint);
+    fmt::print("made the self-signed key {} in {}\nfingerprint: {}\n", what.name, folder, own);
+    if (what.trusted.empty())
+        fmt::print(
+            "next: at the other end, amalgam key new NAME --trust {}\nthen here: amalgam key trust "
+            "{} FINGERPRINT\n",
+            own, as);
+    else
+        fmt::print("next: at the other end, amalgam key trust NAME {}\n", own);
+}
+
 void new_key(const new_options& options) {
     key_request what = options.what;
     const std::string folder = of_argument("name", [&] { return key_folder(options.folder); });
     what.name = last_part(folder);
     if (options.p256) what.algorithm = key_algorithm::p256;
-    if (what.authority && options.days) what.days = *options.days;
+    for (const std::string& each : options.trusted)
+        what.trusted.push_back(of_argument("trust", [&] { return parse_key_fingerprint(each); }));
+    what.self_signed = what.self_signed || !what.trusted.empty();
+    if ((what.authority || what.self_signed) && options.days) what.days = *options.days;
     // Before there is a key that it will not sign.
     if (!options.with.empty()) require_authority(options.with, options.days);
     if (!options.with.empty() && is_same_folder(key_folder(options.with), folder))
@@ -60,6 +76,7 @@ void new_key(const new_options& options) {
             what.name, folder, options.folder);
         return;
     }
+    if (what.self_signed) return tell_self_signed(what, folder, options.folder);
     fmt::print("made the key {} in {}\n", what.name, folder);
     if (options.with.empty()) {
         fmt::print("next: amalgam key sign {} --with AUTHORITY\n", options.folder);
@@ -95,8 +112,23 @@ void add_new(CLI::App& key) {
                                   "Certify it at once by this authority: a name or a folder")
                      ->excludes(authority);
     auto* days = add_days(*command, options->days,
-                          "How long the certificate is valid; default: 365, authorities 3650");
+                          "How long the certificate is valid; default: 365 by an authority, "
+                          "else 3650");
     auto* p256 = command->add_flag("--p256", options->p256, "ECDSA over P-256 in place of Ed25519");
+    auto* self_signed =
+        command
+            ->add_flag("--self-signed", options->what.self_signed,
+                       "Without an authority: the other end trusts it by its fingerprint")
+            ->excludes(authority)
+            ->excludes(with)
+            ->excludes(groups);
+    auto* trusted = command
+                        ->add_option("--trust", options->trusted,
+                                     "Fingerprint of a key that it trusts, which makes it "
+                                     "self-signed; may be repeated")
+                        ->excludes(authority)
+                        ->excludes(with)
+                        ->excludes(groups);
     command
         ->add_flag("--shared", options->what.shared,
                    "A pre-shared key, which both ends have, in place of a private one with a "
@@ -106,12 +138,16 @@ void add_new(CLI::App& key) {
         ->excludes(days)
         ->excludes(p256)
         ->excludes(hosts)
-        ->excludes(groups);
+        ->excludes(groups)
+        ->excludes(self_signed)
+        ->excludes(trusted);
     command->add_flag("--force", options->what.overwrite, "Replace a key that is there");
-    command->callback([options, authority, with] {
-        if (options->days && authority->empty() && with->empty())
-            throw CLI::ValidationError(
-                "--days", "a key without a certificate has no end; expected --with or --authority");
+    command->callback([options, authority, with, self_signed, trusted] {
+        if (options->days && authority->empty() && with->empty() && self_signed->empty() &&
+            trusted->empty())
+            throw CLI::ValidationError("--days",
+                                       "a key without a certificate has no end; expected --with "
+                                       "or --authority, or --self-signed");
         new_key(*options);
     });
 }
@@ -152,13 +188,15 @@ void add_sign(CLI::App& key) {
 void add_trust(CLI::App& key) {
     auto folder = std::make_shared<std::string>(), authority = std::make_shared<std::string>();
     auto* command = key.add_subcommand(
-        "trust", "Let a key trust who an authority certified, or accept a pre-shared key");
+        "trust",
+        "Let a key trust who an authority certified, or another key, or accept a pre-shared key");
     command->footer("example: amalgam key trust node7 lab/certificate.pem");
     command->add_option("folder", *folder, "Folder or name of the key")->required();
     command
         ->add_option("authority", *authority,
                      "certificate.pem or revoked.pem of the authority, or its folder for both; the "
-                     "folder of a pre-shared key, if that of the key has such, too")
+                     "fingerprint of a key, if the other is self-signed; the folder of a "
+                     "pre-shared key, if that of the key has such, too")
         ->required();
     command->callback(
         [folder, authority] { fmt::print("{}\n", trust_authority(*folder, *authority)); });
@@ -167,17 +205,18 @@ void add_trust(CLI::App& key) {
 void add_revoke(CLI::App& key) {
     auto what = std::make_shared<std::string>(), with = std::make_shared<std::string>();
     auto* command = key.add_subcommand("revoke",
-                                       "Add a certificate to a revocation list, or "
-                                       "accept a pre-shared key no longer");
+                                       "Add a certificate to a revocation list, or trust a key, "
+                                       "or accept a pre-shared key, no longer");
     command->footer("example: amalgam key revoke node7 --with lab");
     command
         ->add_option("certificate", *what,
                      "Certificate, folder or name of the key, or the certificate's serial number; "
-                     "the name of a pre-shared key")
+                     "the fingerprint of a trusted key; the name of a pre-shared key")
         ->required();
     command
         ->add_option("--with", *with,
-                     "The authority that certified it; the folder that accepts the pre-shared key")
+                     "The authority that certified it; the folder that trusts the key, or accepts "
+                     "the pre-shared key")
         ->required();
     command->callback([what, with] { fmt::print("{}\n", revoke_key(*what, *with)); });
 }
@@ -203,8 +242,8 @@ json_object as_json(const key_part& part) {
         all["valid_now"] = part.valid_now;
         all["serial"] = part.serial;
     }
-    if (part.fingerprint) all["algorithm"] = part.algorithm;
-    if (part.kind != revocation_list) all["key_bits"] = part.key_bits;
+    if (part.fingerprint && part.kind != trusted_key) all["algorithm"] = part.algorithm;
+    if (!any_of(revocation_list, trusted_key)) all["key_bits"] = part.key_bits;
     if (part.fingerprint) all["fingerprint"] = to_text(*part.fingerprint);
     if (part.kind == revocation_list) {
         all["revoked"] = json_object::array();
@@ -221,7 +260,7 @@ void add_show(CLI::App& key) {
     auto* show = key.add_subcommand("show", "Show what the files of a key say");
     show->footer("example: amalgam key show node7");
     show->add_option("file", *path,
-                     "A file in PEM or of pre-shared keys, or folder or name of a key")
+                     "A file in PEM, of trusted or of pre-shared keys, or folder or name of a key")
         ->required();
     add_json(*show, *json, "key, certificate, request and revocation list");
     show->callback([path, json] {

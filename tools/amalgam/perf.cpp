@@ -27,6 +27,7 @@ std::span<const perf_test> all_tests() {
         {"rpc-latency", "full round trip of a typed call, handled by a ULT", 8, 1, &rpc_latency,
          time, "message-latency"},
         {"rpc-rate", "typed calls with several in flight", 64, 16, &rpc_rate, rate, ""},
+        {"post-rate", "one-way calls, inline handler", 8, 256, &post_rate, rate, "message-rate"},
         {"put-bandwidth", "one-sided writes", 1 << 20, 4, &put_bandwidth, bandwidth,
          "put-bandwidth"},
         {"get-bandwidth", "one-sided reads", 1 << 20, 4, &get_bandwidth, bandwidth,

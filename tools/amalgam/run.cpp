@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -28,6 +30,11 @@ struct run_options {
     std::string report_file;
     std::string metrics;
     std::string web;
+    std::string checkpoints;
+    double checkpoint_every_s = 0;
+    unsigned restarts = 0;
+    bool from_start = false;
+    bool resume = false;
     std::string ssh = "ssh";
     std::string remote_amalgam;
     double silence_s = 30;
@@ -36,7 +43,8 @@ struct run_options {
 };
 
 std::chrono::milliseconds milliseconds(double seconds) {
-    return std::chrono::milliseconds(static_cast<long>(seconds * 1000));
+    if (seconds <= 0) return {};
+    return std::chrono::milliseconds(std::max(1L, std::lround(seconds * 1000)));
 }
 
 /// What would be started.
@@ -77,6 +85,11 @@ int launch_all(const run_options& options) {
     launched.report_file = options.report_file;
     launched.metrics = options.metrics;
     launched.web = options.web;
+    launched.checkpoints = options.checkpoints;
+    launched.checkpoint_every = milliseconds(options.checkpoint_every_s);
+    launched.restarts = options.restarts;
+    launched.restart_from_start = options.from_start;
+    launched.resume = options.resume;
     launched.ssh = CLI::detail::split_up(options.ssh);
     launched.remote_amalgam = options.remote_amalgam.empty()
                                   ? std::filesystem::read_symlink("/proc/self/exe").string()
@@ -137,6 +150,20 @@ void add_run(CLI::App& app) {
            "\"0.0.0.0:8642?credentials=node7\", a key that `amalgam key new --p256` made")
         ->expected(0, 1)
         ->default_str("127.0.0.1:0");
+    sub->add_option("--checkpoints", options->checkpoints,
+                    "Save the state of all nodes in this folder, at a time when it fits together");
+    sub->add_option("--checkpoint-every", options->checkpoint_every_s,
+                    "Take a checkpoint every so many seconds; 0: only when asked for")
+        ->check(seconds(0, 1e6))
+        ->capture_default_str();
+    sub->add_option("--restarts", options->restarts,
+                    "When a process is lost, end the others and go on from the last complete "
+                    "checkpoint, so many times at most")
+        ->capture_default_str();
+    sub->add_flag("--from-start", options->from_start,
+                  "With --restarts: if no checkpoint is complete yet, begin from the start");
+    sub->add_flag("--resume", options->resume,
+                  "Go on from the last complete checkpoint of an earlier run in that folder");
     sub->add_option(
            "--ssh", options->ssh,
            "Command to reach a group's host: \"ssh -p 2222 -i key\"; must not ask for a password")

@@ -32,6 +32,8 @@ int ABT_pool_push_threads_ex(ABT_pool pool, const ABT_thread* threads, size_t nu
 int ABT_pool_pop_wait_thread(ABT_pool pool, ABT_thread* thread, double time_secs);
 int ABT_pool_pop_wait_thread_ex(ABT_pool pool, ABT_thread* thread, double time_secs,
                                 ABT_pool_context pool_ctx);
+/* Calls print_fn() with the pool locked: it may neither use the pool, nor wait, nor print stacks.
+ * So does ABT_pool_print_all(). */
 int ABT_pool_print_all_threads(ABT_pool pool, void* arg, void (*print_fn)(void* arg, ABT_thread));
 int ABT_pool_set_data(ABT_pool pool, void* data);
 int ABT_pool_get_data(ABT_pool pool, void** data);
@@ -51,8 +53,9 @@ int ABT_pool_config_set(ABT_pool_config config, int key, ABT_pool_config_type ty
                         const void* val);
 int ABT_pool_config_get(ABT_pool_config config, int key, ABT_pool_config_type* p_type, void* val);
 
-/* A user's pool. Its functions run on streams and plain threads and must not wait. A definition may
- * be freed once its pools exist. */
+/* A user's pool. Its functions run on streams and plain threads and must not wait: in pop and push,
+ * to lock a locked mutex is ABT_ERR_MUTEX, so use ABT_mutex_spinlock(). A definition may be freed
+ * once its pools exist. */
 int ABT_pool_user_def_create(ABT_pool_user_create_unit_fn p_create_unit,
                              ABT_pool_user_free_unit_fn p_free_unit,
                              ABT_pool_user_is_empty_fn p_is_empty, ABT_pool_user_pop_fn p_pop,

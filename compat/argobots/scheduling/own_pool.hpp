@@ -47,8 +47,8 @@ private:
 
 inline void own_pool::count(const thread& who, std::size_t more) noexcept {
     size_.store(size_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
-    if (who.is_counted()) return;
-    uncounted_.store(uncounted_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+    if (who.is_counted()) [[unlikely]]
+        counted_.store(counted_.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
 }
 
 inline void own_pool::unlink(thread& who) noexcept {
@@ -82,6 +82,21 @@ inline void own_pool::prepend(thread& who) noexcept {
     (head_ == nullptr ? tail_ : head_->prev) = &who;
     head_ = &who;
     count(who, 1);
+}
+
+/// unlink_first() and append() of ULTs that count the same, so there is nothing to count.
+inline void own_pool::put_last_for_first(thread& who, thread& first) noexcept {
+    thread* const next = first.next;
+    first.listed_in.store(nullptr, std::memory_order_relaxed);
+    who.listed_in.store(this, std::memory_order_relaxed);
+    who.next = nullptr;
+    head_ = next == nullptr ? &who : next;
+    who.prev = next == nullptr ? nullptr : tail_;
+    if (next != nullptr) {
+        next->prev = nullptr;
+        tail_->next = &who;
+    }
+    tail_ = &who;
 }
 
 /// What locked does first. It ends when own_in_ is cleared.

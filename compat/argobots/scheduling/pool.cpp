@@ -8,6 +8,12 @@ using namespace amalgam::argobots;
 
 namespace {
 
+/// It is the program's now. Null: nothing.
+ABT_thread popped(ABT_thread_opaque* who) noexcept {
+    if (who != nullptr) who->state.store(popped_state, std::memory_order_release);
+    return who;
+}
+
 int push_to(ABT_pool pool, ABT_thread_opaque& who, ABT_pool_context why) {
     return guarded([&] {
         if (!migrate_if_asked(who)) {
@@ -61,6 +67,8 @@ int ABT_pool_create_basic(ABT_pool_kind kind, ABT_pool_access access, ABT_bool a
 int ABT_pool_free(ABT_pool* pool) {
     if (*pool == nullptr) return ABT_ERR_INV_POOL;
     if ((*pool)->schedulers.load() != 0) return ABT_ERR_POOL;
+    // A ULT that is moving into it calls this.
+    if (between_ults::here() && (*pool)->holders.load() > 0) return ABT_ERR_POOL;
     delete *pool;
     *pool = nullptr;
     return ABT_SUCCESS;
@@ -97,7 +105,7 @@ int ABT_pool_pop_thread(ABT_pool pool, ABT_thread* thread) {
 int ABT_pool_pop_thread_ex(ABT_pool pool, ABT_thread* thread, ABT_pool_context pool_ctx) {
     *thread = nullptr;
     if (pool == nullptr) return ABT_ERR_INV_POOL;
-    *thread = pool->take(pool_ctx);
+    *thread = popped(pool->take(pool_ctx));
     return ABT_SUCCESS;
 }
 
@@ -110,6 +118,8 @@ int ABT_pool_pop_threads_ex(ABT_pool pool, ABT_thread* threads, size_t len, size
     *num = 0;
     if (pool == nullptr) return ABT_ERR_INV_POOL;
     *num = pool->take_many(threads, len, pool_ctx);
+    for (size_t i = 0; i < std::min(*num, len); ++i)
+        popped(threads[i]);
     return ABT_SUCCESS;
 }
 
@@ -146,7 +156,7 @@ int ABT_pool_pop_wait_thread_ex(ABT_pool pool, ABT_thread* thread, double time_s
                                 ABT_pool_context pool_ctx) {
     *thread = nullptr;
     if (pool == nullptr) return ABT_ERR_INV_POOL;
-    *thread = pool->take_wait(time_secs, pool_ctx);
+    *thread = popped(pool->take_wait(time_secs, pool_ctx));
     return ABT_SUCCESS;
 }
 
@@ -173,12 +183,15 @@ int ABT_pool_add_sched(ABT_pool pool, ABT_sched sched) {
     if (pool == nullptr) return ABT_ERR_INV_POOL;
     if (sched == nullptr || sched->used()) return ABT_ERR_INV_SCHED;
     return guarded([=] {
+        for (ABT_pool each : sched->pools)
+            each->open();
         sched->in_pool = true;
         try {
             create_thread({.pool = pool,
                            .function = &run_sched,
                            .arg = sched,
-                           .kind = thread_kind::scheduler});
+                           .kind = thread_kind::scheduler,
+                           .named = false});
         } catch (...) {
             sched->in_pool = false;
             throw;
@@ -215,7 +228,9 @@ int ABT_pool_remove(ABT_pool pool, ABT_unit unit) {
     if (pool == nullptr) return ABT_ERR_INV_POOL;
     ABT_thread_opaque* const who = thread_of(unit);
     if (who == nullptr) return ABT_ERR_INV_UNIT;
-    return pool->remove_thread(*who) ? ABT_SUCCESS : ABT_ERR_POOL;
+    if (!pool->remove_thread(*who)) return ABT_ERR_POOL;
+    popped(who);
+    return ABT_SUCCESS;
 }
 
 int ABT_pool_push(ABT_pool pool, ABT_unit unit) {

@@ -49,7 +49,11 @@ struct ABT_pool_opaque : public amalgam::pool {
     virtual ABT_unit create_unit(thread& who) = 0;
     virtual void free_unit(ABT_unit unit) noexcept = 0;
     /// Whether nothing is in it and, if only one scheduler has it, no ULT will come back to it.
-    bool is_done() const noexcept;
+    /// Then that scheduler may end, so none moves into it any more until open().
+    bool is_done() noexcept;
+    void open() noexcept;
+    /// For runtime::hold_goal(). False: it is done.
+    bool let_one_come() noexcept;
 
     /// What is in it, and ULTs that will come back to it.
     std::size_t total() const noexcept { return std::max(size(), ults() + uncounted()); }
@@ -65,11 +69,17 @@ struct ABT_pool_opaque : public amalgam::pool {
     void* data = nullptr;
     const int id;
     std::atomic<int> schedulers{0};
+    std::atomic<int> holders{0};  ///< ULTs that are moving into it, or `closed`.
+    static constexpr int closed = -1;
+    std::atomic<bool> is_goal{false};  ///< See runtime::note_goal().
 
 protected:
     ABT_pool_opaque(ABT_pool_access how, bool automatically) noexcept;
+    /// First of all at its end. Waits for those that are moving into it.
+    void turn_away() noexcept;
 
 private:
+    bool looks_done() const noexcept;
     virtual void put(thread& who, ABT_pool_context why) noexcept = 0;
 };
 
@@ -101,7 +111,8 @@ public:
     std::size_t size() const noexcept override { return size_.load(std::memory_order_relaxed); }
 
     std::size_t uncounted() const noexcept override {
-        return uncounted_.load(std::memory_order_relaxed);
+        const std::size_t all = size(), counted = counted_.load(std::memory_order_relaxed);
+        return all > counted ? all - counted : 0;
     }
     /// What `is_wanted` says of the next one decides whether it is taken. May take `spare`, the
     /// memory of a descriptor or null, for put_anew().
@@ -116,9 +127,10 @@ public:
     /// Adds `one` to its joiners, if it is in here: what runs it later sees that. False: it is not.
     /// `only_one`: nobody else begins to join it.
     bool note_joiner(thread& who, joiner& one, bool only_one) noexcept;
-    /// A ULT of the calling stream yields to `next`, or if that is null, to the first one in here,
-    /// and stands in here then. False: nothing happened; yield otherwise.
-    bool rotate(thread& who, thread* next) noexcept;
+    /// A ULT of the calling stream yields to the first one in here, or to `next`, and stands in
+    /// here then. False: nothing happened; yield otherwise.
+    bool rotate(thread& who) noexcept;
+    bool rotate(thread& who, thread& next) noexcept;
     /// Whether the calling stream has it for itself, as far as it knows.
     bool is_private_here() const noexcept {
         return !others_.load(std::memory_order_relaxed) && on_own_stream();
@@ -138,6 +150,8 @@ private:
     void unlink_first(thread& who) noexcept;
     void append(thread& who) noexcept;
     void prepend(thread& who) noexcept;
+    void put_last_for_first(thread& who, thread& first) noexcept;
+    bool yield_within(thread& who, thread& next) noexcept;
     bool enter_quickly() noexcept;
     void count(const thread& who, std::size_t more) noexcept;
     class locked;
@@ -149,8 +163,8 @@ private:
     mutable std::atomic<bool> own_in_{false};  // its stream is, without busy_
     thread* head_ = nullptr;
     thread* tail_ = nullptr;
-    std::atomic<std::size_t> size_{0};  // changed under the lock, as the next
-    std::atomic<std::size_t> uncounted_{0};
+    std::atomic<std::size_t> size_{0};     // changed under the lock, as the next
+    std::atomic<std::size_t> counted_{0};  // of these, by ults(); new ones are not
     // Memory of descriptors, each with the next one's address: its stream's, without busy_. Others
     // see at most that there is some.
     std::atomic<void*> spares_{nullptr};

@@ -6,6 +6,7 @@
 #include "runtime.hpp"
 #include "scheduling/own_pool.hpp"
 #include "tool.hpp"
+#include "units/blocked.hpp"
 
 // What all pools have in common, and those of ours.
 
@@ -42,7 +43,8 @@ ABT_pool_opaque::thread* ABT_pool_opaque::take_wait(double seconds, ABT_pool_con
         amalgam::detail::deadline_after(duration<double>(seconds), steady_clock::now());
     for (;;) {
         thread* const who = take(why);
-        if (who != nullptr || steady_clock::now() >= until) return who;
+        if (who != nullptr || amalgam::argobots::between_ults::here()) return who;
+        if (steady_clock::now() >= until) return nullptr;
         const amalgam::argobots::blocked while_waiting;
         amalgam::this_task::sleep_for(microseconds(50));
     }
@@ -81,14 +83,42 @@ void ABT_pool_opaque::print_units(void* arg, void (*print)(void* arg, ABT_unit))
         &each);
 }
 
-bool ABT_pool_opaque::is_done() const noexcept {
-    if (!empty()) return false;
-    return schedulers.load(std::memory_order_relaxed) > 1 || ults() == 0;
+bool ABT_pool_opaque::looks_done() const noexcept {
+    return empty() && (schedulers.load() > 1 || ults() == 0);
+}
+
+bool ABT_pool_opaque::is_done() noexcept {
+    if (!looks_done()) return false;
+    if (schedulers.load() > 1) return true;
+    int nobody = 0;
+    if (!holders.compare_exchange_strong(nobody, closed) && nobody != closed) return false;
+    // Again: one may have come before it was closed, or a scheduler.
+    if (looks_done() && schedulers.load() <= 1) return true;
+    open();
+    return false;
+}
+
+void ABT_pool_opaque::open() noexcept {
+    int seen = closed;
+    holders.compare_exchange_strong(seen, 0);
+}
+
+bool ABT_pool_opaque::let_one_come() noexcept {
+    int seen = holders.load();
+    while (seen != closed && !holders.compare_exchange_weak(seen, seen + 1)) {
+    }
+    return seen != closed;
+}
+
+void ABT_pool_opaque::turn_away() noexcept {
+    using amalgam::argobots::runtime;
+    if (is_goal.load() && runtime::get() != nullptr) runtime::get()->forget_goal(*this);
 }
 
 namespace amalgam::argobots {
 
 own_pool::~own_pool() {
+    turn_away();
     drop_left();
     for (void* each = spares_.load(std::memory_order_relaxed); each != nullptr;) {
         void* const next = *static_cast<void**>(each);
@@ -124,25 +154,43 @@ own_pool::thread* own_pool::take(ABT_pool_context why) {
     return take_in_line(why);
 }
 
-bool own_pool::rotate(thread& who, thread* next) noexcept {
+/// Whether it has begun, and stays in its pool.
+static bool may_rotate_to(const ABT_thread_opaque& next) noexcept {
+    return next.is_counted() && !next.wants_to_move();
+}
+
+/// From `who`, which stands in here again. False: it has been taken out, and goes on.
+[[gnu::always_inline]] inline bool own_pool::yield_within(thread& who, thread& next) noexcept {
+    ABT_xstream_opaque& here = *who.stream.load(std::memory_order_relaxed);
+    who.state.store(ABT_THREAD_STATE_READY, std::memory_order_relaxed);
+    here.note_begun(next);
+    if (detail::yield_directly_holding(*next.work, own_in_)) return true;
+    --here.runs;
+    who.state.store(ABT_THREAD_STATE_RUNNING, std::memory_order_relaxed);
+    next.state.store(ABT_THREAD_STATE_READY, std::memory_order_relaxed);
+    unlink(who);
+    return false;
+}
+
+bool own_pool::rotate(thread& who) noexcept {
     if (has_other_servers() || !enter_quickly()) return false;
-    const bool handed = next != nullptr;
-    if (!handed) next = head_;
-    const bool able = next != nullptr && next->is_counted() &&
-                      next->migrates_to.load(std::memory_order_relaxed) == nullptr;
-    if (able) {
-        if (!handed) unlink_first(*next);
-        if (head_ != nullptr) __builtin_prefetch(head_->work);  // for who comes after it
+    thread* const next = head_;
+    if (next != nullptr && may_rotate_to(*next)) {
+        put_last_for_first(who, *next);
+        __builtin_prefetch(head_->work);  // for who comes after it
+        if (yield_within(who, *next)) return true;
+        prepend(*next);
+    }
+    own_in_.store(false, std::memory_order_release);
+    return false;
+}
+
+bool own_pool::rotate(thread& who, thread& next) noexcept {
+    if (has_other_servers() || !enter_quickly()) return false;
+    if (may_rotate_to(next)) {
+        if (head_ != nullptr) __builtin_prefetch(head_->work);
         append(who);
-        ABT_xstream_opaque& here = *who.stream.load(std::memory_order_relaxed);
-        who.state.store(ABT_THREAD_STATE_READY, std::memory_order_relaxed);
-        here.note_begun(*next);
-        if (detail::yield_directly_holding(*next->work, own_in_)) return true;
-        --here.runs;
-        who.state.store(ABT_THREAD_STATE_RUNNING, std::memory_order_relaxed);
-        next->state.store(ABT_THREAD_STATE_READY, std::memory_order_relaxed);
-        unlink(who);
-        if (!handed) prepend(*next);
+        if (yield_within(who, next)) return true;
     }
     own_in_.store(false, std::memory_order_release);
     return false;
@@ -180,6 +228,7 @@ void ABT_pool_opaque::add(thread& who, ABT_pool_context why) noexcept {
     using namespace amalgam::argobots;
     if (who.state.load(std::memory_order_relaxed) == ABT_THREAD_STATE_BLOCKED)
         who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_RESUME;
+    tell_tool_ready(who);
     if (ABT_xstream_opaque* const direct = who.runs_next_on.load(std::memory_order_relaxed)) {
         who.runs_next_on.store(nullptr, std::memory_order_relaxed);
         // It may have ended, unless it runs the caller.
@@ -197,8 +246,8 @@ void ABT_pool_opaque::make_ready(thread& who) noexcept {
 }
 
 void ABT_pool_opaque::make_new_ready(thread& who) noexcept {
-    const bool elsewhere = who.runs_next_on.load(std::memory_order_relaxed) != nullptr ||
-                           who.migrates_to.load(std::memory_order_relaxed) != nullptr;
+    const bool elsewhere =
+        who.runs_next_on.load(std::memory_order_relaxed) != nullptr || who.wants_to_move();
     if (own == nullptr || elsewhere) return make_ready_in_line(who);
     who.state.store(ABT_THREAD_STATE_READY, std::memory_order_relaxed);
     own->put_new(who);

@@ -50,8 +50,7 @@ private:
 
 /// It may sleep, as it does without work.
 void wake_stream_of(const ABT_sched_opaque& sched) noexcept {
-    const ABT_xstream_opaque* const of = sched.main_of;
-    if (of != nullptr && of->state.load() == ABT_XSTREAM_STATE_RUNNING) of->stream->wake();
+    if (sched.main_of != nullptr) sched.main_of->wake();
 }
 
 /// Basic schedulers of Argobots look at pools of few streams first.
@@ -90,6 +89,7 @@ ABT_sched_opaque& create_sched(ABT_sched_predef kind, std::size_t pools, const A
 }
 
 void free_sched(ABT_sched_opaque& which) noexcept {
+    runtime::wait_until_let_go(which.holders);
     if (which.functions.free != nullptr)
         called("an exception escaped from free() of a scheduler",
                [&] { which.functions.free(&which); });

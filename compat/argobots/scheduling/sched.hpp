@@ -24,6 +24,7 @@ struct ABT_sched_opaque {
     ABT_xstream main_of = nullptr;
     bool in_pool = false;
     std::atomic<ABT_thread> thread{nullptr};  ///< Its ULT, while there is one.
+    std::atomic<int> holders{0};              ///< See runtime::hold().
     amalgam::seeded_random random{1};
 
     bool predefined() const noexcept { return functions.run == nullptr; }
@@ -43,6 +44,7 @@ namespace amalgam::argobots {
 /// Throws std::bad_alloc or failure. Null pools: made here.
 ABT_sched_opaque& create_sched(ABT_sched_predef kind, std::size_t pools, const ABT_pool* given,
                                ABT_sched_config config);
+/// Waits until nobody holds it.
 void free_sched(ABT_sched_opaque& which) noexcept;
 /// The function of a scheduler's ULT.
 void run_sched(void* which);

@@ -75,6 +75,7 @@ int user_pool::init(ABT_pool_config config) {
 }
 
 user_pool::~user_pool() {
+    turn_away();
     if (!began_) return;
     drop_left();
     called("an exception escaped from free() of a pool", [this] {
@@ -87,6 +88,7 @@ user_pool::~user_pool() {
 }
 
 user_pool::thread* user_pool::take(ABT_pool_context why) {
+    const between_ults no_waits;
     return result_of("an exception escaped from pop() of a pool", static_cast<thread*>(nullptr),
                      [&] { return old_form_ ? thread_of(old_.p_pop(this)) : now_.pop(this, why); });
 }
@@ -205,6 +207,7 @@ std::size_t user_pool::size() const noexcept {
 
 void user_pool::put(thread& who, ABT_pool_context why) noexcept {
     called("an exception escaped from push() of a pool", [&] {
+        const between_ults no_waits;  // who is woken is pushed in turn
         if (old_form_) {
             old_.p_push(this, who.unit());
         } else {

@@ -29,18 +29,17 @@ int create_xstream(ABT_sched sched, int rank, ABT_xstream* made) {
     return guarded([=] {
         if (sched != nullptr && sched->used()) return ABT_ERR_INV_SCHED;
         auto stream = std::make_unique<ABT_xstream_opaque>(false);
-        if (!runtime::get()->add(*stream, rank)) return ABT_ERR_INV_XSTREAM_RANK;
-        ABT_sched_opaque* used = sched;
+        ABT_sched_opaque& used =
+            sched != nullptr ? *sched : create_sched(ABT_SCHED_DEFAULT, 0, nullptr, nullptr);
+        stream->main_sched = &used;
+        used.main_of = stream.get();
         try {
-            if (used == nullptr) used = &create_sched(ABT_SCHED_DEFAULT, 0, nullptr, nullptr);
-            stream->main_sched = used;
-            used->main_of = stream.get();
+            if (!runtime::get()->add(*stream, rank)) throw failure{ABT_ERR_INV_XSTREAM_RANK};
             stream->start();
         } catch (...) {
-            stream->stream.reset();  // it may run, and looks at its scheduler
             runtime::get()->remove(*stream);
-            if (used != nullptr) used->main_of = nullptr;
-            if (used != nullptr && sched == nullptr) free_sched(*used);
+            used.main_of = nullptr;
+            if (sched == nullptr) free_sched(used);
             throw;
         }
         *made = stream.release();
@@ -64,25 +63,11 @@ int join_xstream(ABT_xstream which) {
     if (which == nullptr || which->primary) return ABT_ERR_INV_XSTREAM;
     if (own_stream() == which) return ABT_ERR_INV_XSTREAM;
     return guarded([which] {
-        if (which->state.load() != ABT_XSTREAM_STATE_TERMINATED) which->join();
+        if (which->state.load() == ABT_XSTREAM_STATE_TERMINATED) return ABT_SUCCESS;
+        if (between_ults::here()) return ABT_ERR_XSTREAM;
+        which->join();
         return ABT_SUCCESS;
     });
-}
-
-int bind_xstream(ABT_xstream which, const cpu_set_t& cpus) {
-    const int error = ::pthread_setaffinity_np(which->thread_handle(), sizeof cpus, &cpus);
-    return error == 0 ? ABT_SUCCESS : ABT_ERR_CPUID;
-}
-
-std::vector<int> affinity_of_thread(pthread_t which) {
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    if (::pthread_getaffinity_np(which, sizeof cpus, &cpus) != 0) throw failure{ABT_ERR_CPUID};
-    std::vector<int> all;
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-        if (CPU_ISSET(cpu, &cpus)) all.push_back(cpu);
-    }
-    return all;
 }
 
 }  // namespace
@@ -144,7 +129,7 @@ int ABT_xstream_exit(void) {
 int ABT_xstream_cancel(ABT_xstream xstream) {
     if (xstream == nullptr || xstream->primary) return ABT_ERR_INV_XSTREAM;
     xstream->exit_asked = true;
-    if (xstream->state.load() == ABT_XSTREAM_STATE_RUNNING) xstream->stream->wake();
+    xstream->wake();
     return ABT_SUCCESS;
 }
 
@@ -173,7 +158,8 @@ int ABT_xstream_set_main_sched(ABT_xstream xstream, ABT_sched sched) {
     if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
     const bool ended = xstream->state.load() == ABT_XSTREAM_STATE_TERMINATED;
     if (!ended && own_stream() != xstream) return ABT_ERR_XSTREAM_STATE;
-    if (!ended && (caller_is_tasklet() || self()->kind == thread_kind::scheduler))
+    if (!ended &&
+        (caller_is_tasklet() || self()->kind == thread_kind::scheduler || between_ults::here()))
         return ABT_ERR_INV_THREAD;
     if (sched != nullptr && sched->used()) return ABT_ERR_INV_SCHED;
     return guarded([=] {
@@ -197,13 +183,13 @@ int ABT_xstream_set_main_sched_basic(ABT_xstream xstream, ABT_sched_predef prede
 int ABT_xstream_get_main_sched(ABT_xstream xstream, ABT_sched* sched) {
     *sched = nullptr;
     if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
-    *sched = xstream->main_sched;
+    *sched = runtime::get()->hold(*xstream).sched.get();
     return ABT_SUCCESS;
 }
 
 int ABT_xstream_get_main_pools(ABT_xstream xstream, int max_pools, ABT_pool* pools) {
     if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
-    return ABT_sched_get_pools(xstream->main_sched, max_pools, 0, pools);
+    return ABT_sched_get_pools(runtime::get()->hold(*xstream).sched.get(), max_pools, 0, pools);
 }
 
 int ABT_xstream_get_state(ABT_xstream xstream, ABT_xstream_state* state) {
@@ -221,7 +207,7 @@ int ABT_xstream_equal(ABT_xstream xstream1, ABT_xstream xstream2, ABT_bool* resu
 int ABT_xstream_get_num(int* num_xstreams) {
     *num_xstreams = 0;
     if (!initialized()) return ABT_ERR_UNINITIALIZED;
-    *num_xstreams = static_cast<int>(runtime::get()->streams().size());
+    *num_xstreams = static_cast<int>(runtime::get()->number_of_streams());
     return ABT_SUCCESS;
 }
 
@@ -247,43 +233,4 @@ int ABT_xstream_check_events(ABT_sched sched) {
     if (who->kind == thread_kind::scheduler && who == sched->thread && !sched->in_pool)
         yield_as(*who, ABT_POOL_CONTEXT_OP_THREAD_YIELD);
     return ABT_SUCCESS;
-}
-
-int ABT_xstream_set_cpubind(ABT_xstream xstream, int cpuid) {
-    return ABT_xstream_set_affinity(xstream, 1, &cpuid);
-}
-
-int ABT_xstream_get_cpubind(ABT_xstream xstream, int* cpuid) {
-    int number = 0;
-    return ABT_xstream_get_affinity(xstream, 1, cpuid, &number);
-}
-
-int ABT_xstream_set_affinity(ABT_xstream xstream, int num_cpuids, int* cpuids) {
-    if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
-    if (num_cpuids < 0) return ABT_ERR_INV_ARG;
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    for (int i = 0; i < (num_cpuids == 0 ? CPU_SETSIZE : num_cpuids); ++i) {
-        const int cpu = num_cpuids == 0 ? i : cpuids[i];
-        if (cpu < 0 || cpu >= CPU_SETSIZE) return ABT_ERR_CPUID;
-        CPU_SET(cpu, &cpus);
-    }
-    return guarded([&] {
-        const int error = bind_xstream(xstream, cpus);
-        if (error == ABT_SUCCESS) xstream->affinity.assign(cpuids, cpuids + num_cpuids);
-        return error;
-    });
-}
-
-int ABT_xstream_get_affinity(ABT_xstream xstream, int max_cpuids, int* cpuids, int* num_cpuids) {
-    if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
-    return guarded([=] {
-        // What was set, though some of these cores may not exist.
-        std::vector<int> all = xstream->affinity;
-        if (all.empty()) all = affinity_of_thread(xstream->thread_handle());
-        for (std::size_t i = 0; i < all.size() && static_cast<int>(i) < max_cpuids; ++i)
-            cpuids[i] = all[i];
-        if (num_cpuids != nullptr) *num_cpuids = static_cast<int>(all.size());
-        return ABT_SUCCESS;
-    });
 }

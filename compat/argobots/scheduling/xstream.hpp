@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include <pthread.h>
@@ -62,7 +63,7 @@ struct ABT_xstream_opaque {
     explicit ABT_xstream_opaque(bool is_primary) noexcept : primary(is_primary) {}
 
     /// Starts it, or starts it again. Throws what execution_stream does, and failure if
-    /// the system has no more threads.
+    /// the system has no more threads; it has ended then.
     void start();
     /// Waits until its pools are done, then ends its thread.
     void join();
@@ -87,13 +88,17 @@ struct ABT_xstream_opaque {
     void note_begun(ABT_thread_opaque& who) noexcept {
         who.stream.store(this, std::memory_order_relaxed);
         who.state.store(ABT_THREAD_STATE_RUNNING, std::memory_order_release);
-        amalgam::argobots::tell_tool(who, ABT_TOOL_EVENT_THREAD_RUN);
+        amalgam::argobots::tell_tool_begun(who);
         ++runs;
     }
     bool ended() const noexcept { return end_.is_set(); }
     amalgam::pool& seat() noexcept { return seat_; }
-    /// The thread's, once it runs.
-    pthread_t thread_handle() const noexcept;
+    /// Has it look again, if it sleeps. Any thread's, at any time.
+    void wake() noexcept;
+    /// Binds its thread, or if it has ended, its next one. Empty: to any. Returns an error number.
+    int set_affinity(std::vector<int> cpus);
+    /// What was set, though some of these may not exist; else where its thread may run.
+    std::vector<int> affinity();
 
     const bool primary;
     std::atomic<int> rank{0};
@@ -107,12 +112,14 @@ struct ABT_xstream_opaque {
     std::atomic<unsigned> stacks_seen{0};  ///< The last request of stack traces it noticed.
     /// Whose end it tells now; see ABT_thread_opaque::tell_end().
     std::atomic<const ABT_thread_opaque*> ending{nullptr};
+    std::atomic<int> holders{0};              ///< See runtime::hold().
     std::uint64_t runs = 0;                   ///< Units run so far; the stream's.
-    std::vector<int> affinity;                ///< As last set; empty: never.
     std::vector<ABT_thread_opaque*> calling;  ///< In ABT_self_schedule(), outermost first.
 
 private:
     bool rotate(ABT_thread_opaque& who) noexcept;
+    bool rotate_to_handed(ABT_thread_opaque& who, amalgam::argobots::own_pool& home) noexcept;
+    bool leave_to_chosen(ABT_thread_opaque& who) noexcept;
     ABT_thread_opaque* pick() noexcept;
     amalgam::work_unit* begin(ABT_thread_opaque& who) noexcept;
     amalgam::work_unit* next_of_all() noexcept;
@@ -123,6 +130,11 @@ private:
     void launch_main_sched();
     void end_main_sched(const ABT_sched_opaque& next_one);
     std::unique_ptr<amalgam::scheduler> make_order();
+    void start_stream();
+    void replace_stream(std::unique_ptr<amalgam::execution_stream> by) noexcept;
+    void note_thread() noexcept;
+    void forget_thread() noexcept;
+    void wait_for_thread();
 
     std::uint64_t looks_at_ = 0;                 // of `runs`: then for more than the next unit
     amalgam::waiter* primary_waits_ = nullptr;   // in let_run()
@@ -134,8 +146,10 @@ private:
     amalgam::argobots::own_pool anchor_{ABT_POOL_FIFO, ABT_POOL_ACCESS_MPMC, false};
     amalgam::mutex changing_;  // its main scheduler
     std::atomic<bool> main_ended_{false};
-    std::atomic<bool> known_{false};
+    std::mutex thread_lock_;          // of `stream`, as others see it, and the next three
+    std::atomic<bool> known_{false};  // the thread, which lives meanwhile
     pthread_t thread_{};
+    std::vector<int> affinity_;           // as last set; empty: never
     sigset_t signals_{};                  // blocked by whoever starts it
     std::atomic<bool> replacing_{false};  // the main scheduler ends for another
     amalgam::event replaced_;

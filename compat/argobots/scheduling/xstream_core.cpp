@@ -44,6 +44,7 @@ void scheduler_seat::push(work_unit& unit) noexcept {
         unit.move_to(runtime::get()->newborn());
         return runtime::get()->newborn().push(unit);
     }
+    tell_tool_ready(*who);
     who->state.store(ABT_THREAD_STATE_READY, std::memory_order_release);
     ready_.store(&unit, std::memory_order_seq_cst);
     notify();
@@ -97,6 +98,8 @@ void scheduler_seat::requeue(work_unit& unit) noexcept {
 using namespace amalgam::argobots;
 
 std::unique_ptr<amalgam::scheduler> ABT_xstream_opaque::make_order() {
+    for (ABT_pool each : main_sched->order)
+        each->open();  // it may have been another stream's, which has ended
     // The first is the main one, whose ULTs are counted without an atomic operation.
     std::vector<amalgam::pool*> pools(main_sched->order.begin(), main_sched->order.end());
     pools.push_back(&seat_);
@@ -105,29 +108,47 @@ std::unique_ptr<amalgam::scheduler> ABT_xstream_opaque::make_order() {
     return std::make_unique<stream_order>(*this, std::move(pools));
 }
 
+void ABT_xstream_opaque::wake() noexcept {
+    const std::lock_guard hold(thread_lock_);
+    if (stream != nullptr) stream->wake();
+}
+
+void ABT_xstream_opaque::replace_stream(std::unique_ptr<amalgam::execution_stream> by) noexcept {
+    const std::lock_guard hold(thread_lock_);
+    stream.swap(by);
+}
+
 void ABT_xstream_opaque::start() {
     join_asked = exit_asked = main_ended_ = false;
     main_sched->exit_asked = main_sched->finish_asked = false;
     ordinary = false;
     end_.reset();
-    known_ = false;
     state = ABT_XSTREAM_STATE_RUNNING;
-    stream.reset();
+    try {
+        start_stream();
+        launch_main_sched();
+    } catch (...) {
+        replace_stream(nullptr);  // it may run, and looks at its scheduler
+        forget_thread();
+        end_.set();
+        state = ABT_XSTREAM_STATE_TERMINATED;
+        throw;
+    }
+}
+
+void ABT_xstream_opaque::start_stream() {
+    replace_stream(nullptr);
     ::pthread_sigmask(SIG_BLOCK, nullptr, &signals_);
     amalgam::execution_stream_options options;
     options.name = primary ? "abt primary" : "abt " + std::to_string(rank.load());
     options.primary = primary;
     try {
-        stream = std::make_unique<amalgam::execution_stream>(make_order(), options);
+        replace_stream(std::make_unique<amalgam::execution_stream>(make_order(), options));
     } catch (const amalgam::error& why) {
         if (why.code().native == EAGAIN) throw failure{ABT_ERR_SYS};  // the system's limit
         throw;
     }
-    if (primary) {
-        thread_ = ::pthread_self();
-        known_ = true;
-    }
-    launch_main_sched();
+    if (primary) note_thread();
 }
 
 void ABT_xstream_opaque::launch_main_sched() {
@@ -135,7 +156,8 @@ void ABT_xstream_opaque::launch_main_sched() {
     create_thread({.pool = nullptr,
                    .function = &run_sched,
                    .arg = main_sched,
-                   .kind = thread_kind::scheduler});
+                   .kind = thread_kind::scheduler,
+                   .named = false});
 }
 
 void ABT_xstream_opaque::main_sched_ended() noexcept {
@@ -153,10 +175,12 @@ void ABT_xstream_opaque::end_main_sched(const ABT_sched_opaque& next_one) {
     main_sched->replaced_by = &next_one;
     const bool has_ult = main_sched->thread != nullptr;
     if (!has_ult && main_sched->has_to_stop()) return;
-    const blocked while_waiting;
+    blocked while_waiting;
     // Looks again: ULTs of its pools may end on other streams, which nothing tells this one.
-    while (!replaced_.wait_for(std::chrono::milliseconds(1)))
+    while (!replaced_.wait_for(std::chrono::milliseconds(1))) {
         stream->wake();
+        while_waiting.again();
+    }
 }
 
 void ABT_xstream_opaque::set_main_sched(ABT_sched_opaque& next_one) {
@@ -168,7 +192,7 @@ void ABT_xstream_opaque::set_main_sched(ABT_sched_opaque& next_one) {
     }
     const locked_by_caller hold(changing_);
     if (caller != nullptr) end_main_sched(next_one);
-    ABT_sched_opaque& before = *std::exchange(main_sched, &next_one);
+    ABT_sched_opaque& before = runtime::get()->replace_main_sched(*this, next_one);
     ordinary = false;
     next_one.main_of = this;
     before.main_of = nullptr;
@@ -198,10 +222,14 @@ void ABT_xstream_opaque::join() {
     runtime::refuse_in_child();
     join_asked = true;
     stream->wake();
-    const blocked while_waiting;
+    blocked while_waiting({ABT_SYNC_EVENT_TYPE_XSTREAM_JOIN, this});
     // Looks again: ULTs of its pools may end on other streams, which nothing tells this one.
-    while (!end_.wait_for(std::chrono::milliseconds(1)))
+    while (!end_.wait_for(std::chrono::milliseconds(1))) {
         stream->wake();
+        while_waiting.again();
+    }
+    while_waiting.again();
+    forget_thread();
     stream->stop();
     state = ABT_XSTREAM_STATE_TERMINATED;
 }
@@ -258,8 +286,7 @@ ABT_thread_opaque* ABT_xstream_opaque::pick() noexcept {
         if (each->own->size() == 0 && sched.kind != ABT_SCHED_RANDWS) continue;
         return each->own->take_if(
             [tasklet](const ABT_thread_opaque& who) {
-                return who.is_tasklet() == tasklet && !who.is_counted() &&
-                       who.migrates_to.load(std::memory_order_relaxed) == nullptr;
+                return who.is_tasklet() == tasklet && !who.is_counted() && !who.wants_to_move();
             },
             spare);
     }
@@ -282,30 +309,31 @@ amalgam::work_unit* ABT_xstream_opaque::next() noexcept {
     return next_of_all();
 }
 
+bool ABT_xstream_opaque::rotate_to_handed(ABT_thread_opaque& who, own_pool& home) noexcept {
+    ABT_thread_opaque& next = *handed_first_;
+    ABT_thread_opaque* const after = next.next;
+    handed_first_ = after;
+    if (home.rotate(who, next)) return true;
+    next.next = after;
+    handed_first_ = &next;
+    return false;
+}
+
 /// Within a private pool, without anything in between.
 [[gnu::always_inline]] inline bool ABT_xstream_opaque::rotate(ABT_thread_opaque& who) noexcept {
     own_pool* const home = who.pool.load(std::memory_order_relaxed)->own;
-    if (home == nullptr || tool_events.load(std::memory_order_relaxed) != 0) return false;
-    if (who.migrates_to.load(std::memory_order_relaxed) != nullptr) return false;
-    if (ABT_thread_opaque* const next = handed_first_) {
-        ABT_thread_opaque* const after = next->next;
-        handed_first_ = after;
-        if (home->rotate(who, next)) return true;
-        next->next = after;
-        handed_first_ = next;
-        return false;
-    }
+    if (home == nullptr || has_tool()) return false;
+    if (who.wants_to_move()) return false;
+    if (handed_first_ != nullptr) return rotate_to_handed(who, *home);
     for (const ABT_pool_opaque* each : main_sched->order) {
-        if (each == home) return home->rotate(who, nullptr);
+        if (each == home) return home->rotate(who);
         if (each->own == nullptr || each->own->size() != 0) return false;
     }
     return false;
 }
 
-bool ABT_xstream_opaque::leave_directly(ABT_thread_opaque& who) noexcept {
-    if (!ordinary || time_to_look() || who.is_primary()) return false;
-    if (main_sched->kind == ABT_SCHED_RANDWS) return false;
-    if (rotate(who)) return true;
+// Apart: in line, each yield would save the registers that this needs.
+[[gnu::noinline]] bool ABT_xstream_opaque::leave_to_chosen(ABT_thread_opaque& who) noexcept {
     if (!amalgam::detail::may_yield_directly()) return false;
     ABT_thread_opaque* next = handed_first_;
     if (next != nullptr) {
@@ -319,6 +347,12 @@ bool ABT_xstream_opaque::leave_directly(ABT_thread_opaque& who) noexcept {
     return true;
 }
 
+bool ABT_xstream_opaque::leave_directly(ABT_thread_opaque& who) noexcept {
+    if (!ordinary || time_to_look() || who.is_primary()) return false;
+    if (main_sched->kind == ABT_SCHED_RANDWS) return false;
+    return rotate(who) || leave_to_chosen(who);
+}
+
 amalgam::work_unit* ABT_xstream_opaque::next_of_all() noexcept {
     if (end_.is_set()) {
         leave_to_others();
@@ -326,16 +360,16 @@ amalgam::work_unit* ABT_xstream_opaque::next_of_all() noexcept {
     }
     // The loop, which is asked next, has put the ULT that yields back into its pool.
     if (std::exchange(requeue_first, false)) return nullptr;
-    if (!known_.load(std::memory_order_relaxed)) [[unlikely]] {
-        // Streams of Amalgam block all signals; Argobots' do not.
-        ::pthread_sigmask(SIG_SETMASK, &signals_, nullptr);
-        thread_ = ::pthread_self();
-        known_.store(true, std::memory_order_release);
-    }
-    const unsigned wanted = stacks_wanted.load(std::memory_order_relaxed);
+    if (!known_.load(std::memory_order_relaxed)) [[unlikely]]
+        note_thread();
+    const unsigned wanted = stacks_wanted.load(std::memory_order_acquire);
     if (wanted != stacks_seen.load(std::memory_order_relaxed)) [[unlikely]] {
         stacks_seen.store(wanted, std::memory_order_release);
-        print_wanted_stacks(wanted);
+        print_wanted_stacks();
+    }
+    if (primary_waits_ != nullptr && runs >= primary_until_) {
+        wake_primary();
+        return nullptr;  // the loop, which is asked next, looks for it first
     }
     if (primary) {
         if (amalgam::work_unit* const stray = runtime::get()->newborn().pop()) {
@@ -345,13 +379,7 @@ amalgam::work_unit* ABT_xstream_opaque::next_of_all() noexcept {
     }
     constexpr std::uint64_t looks_after = 64;
     looks_at_ = runs + looks_after;
-    if (primary_waits_ != nullptr) {
-        if (runs >= primary_until_) {
-            wake_primary();
-            return nullptr;  // the loop, which is asked next, looks for it first
-        }
-        looks_at_ = std::min(looks_at_, primary_until_);
-    }
+    if (primary_waits_ != nullptr) looks_at_ = std::min(looks_at_, primary_until_);
     if (ABT_thread_opaque* const who = pick()) return begin(*who);
     if (primary_waits_ != nullptr) wake_primary();
     end_if_done();
@@ -390,10 +418,4 @@ void ABT_xstream_opaque::end_if_done() noexcept {
     if (replacing_) return replaced_.set();
     ordinary = false;
     end_.set();
-}
-
-pthread_t ABT_xstream_opaque::thread_handle() const noexcept {
-    while (!known_.load(std::memory_order_acquire))
-        amalgam::this_task::yield();
-    return thread_;
 }

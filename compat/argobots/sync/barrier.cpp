@@ -3,11 +3,9 @@
 using namespace amalgam::argobots;
 
 struct ABT_barrier_opaque {
-    amalgam::mutex lock;
-    amalgam::condition_variable changed;
+    amalgam::argobots::waiting_line line;
     std::uint32_t expected = 0;
     std::uint32_t arrived = 0;
-    std::uint64_t round = 0;
 };
 /// The same: see the guide.
 struct ABT_xstream_barrier_opaque : ABT_barrier_opaque {};
@@ -15,16 +13,13 @@ struct ABT_xstream_barrier_opaque : ABT_barrier_opaque {};
 namespace {
 
 int wait_in(ABT_barrier_opaque& barrier) {
-    locked_by_caller hold(barrier.lock);
+    waiting_line::locked hold(barrier.line);
     if (++barrier.arrived >= barrier.expected) {
         barrier.arrived = 0;
-        ++barrier.round;
-        barrier.changed.notify_all();
-        return ABT_SUCCESS;
+        hold.unlock_and_wake_all();
+    } else {
+        hold.unlock_and_wait({ABT_SYNC_EVENT_TYPE_BARRIER, &barrier}, "barrier");
     }
-    const std::uint64_t mine = barrier.round;
-    while (barrier.round == mine)
-        hold.wait(barrier.changed);
     return ABT_SUCCESS;
 }
 
@@ -41,7 +36,7 @@ int create(std::uint32_t waiters, Barrier** made) {
 
 template <typename Barrier>
 void free_barrier(Barrier** barrier) {
-    { const locked_by_caller after_wait((*barrier)->lock); }
+    { const waiting_line::locked after_wait((*barrier)->line); }
     delete *barrier;
     *barrier = nullptr;
 }
@@ -55,7 +50,7 @@ int ABT_barrier_create(uint32_t num_waiters, ABT_barrier* newbarrier) {
 int ABT_barrier_reinit(ABT_barrier barrier, uint32_t num_waiters) {
     if (barrier == nullptr) return ABT_ERR_INV_BARRIER;
     if (num_waiters == 0) return ABT_ERR_INV_ARG;
-    const locked_by_caller hold(barrier->lock);
+    const waiting_line::locked hold(barrier->line);
     if (barrier->arrived != 0) return ABT_ERR_BARRIER;
     barrier->expected = num_waiters;
     return ABT_SUCCESS;
@@ -69,7 +64,7 @@ int ABT_barrier_free(ABT_barrier* barrier) {
 
 int ABT_barrier_wait(ABT_barrier barrier) {
     if (barrier == nullptr) return ABT_ERR_INV_BARRIER;
-    return caller_is_tasklet() ? ABT_ERR_BARRIER : wait_in(*barrier);
+    return caller_may_not_wait() ? ABT_ERR_BARRIER : wait_in(*barrier);
 }
 
 int ABT_barrier_get_num_waiters(ABT_barrier barrier, uint32_t* num_waiters) {
@@ -89,5 +84,6 @@ int ABT_xstream_barrier_free(ABT_xstream_barrier* barrier) {
 }
 
 int ABT_xstream_barrier_wait(ABT_xstream_barrier barrier) {
-    return barrier == nullptr ? ABT_ERR_INV_XSTREAM_BARRIER : wait_in(*barrier);
+    if (barrier == nullptr) return ABT_ERR_INV_XSTREAM_BARRIER;
+    return between_ults::here() ? ABT_ERR_XSTREAM_BARRIER : wait_in(*barrier);
 }

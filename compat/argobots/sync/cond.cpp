@@ -1,7 +1,5 @@
 #include <ctime>
 
-#include <amalgam/tasks/extension/cpu_relax.hpp>
-
 #include "sync/sync.hpp"
 
 using namespace amalgam::argobots;
@@ -19,57 +17,30 @@ std::chrono::steady_clock::time_point deadline_at(const timespec& realtime) noex
 
 namespace {
 
-class locked_queue {
-public:
-    explicit locked_queue(ABT_cond_opaque& which) noexcept : busy_(which.busy) {
-        while (busy_.exchange(true, std::memory_order_acquire))
-            detail::cpu_relax();
-    }
-    ~locked_queue() { busy_.store(false, std::memory_order_release); }
-    locked_queue(const locked_queue&) = delete;
-    locked_queue& operator=(const locked_queue&) = delete;
-
-private:
-    std::atomic<bool>& busy_;
-};
-
-bool leave_queue(ABT_cond_opaque& cond, queued& me) noexcept {
-    const locked_queue hold(cond);
-    return cond.waiting.remove(me);
-}
-
-using deadline = std::chrono::steady_clock::time_point;
+using deadline = waiting_line::deadline;
 
 /// False: the deadline passed first. The mutex is locked again either way.
 bool wait_unlocked(ABT_cond_opaque& cond, ABT_mutex_opaque& mutex, const deadline* until) {
     bool told = true;
     {
-        queued me;
+        queued me(until != nullptr);
         me.who.waits_for("condition variable");
-        {
-            const locked_queue hold(cond);
-            cond.waiting.push(me);
-        }
-        const blocked while_waiting;
+        waiting_line::locked(cond.line).push(me);
+        const blocked while_waiting({ABT_SYNC_EVENT_TYPE_COND, &cond});
         mutex.lock.unlock();
-        if (until == nullptr) {
-            me.who.park();
-        } else if (!me.who.park_until(*until)) {
-            told = !leave_queue(cond, me);
-            if (told) me.who.park();  // its permit is on the way
-        }
+        told = cond.line.park(me, until);
     }
-    mutex.lock.lock();
+    mutex.lock.lock({ABT_SYNC_EVENT_TYPE_MUTEX, &mutex});
     return told;
 }
 
 int wait_for(ABT_cond cond, ABT_mutex mutex, const deadline* until) {
     if (cond == nullptr) return ABT_ERR_INV_COND;
-    if (caller_is_tasklet()) return ABT_ERR_COND;
+    if (caller_may_not_wait()) return ABT_ERR_COND;
     if (mutex == nullptr || mutex->depth != 0) return ABT_ERR_INV_MUTEX;
     {
-        const locked_queue hold(*cond);
-        if (!cond->waiting.empty() && cond->with != mutex) return ABT_ERR_INV_MUTEX;
+        const waiting_line::locked hold(cond->line);
+        if (hold.anybody() && cond->with != mutex) return ABT_ERR_INV_MUTEX;
         cond->with = mutex;
     }
     const void* const owner = mutex->owner.exchange(nullptr, std::memory_order_relaxed);
@@ -91,6 +62,7 @@ int ABT_cond_create(ABT_cond* newcond) {
 
 int ABT_cond_free(ABT_cond* cond) {
     if (*cond == nullptr) return ABT_ERR_INV_COND;
+    (*cond)->line.let_leave();
     delete *cond;
     *cond = nullptr;
     return ABT_SUCCESS;
@@ -107,26 +79,12 @@ int ABT_cond_timedwait(ABT_cond cond, ABT_mutex mutex, const struct timespec* ab
 
 int ABT_cond_signal(ABT_cond cond) {
     if (cond == nullptr) return ABT_ERR_INV_COND;
-    queued* first = nullptr;
-    {
-        const locked_queue hold(*cond);
-        first = cond->waiting.pop();
-    }
-    if (first != nullptr) first->who.unpark();
+    waiting_line::locked(cond->line).unlock_and_wake_one();
     return ABT_SUCCESS;
 }
 
 int ABT_cond_broadcast(ABT_cond cond) {
     if (cond == nullptr) return ABT_ERR_INV_COND;
-    queued* each = nullptr;
-    {
-        const locked_queue hold(*cond);
-        each = cond->waiting.take_all();
-    }
-    while (each != nullptr) {
-        queued* const next = each->next;  // it is gone once unparked
-        each->who.unpark();
-        each = next;
-    }
+    waiting_line::locked(cond->line).unlock_and_wake_all();
     return ABT_SUCCESS;
 }

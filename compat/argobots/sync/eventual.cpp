@@ -19,39 +19,37 @@ int ABT_eventual_create(int nbytes, ABT_eventual* neweventual) {
 
 int ABT_eventual_free(ABT_eventual* eventual) {
     if (*eventual == nullptr) return ABT_ERR_INV_EVENTUAL;
-    { const locked_by_caller after_set((*eventual)->lock); }
+    (*eventual)->line.let_leave();
     ::operator delete((*eventual)->value);
     delete *eventual;
     *eventual = nullptr;
     return ABT_SUCCESS;
 }
 
-int ABT_eventual_wait(ABT_eventual eventual, void** value) {
+static int wait_for(ABT_eventual eventual, void** value, const waiting_line::deadline* until) {
     if (eventual == nullptr) return ABT_ERR_INV_EVENTUAL;
-    if (caller_is_tasklet()) return ABT_ERR_EVENTUAL;
-    locked_by_caller hold(eventual->lock);
-    while (!eventual->ready)
-        hold.wait(eventual->changed);
-    if (value != nullptr) *value = eventual->value;
+    if (caller_may_not_wait()) return ABT_ERR_EVENTUAL;
+    waiting_line::locked hold(eventual->line);
+    void* const where = eventual->value;
+    if (!eventual->ready &&
+        !hold.unlock_and_wait({ABT_SYNC_EVENT_TYPE_EVENTUAL, eventual}, "eventual", until))
+        return ABT_ERR_COND_TIMEDOUT;
+    if (value != nullptr) *value = where;
     return ABT_SUCCESS;
 }
 
+int ABT_eventual_wait(ABT_eventual eventual, void** value) {
+    return wait_for(eventual, value, nullptr);
+}
+
 int ABT_eventual_timedwait(ABT_eventual eventual, void** value, const struct timespec* abstime) {
-    if (eventual == nullptr) return ABT_ERR_INV_EVENTUAL;
-    if (caller_is_tasklet()) return ABT_ERR_EVENTUAL;
     const auto until = deadline_at(*abstime);
-    locked_by_caller hold(eventual->lock);
-    while (!eventual->ready) {
-        if (!hold.wait_until(eventual->changed, until) && !eventual->ready)
-            return ABT_ERR_COND_TIMEDOUT;
-    }
-    if (value != nullptr) *value = eventual->value;
-    return ABT_SUCCESS;
+    return wait_for(eventual, value, &until);
 }
 
 int ABT_eventual_test(ABT_eventual eventual, void** value, ABT_bool* is_ready) {
     if (eventual == nullptr) return ABT_ERR_INV_EVENTUAL;
-    const locked_by_caller hold(eventual->lock);
+    const waiting_line::locked hold(eventual->line);
     *is_ready = eventual->ready;
     if (eventual->ready && value != nullptr) *value = eventual->value;
     return ABT_SUCCESS;
@@ -60,18 +58,18 @@ int ABT_eventual_test(ABT_eventual eventual, void** value, ABT_bool* is_ready) {
 int ABT_eventual_set(ABT_eventual eventual, void* value, int nbytes) {
     if (eventual == nullptr) return ABT_ERR_INV_EVENTUAL;
     if (nbytes < 0 || nbytes > eventual->bytes) return ABT_ERR_INV_ARG;
-    const locked_by_caller hold(eventual->lock);
+    waiting_line::locked hold(eventual->line);
     if (eventual->ready) return ABT_ERR_EVENTUAL;
     if (nbytes != 0 && value != nullptr)
         std::memcpy(eventual->value, value, static_cast<std::size_t>(nbytes));
     eventual->ready = true;
-    eventual->changed.notify_all();
+    hold.unlock_and_wake_all();
     return ABT_SUCCESS;
 }
 
 int ABT_eventual_reset(ABT_eventual eventual) {
     if (eventual == nullptr) return ABT_ERR_INV_EVENTUAL;
-    const locked_by_caller hold(eventual->lock);
+    const waiting_line::locked hold(eventual->line);
     eventual->ready = false;
     return ABT_SUCCESS;
 }

@@ -6,8 +6,7 @@
 using namespace amalgam::argobots;
 
 struct ABT_future_opaque {
-    amalgam::mutex lock;
-    amalgam::condition_variable changed;
+    amalgam::argobots::waiting_line line;
     std::vector<void*> values;  ///< one for each compartment
     std::size_t set = 0;
     bool ready = false;
@@ -28,7 +27,7 @@ int ABT_future_create(uint32_t num_compartments, void (*cb_func)(void** arg),
 
 int ABT_future_free(ABT_future* future) {
     if (*future == nullptr) return ABT_ERR_INV_FUTURE;
-    { const locked_by_caller after_set((*future)->lock); }
+    { const waiting_line::locked after_set((*future)->line); }
     delete *future;
     *future = nullptr;
     return ABT_SUCCESS;
@@ -36,38 +35,40 @@ int ABT_future_free(ABT_future* future) {
 
 int ABT_future_wait(ABT_future future) {
     if (future == nullptr) return ABT_ERR_INV_FUTURE;
-    if (caller_is_tasklet()) return ABT_ERR_FUTURE;
-    locked_by_caller hold(future->lock);
-    while (!future->ready)
-        hold.wait(future->changed);
+    if (caller_may_not_wait()) return ABT_ERR_FUTURE;
+    waiting_line::locked hold(future->line);
+    if (!future->ready) hold.unlock_and_wait({ABT_SYNC_EVENT_TYPE_FUTURE, future}, "future");
     return ABT_SUCCESS;
 }
 
 int ABT_future_test(ABT_future future, ABT_bool* is_ready) {
     if (future == nullptr) return ABT_ERR_INV_FUTURE;
-    const locked_by_caller hold(future->lock);
+    const waiting_line::locked hold(future->line);
     *is_ready = future->ready;
     return ABT_SUCCESS;
 }
 
-// The callback runs with the lock held, so that waiters see its work; it must not use the future.
+// The callback runs before the future is ready, so that waiters see its work. It may wait.
 int ABT_future_set(ABT_future future, void* value) {
     if (future == nullptr) return ABT_ERR_INV_FUTURE;
-    const locked_by_caller hold(future->lock);
-    if (future->set >= future->values.size()) return ABT_ERR_FUTURE;
-    future->values[future->set++] = value;
-    if (future->set != future->values.size()) return ABT_SUCCESS;
+    {
+        const waiting_line::locked hold(future->line);
+        if (future->set >= future->values.size()) return ABT_ERR_FUTURE;
+        future->values[future->set++] = value;
+        if (future->set != future->values.size()) return ABT_SUCCESS;
+    }
     if (future->on_ready != nullptr)
         called("an exception escaped from a future's callback",
                [future] { future->on_ready(future->values.data()); });
+    waiting_line::locked hold(future->line);
     future->ready = true;
-    future->changed.notify_all();
+    hold.unlock_and_wake_all();
     return ABT_SUCCESS;
 }
 
 int ABT_future_reset(ABT_future future) {
     if (future == nullptr) return ABT_ERR_INV_FUTURE;
-    const locked_by_caller hold(future->lock);
+    const waiting_line::locked hold(future->line);
     future->set = 0;
     future->ready = future->values.empty();
     return ABT_SUCCESS;

@@ -47,7 +47,10 @@ int ABT_mutex_free(ABT_mutex* mutex) {
 int ABT_mutex_lock(ABT_mutex mutex) {
     if (mutex == nullptr) return ABT_ERR_INV_MUTEX;
     if (has_again(*mutex)) return ABT_SUCCESS;
-    mutex->lock.lock();
+    if (!mutex->lock.try_lock()) {
+        if (between_ults::here()) return ABT_ERR_MUTEX;
+        mutex->lock.lock({ABT_SYNC_EVENT_TYPE_MUTEX, mutex});
+    }
     took(*mutex);
     return ABT_SUCCESS;
 }

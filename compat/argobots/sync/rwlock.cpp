@@ -26,8 +26,8 @@ int ABT_rwlock_free(ABT_rwlock* rwlock) {
 
 int ABT_rwlock_rdlock(ABT_rwlock rwlock) {
     if (rwlock == nullptr) return ABT_ERR_INV_RWLOCK;
-    if (caller_is_tasklet()) return ABT_ERR_RWLOCK;
-    locked_by_caller hold(rwlock->lock);
+    if (caller_may_not_wait()) return ABT_ERR_RWLOCK;
+    locked_by_caller hold(rwlock->lock, {ABT_SYNC_EVENT_TYPE_RWLOCK, rwlock});
     while (rwlock->writer)
         hold.wait(rwlock->changed);
     ++rwlock->readers;
@@ -36,8 +36,8 @@ int ABT_rwlock_rdlock(ABT_rwlock rwlock) {
 
 int ABT_rwlock_wrlock(ABT_rwlock rwlock) {
     if (rwlock == nullptr) return ABT_ERR_INV_RWLOCK;
-    if (caller_is_tasklet()) return ABT_ERR_RWLOCK;
-    locked_by_caller hold(rwlock->lock);
+    if (caller_may_not_wait()) return ABT_ERR_RWLOCK;
+    locked_by_caller hold(rwlock->lock, {ABT_SYNC_EVENT_TYPE_RWLOCK, rwlock});
     while (rwlock->writer || rwlock->readers != 0)
         hold.wait(rwlock->changed);
     rwlock->writer = true;
@@ -46,7 +46,7 @@ int ABT_rwlock_wrlock(ABT_rwlock rwlock) {
 
 int ABT_rwlock_unlock(ABT_rwlock rwlock) {
     if (rwlock == nullptr) return ABT_ERR_INV_RWLOCK;
-    const locked_by_caller hold(rwlock->lock);
+    const locked_by_caller hold(rwlock->lock, {ABT_SYNC_EVENT_TYPE_RWLOCK, rwlock});
     if (rwlock->writer) {
         rwlock->writer = false;
     } else if (rwlock->readers != 0) {

@@ -4,7 +4,7 @@
 #include <amalgam/tasks/mutex.hpp>
 
 #include "runtime.hpp"
-#include "sync/wait_queue.hpp"
+#include "sync/waiting_line.hpp"
 
 // All of these are valid as zero bytes, which is what the static initializers are.
 
@@ -19,13 +19,11 @@ struct ABT_mutex_attr_opaque {
     bool recursive = false;
 };
 struct ABT_cond_opaque {
-    std::atomic<bool> busy{false};  ///< Somebody uses the rest.
-    ABT_mutex with = nullptr;       ///< The mutex of those that wait.
-    amalgam::argobots::wait_queue waiting;
+    amalgam::argobots::waiting_line line;
+    ABT_mutex with = nullptr;  ///< The mutex of those that wait.
 };
 struct ABT_eventual_opaque {
-    amalgam::mutex lock;
-    amalgam::condition_variable changed;
+    amalgam::argobots::waiting_line line;
     void* value = nullptr;
     int bytes = 0;
     bool ready = false;
@@ -40,25 +38,23 @@ namespace amalgam::argobots {
 /// A lock that counts its waiters as blocked.
 class locked_by_caller {
 public:
-    explicit locked_by_caller(mutex& which) : lock_(which, std::defer_lock) {
+    /// `what`: the lock is a part of it.
+    explicit locked_by_caller(mutex& which, awaited what = {})
+        : what_(what), lock_(which, std::defer_lock) {
         if (which.try_lock()) {
             lock_ = std::unique_lock(which, std::adopt_lock);
         } else {
-            const blocked while_waiting;
+            const blocked while_waiting(what_);
             lock_.lock();
         }
     }
     void wait(condition_variable& until) {
-        const blocked while_waiting;
+        const blocked while_waiting(what_);
         until.wait(lock_);
-    }
-    /// False: the deadline passed.
-    bool wait_until(condition_variable& until, std::chrono::steady_clock::time_point deadline) {
-        const blocked while_waiting;
-        return until.wait_until(lock_, deadline) == std::cv_status::no_timeout;
     }
 
 private:
+    const awaited what_;
     std::unique_lock<mutex> lock_;
 };
 

@@ -25,9 +25,9 @@ bool open_mutex::try_lock() noexcept {
     return true;
 }
 
-void open_mutex::lock() {
+void open_mutex::lock(awaited what) {
     if (try_lock()) return;
-    const blocked while_waiting;
+    blocked while_waiting(what);
     for (;;) {
         queued me;
         me.who.waits_for("mutex");
@@ -39,6 +39,8 @@ void open_mutex::lock() {
         waiting_.push(me);
         state_.store(locked | waited_for, std::memory_order_release);
         me.who.park();
+        if (try_lock()) return;
+        while_waiting.again();
     }
 }
 

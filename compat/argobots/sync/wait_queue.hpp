@@ -1,15 +1,46 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 #include <amalgam/tasks/parking.hpp>
 
-#include "units/thread.hpp"
+#include "units/blocked.hpp"
 
 namespace amalgam::argobots {
 
 /// One that waits, on its own stack.
-struct queued {
+class queued {
+public:
+    explicit queued(bool until_deadline = false)
+        : now_(until_deadline ? stage::waits : stage::stays) {}
+
+    /// For who wakes it, with the lock of its queue. False: its deadline has passed, and it leaves
+    /// by itself.
+    bool take() noexcept {
+        if (now_.load(std::memory_order_relaxed) == stage::stays) return true;
+        stage before = stage::waits;
+        return now_.compare_exchange_strong(before, stage::taken, std::memory_order_acq_rel);
+    }
+    /// For itself, after its deadline and without the lock. False: it is being woken, and may not
+    /// touch its queue any more.
+    bool leave() noexcept {
+        stage before = stage::waits;
+        return now_.compare_exchange_strong(before, stage::leaves, std::memory_order_acq_rel);
+    }
+    bool leaves() const noexcept { return now_.load(std::memory_order_relaxed) == stage::leaves; }
+
     waiter who;
     queued* next = nullptr;
+
+private:
+    enum class stage : std::uint8_t {
+        stays,  ///< Until it is woken: it has no deadline.
+        waits,
+        taken,
+        leaves
+    };
+    std::atomic<stage> now_;
 };
 
 /// First in, first out. With whatever lock its owner has.
@@ -21,31 +52,49 @@ public:
         (first_ == nullptr ? first_ : last_->next) = &one;
         last_ = &one;
     }
-    /// Null: nobody.
-    queued* pop() noexcept {
-        queued* const one = first_;
-        if (one != nullptr) first_ = one->next;
-        return one;
-    }
-    /// A chain linked by `next`.
-    queued* take_all() noexcept {
-        queued* const all = first_;
-        first_ = nullptr;
-        return all;
-    }
-    /// False: it is not in here.
-    bool remove(queued& one) noexcept {
-        queued* before = nullptr;
-        for (queued* each = first_; each != nullptr; before = each, each = each->next) {
-            if (each != &one) continue;
-            (before == nullptr ? first_ : before->next) = one.next;
-            if (last_ == &one) last_ = before;
-            return true;
+    /// Whether one of them does not leave.
+    bool anybody_waits() const noexcept {
+        for (const queued* each = first_; each != nullptr; each = each->next) {
+            if (!each->leaves()) return true;
         }
         return false;
     }
+    bool anybody_leaves() const noexcept {
+        for (const queued* each = first_; each != nullptr; each = each->next) {
+            if (each->leaves()) return true;
+        }
+        return false;
+    }
+    /// The first that does not leave. Null: there is none.
+    queued* pop() noexcept {
+        queued* before = nullptr;
+        for (queued* each = first_; each != nullptr; before = each, each = each->next) {
+            if (!each->take()) continue;
+            unlink(*each, before);
+            return each;
+        }
+        return nullptr;
+    }
+    /// A chain, linked by `next`, of all that do not leave.
+    queued* take_all() noexcept {
+        wait_queue taken;
+        while (queued* const each = pop())
+            taken.push(*each);
+        return taken.first_;
+    }
+    void remove(queued& one) noexcept {
+        queued* before = nullptr;
+        for (queued* each = first_; each != &one; each = each->next)
+            before = each;
+        unlink(one, before);
+    }
 
 private:
+    void unlink(const queued& one, queued* before) noexcept {
+        (before == nullptr ? first_ : before->next) = one.next;
+        if (last_ == &one) last_ = before;
+    }
+
     queued* first_ = nullptr;
     queued* last_ = nullptr;
 };
@@ -59,7 +108,8 @@ private:
 class open_mutex {
 public:
     bool try_lock() noexcept;
-    void lock();
+    /// `what`: what it is a part of.
+    void lock(awaited what);
     void unlock() noexcept;
 
 private:

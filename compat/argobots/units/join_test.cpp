@@ -140,6 +140,40 @@ TEST(argobots_join, free_waits_for_those_who_join) {
     }
 }
 
+/// A ULT of the same stream joins the target, which has ended; the tool that it was to tell has
+/// left.
+void let_tool_leave_joiner(ABT_pool pool, ABT_thread target, joiner& one) {
+    const auto ignore = [](ABT_thread, ABT_xstream, std::uint64_t, ABT_tool_context, void*) {};
+    ASSERT_EQ(ABT_tool_register_thread_callback(ignore, ABT_TOOL_EVENT_THREAD_ALL, nullptr),
+              ABT_SUCCESS);
+    one.of = target;
+    join_in_ult(pool, one);
+    let_wait(one.ult);
+    ASSERT_EQ(ABT_tool_register_thread_callback(nullptr, 0, nullptr), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_resume(target), ABT_SUCCESS);
+}
+
+TEST(argobots_join,
+     a_ult_is_freed_or_revived_though_the_tool_has_left_that_its_joiner_was_to_tell) {
+    const program here;
+    ABT_thread target = suspended_in(here.pool);
+    joiner first;
+    let_tool_leave_joiner(here.pool, target, first);
+    while (state_of(target) != ABT_THREAD_STATE_TERMINATED)
+        ABT_thread_yield();
+    ASSERT_EQ(ABT_thread_revive(
+                  here.pool, [](void*) { ABT_self_suspend(); }, nullptr, &target),
+              ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&first.ult), ABT_SUCCESS);
+    let_wait(target);
+    joiner second;
+    let_tool_leave_joiner(here.pool, target, second);
+    ASSERT_EQ(ABT_thread_free(&target), ABT_SUCCESS);
+    ASSERT_EQ(ABT_thread_free(&second.ult), ABT_SUCCESS);
+    EXPECT_EQ(first.result, ABT_SUCCESS);
+    EXPECT_EQ(second.result, ABT_SUCCESS);
+}
+
 TEST(argobots_join, who_joins_twice_or_a_list_that_others_join_gets_success) {
     const program here(1);
     ABT_thread both[2] = {suspended_in(here.pool), suspended_in(here.pool)};

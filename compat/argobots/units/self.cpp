@@ -31,15 +31,16 @@ void suspend(ABT_thread_opaque& me) {
     {
         amalgam::waiter until;
         until.waits_for("resume");
+        tell_tool(me, ABT_TOOL_EVENT_THREAD_SUSPEND, {ABT_SYNC_EVENT_TYPE_USER});
         me.ends_quickly.store(false, std::memory_order_relaxed);
         me.suspended.store(&until, std::memory_order_release);
         std::uint8_t running = ABT_THREAD_STATE_RUNNING;
         me.state.compare_exchange_strong(running, ABT_THREAD_STATE_BLOCKED);
-        tell_tool(me, ABT_TOOL_EVENT_THREAD_SUSPEND);
         until.park();
         // Resumed before it parked, it was made ready nowhere.
         if (me.runs_next_on.load(std::memory_order_relaxed) != nullptr) me.runs_next_on = nullptr;
         me.state.store(ABT_THREAD_STATE_RUNNING, std::memory_order_release);
+        tell_tool_goes_on(me);
     }
     end_if_canceled(me);
 }
@@ -48,12 +49,19 @@ ABT_xstream_opaque& stream_of(ABT_thread_opaque& who) noexcept {
     return *who.stream.load(std::memory_order_relaxed);
 }
 
-/// Checks `target`, which must be ready and in no pool, and hands the stream over to it. Pools of
-/// the program's functions do not tell what is in them.
+/// Whether `target`, which the program had, is the caller's from now on. Pools of the program's
+/// functions do not tell what is in them.
+bool claim(ABT_thread_opaque& target) noexcept {
+    std::uint8_t seen = popped_state;
+    if (target.state.compare_exchange_strong(seen, ABT_THREAD_STATE_READY)) return true;
+    const ABT_pool_opaque* const home = target.pool.load(std::memory_order_relaxed);
+    return seen == ABT_THREAD_STATE_READY && home != nullptr && home->own == nullptr;
+}
+
+/// Checks `target`, which must be ready and in no pool, and hands the stream over to it.
 int hand_over(ABT_thread_opaque& me, ABT_thread target) noexcept {
     if (target == nullptr || target == &me || target->is_primary()) return ABT_ERR_INV_THREAD;
-    if (target->state.load() != ABT_THREAD_STATE_READY) return ABT_ERR_INV_THREAD;
-    if (target->listed_in.load(std::memory_order_relaxed) != nullptr) return ABT_ERR_INV_THREAD;
+    if (!claim(*target)) return ABT_ERR_INV_THREAD;
     stream_of(me).hand_over_to(*target);
     return ABT_SUCCESS;
 }
@@ -254,7 +262,8 @@ int ABT_thread_yield_to(ABT_thread thread) {
     ABT_pool const home = thread->pool.load();
     if (home == nullptr || thread->is_primary() || !home->remove_thread(*thread))
         return ABT_self_yield();
-    if ((error = hand_over(*me, thread)) != ABT_SUCCESS) return error;
+    if (thread->state.load() != ABT_THREAD_STATE_READY) return ABT_ERR_INV_THREAD;
+    stream_of(*me).hand_over_to(*thread);
     yield_as(*me, ABT_POOL_CONTEXT_OP_THREAD_YIELD_TO);
     return ABT_SUCCESS;
 }

@@ -6,6 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <amalgam/tasks/execution_stream.hpp>
+#include <amalgam/tasks/tasklet.hpp>
+
 #include "abt_testing.hpp"
 
 namespace {
@@ -285,6 +288,36 @@ TEST(argobots_tasklet, may_wait_for_a_mutex_only) {
     ASSERT_EQ(ABT_barrier_free(&what.barrier), ABT_SUCCESS);
     ASSERT_EQ(ABT_future_free(&what.future), ABT_SUCCESS);
     ASSERT_EQ(ABT_eventual_free(&what.eventual), ABT_SUCCESS);
+}
+
+TEST(argobots_tasklet, of_amalgam_may_wait_for_a_mutex_only_too) {
+    const program here;
+    ABT_mutex mutex = nullptr;
+    ABT_eventual eventual = nullptr;
+    ASSERT_EQ(ABT_mutex_create(&mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_eventual_create(0, &eventual), ABT_SUCCESS);
+    std::atomic<bool> locked{false}, begun{false};
+    std::thread holder([&] {
+        EXPECT_EQ(ABT_mutex_lock(mutex), ABT_SUCCESS);
+        locked = true;
+        while (!begun)
+            std::this_thread::yield();
+        for (int i = 0; i < 10; ++i)
+            std::this_thread::yield();
+        EXPECT_EQ(ABT_mutex_unlock(mutex), ABT_SUCCESS);
+    });
+    while (!locked)
+        std::this_thread::yield();
+    amalgam::tasklet waiting = amalgam::spawn_tasklet(*amalgam::execution_stream::current(), [&] {
+        begun = true;
+        EXPECT_EQ(ABT_eventual_wait(eventual, nullptr), ABT_ERR_EVENTUAL);
+        EXPECT_EQ(ABT_mutex_lock(mutex), ABT_SUCCESS);
+        EXPECT_EQ(ABT_mutex_unlock(mutex), ABT_SUCCESS);
+    });
+    EXPECT_NO_THROW(waiting.join());
+    holder.join();
+    ASSERT_EQ(ABT_mutex_free(&mutex), ABT_SUCCESS);
+    ASSERT_EQ(ABT_eventual_free(&eventual), ABT_SUCCESS);
 }
 
 TEST(argobots_tasklet, that_waits_for_a_mutex_of_a_ult_of_its_stream_keeps_that_from_unlocking_it) {

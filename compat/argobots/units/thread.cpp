@@ -41,12 +41,14 @@ int revive(ABT_pool pool, void (*function)(void*), void* arg, ABT_thread_opaque&
     if (const int error = runtime::may_add(pool)) return error;
     return guarded([&] {
         join_last(who);
+        tell_tool(who, ABT_TOOL_EVENT_THREAD_JOIN);
         associate(who, pool);
         who.function = function;
         who.arg = arg;
         who.canceled = false;
         who.leaves_as = ABT_POOL_CONTEXT_OP_THREAD_REVIVE;
         who.runs_next_on = runs_next_on;
+        who.told = told_stage::unknown;
         tell_tool(who, ABT_TOOL_EVENT_THREAD_REVIVE);
         relaunch(who);
         return ABT_SUCCESS;
@@ -70,11 +72,15 @@ int join(ABT_thread thread, const ABT_thread_opaque* me, bool to_free = false) {
     // Nothing of it may be in use when the program frees the stack that it gave.
     const bool over = !to_free && !thread->on_given_stack &&
                       thread->state.load(std::memory_order_acquire) == ABT_THREAD_STATE_TERMINATED;
-    if (over && tool_events.load(std::memory_order_relaxed) == 0) return ABT_SUCCESS;
+    if (over && !has_tool()) return ABT_SUCCESS;
+    if (may_not_wait(me)) return ABT_ERR_INV_THREAD;
     return guarded([=] {
-        if (thread->joins.load() != join_stage::joined)
+        if (to_free) {
+            join_last(*thread);
             tell_tool(*thread, ABT_TOOL_EVENT_THREAD_JOIN);
-        to_free ? join_last(*thread) : join_thread(*thread);
+        } else {
+            has_tool() ? join_and_tell(*thread) : join_thread(*thread);
+        }
         return ABT_SUCCESS;
     });
 }
@@ -82,7 +88,7 @@ int join(ABT_thread thread, const ABT_thread_opaque* me, bool to_free = false) {
 /// It has ended, and there is neither a joiner to wait for nor a tool to tell.
 bool is_over(ABT_thread_opaque& who) noexcept {
     return who.end_is_told() && who.others_joining.load(std::memory_order_acquire) == 0 &&
-           tool_events.load(std::memory_order_relaxed) == 0;
+           !has_tool();
 }
 
 int migrate_to(ABT_thread thread, ABT_pool pool) {
@@ -91,8 +97,11 @@ int migrate_to(ABT_thread thread, ABT_pool pool) {
     if (!thread->attr().migratable || thread->kind != thread_kind::ult) return ABT_ERR_INV_THREAD;
     if (thread->state.load() == ABT_THREAD_STATE_TERMINATED) return ABT_ERR_INV_THREAD;
     if (thread->pool.load() == pool) return ABT_ERR_MIGRATION_TARGET;
-    thread->migrates_to = pool;
-    return ABT_SUCCESS;
+    return guarded([=] {
+        runtime::get()->note_goal(*pool);
+        thread->migrates_to = pool->id;
+        return ABT_SUCCESS;
+    });
 }
 
 /// Null: the user's function gave none.
@@ -202,7 +211,6 @@ int ABT_thread_join_many(int num_threads, ABT_thread* thread_list) {
 int ABT_thread_cancel(ABT_thread thread) {
     if (thread == nullptr || thread->is_primary()) return ABT_ERR_INV_THREAD;
     thread->canceled.store(true, std::memory_order_release);
-    tell_tool(*thread, ABT_TOOL_EVENT_THREAD_CANCEL);
     return ABT_SUCCESS;
 }
 
@@ -220,7 +228,7 @@ int ABT_thread_resume(ABT_thread thread) {
 int ABT_thread_migrate_to_xstream(ABT_thread thread, ABT_xstream xstream) {
     if (xstream == nullptr) return ABT_ERR_INV_XSTREAM;
     if (xstream->state.load() == ABT_XSTREAM_STATE_TERMINATED) return ABT_ERR_INV_XSTREAM;
-    return ABT_thread_migrate_to_sched(thread, xstream->main_sched);
+    return guarded([=] { return migrate_to_sched(thread, *runtime::get()->hold(*xstream).sched); });
 }
 
 int ABT_thread_migrate_to_sched(ABT_thread thread, ABT_sched sched) {
@@ -229,18 +237,19 @@ int ABT_thread_migrate_to_sched(ABT_thread thread, ABT_sched sched) {
 }
 
 int ABT_thread_migrate_to_pool(ABT_thread thread, ABT_pool pool) {
+    if (pool != nullptr) pool->open();  // though its stream has ended: the program has it still
     return migrate_to(thread, pool);
 }
 
 int ABT_thread_migrate(ABT_thread thread) {
     if (thread == nullptr) return ABT_ERR_INV_THREAD;
     return guarded([thread] {
-        const auto streams = runtime::get()->streams();
+        const std::vector<held_stream> streams = runtime::get()->hold_all();
         const std::size_t begin = id_of(*thread);  // so that not all go to one
         for (std::size_t i = 0; i < streams.size(); ++i) {
-            ABT_xstream_opaque& to = *streams[(begin + i) % streams.size()];
-            if (&to == thread->stream.load() || to.ended()) continue;
-            const int error = migrate_to_sched(thread, *to.main_sched);
+            const held_stream& to = streams[(begin + i) % streams.size()];
+            if (to.stream.get() == thread->stream.load() || to.stream->ended()) continue;
+            const int error = migrate_to_sched(thread, *to.sched);
             if (error != ABT_ERR_MIGRATION_TARGET) return error;
         }
         return ABT_ERR_MIGRATION_NA;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <amalgam/tasks/extension/guest.hpp>
-#include <amalgam/tasks/extension/plain_thread.hpp>
+#include <amalgam/tasks/extension/local.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -27,13 +27,28 @@ enum class join_stage : std::uint8_t {
 
 /// Of one that was resumed and is in no pool yet. Told as ready, but nobody may hand over to it.
 inline constexpr std::uint8_t resumed_state = ABT_THREAD_STATE_TERMINATED + 1;
+/// Of one that the program has taken out of a pool. Told as ready, too, and the only state in which
+/// the caller may hand over to it: what a stream takes out for itself stays ready.
+inline constexpr std::uint8_t popped_state = resumed_state + 1;
 constexpr ABT_thread_state told_state(std::uint8_t state) noexcept {
-    return state == resumed_state ? ABT_THREAD_STATE_READY : static_cast<ABT_thread_state>(state);
+    return state > ABT_THREAD_STATE_TERMINATED ? ABT_THREAD_STATE_READY
+                                               : static_cast<ABT_thread_state>(state);
 }
 
 /// Thrown to end a function of the interface with that error number; see guarded().
 struct failure {
     int number;
+};
+
+/// What a tool was told of a unit last. Kept while there is a tool.
+enum class told_stage : std::uint8_t {
+    unknown,  ///< Nothing yet.
+    ready,
+    runs,
+    suspended,         ///< By ABT_self_suspend() and the like, after which it ends if canceled.
+    waits,             ///< For anything else.
+    ready_after_wait,  ///< That of `waits`.
+    ended              ///< Or canceled: nothing follows but its joins and its end.
 };
 
 class own_pool;
@@ -93,21 +108,25 @@ struct ABT_thread_opaque {
     // A pool of ours that holds it; with the pool's lock.
     ABT_thread_opaque* next = nullptr;
     std::atomic<std::uint8_t> state{ABT_THREAD_STATE_READY};
-    amalgam::argobots::thread_kind kind = amalgam::argobots::thread_kind::ult;
-    bool named = true;
+    amalgam::argobots::thread_kind kind : 4 = amalgam::argobots::thread_kind::ult;
+    bool named : 1 = true;
+    std::uint8_t unused_bits : 3 = 0;  // so that the byte is written without being read
     bool calling = false;  ///< In ABT_self_schedule(): goes on when what it runs leaves.
     bool on_given_stack = false;
     std::atomic<bool> canceled{false};
     /// No exchange at its end: see tell_end(). Set before it is ready, and never again.
     std::atomic<bool> ends_quickly{false};
     std::atomic<amalgam::argobots::join_stage> joins{amalgam::argobots::join_stage::joined};
+    std::atomic<amalgam::argobots::told_stage> told{amalgam::argobots::told_stage::unknown};
 
     ABT_thread_opaque* prev = nullptr;  // as next
     std::atomic<ABT_pool> listed_in{nullptr};
     std::uint32_t leaves_as = 0;  ///< ABT_pool_context told to the pool when it next yields.
     std::atomic<std::uint32_t> others_joining{0};    ///< Who still looks at it.
     std::atomic<ABT_xstream> runs_next_on{nullptr};  ///< When ready, by-passing its pool.
-    std::atomic<ABT_pool> migrates_to{nullptr};
+    /// The number of the pool that it wishes to move to when ready, which may have ended by then.
+    std::atomic<int> migrates_to{no_pool};
+    static constexpr int no_pool = -1;
     std::atomic<amalgam::waiter*> suspended{nullptr};
     std::atomic<std::uint64_t> id{0};  ///< Given when first asked for: see id_of().
     std::atomic<amalgam::argobots::rare_part*> rare{nullptr};  ///< Made on demand.
@@ -128,6 +147,9 @@ struct ABT_thread_opaque {
     ABT_thread_opaque& operator=(const ABT_thread_opaque&) = delete;
     ~ABT_thread_opaque() { delete rare.load(std::memory_order_acquire); }
 
+    bool wants_to_move() const noexcept {
+        return migrates_to.load(std::memory_order_relaxed) != no_pool;
+    }
     bool is_tasklet() const noexcept { return kind == amalgam::argobots::thread_kind::tasklet; }
     bool is_primary() const noexcept { return kind == amalgam::argobots::thread_kind::primary; }
     /// Whether ults() of its pool counts it.
@@ -180,30 +202,39 @@ inline bool caller_is_tasklet() noexcept {
     return is_tasklet(self());
 }
 
-/// Runs a tasklet, and others that follow it, on the stream's own stack.
-void run_tasklets(ABT_thread_opaque& first) noexcept;
-
-/// While it exists, the caller counts as blocked. For each wait. One of a tasklet blocks its
-/// stream.
-class blocked {
+/// While it exists, the caller is in a function of the program that was called between two ULTs: a
+/// wait would be one of either, and the other would be lost.
+class between_ults {
 public:
-    blocked() noexcept : who_(self()), on_(argobots::is_tasklet(who_)) {
-        set(ABT_THREAD_STATE_BLOCKED);
-    }
-    ~blocked() { set(ABT_THREAD_STATE_RUNNING); }
-    blocked(const blocked&) = delete;
-    blocked& operator=(const blocked&) = delete;
+    between_ults() noexcept;
+    ~between_ults();
+    between_ults(const between_ults&) = delete;
+    between_ults& operator=(const between_ults&) = delete;
+
+    static bool here() noexcept;
 
 private:
-    void set(int state) noexcept {
-        if (who_ == nullptr) return;
-        who_->state.store(static_cast<std::uint8_t>(state), std::memory_order_release);
-        // Who waits takes long enough; one that joins it meanwhile should not have to wait for it.
-        who_->ends_quickly.store(false, std::memory_order_relaxed);
-    }
-    ABT_thread_opaque* who_;
-    const detail::as_plain_thread on_;
+    const bool before_;
 };
+
+/// Whether the caller is on a stream's own stack, but no tasklet of ours: a timer, for example.
+inline bool is_on_streams_stack(const ABT_thread_opaque* caller) noexcept {
+    if (caller != nullptr) return false;
+    const detail::task_place here = detail::task_here();
+    return here.stream != nullptr && here.ult == nullptr;
+}
+
+inline bool may_not_wait(const ABT_thread_opaque* caller) noexcept {
+    return is_tasklet(caller) || between_ults::here() || is_on_streams_stack(caller);
+}
+
+/// Whether it is an error if the caller waits for anything but a mutex and a stream.
+inline bool caller_may_not_wait() noexcept {
+    return may_not_wait(self());
+}
+
+/// Runs a tasklet, and others that follow it, on the stream's own stack.
+void run_tasklets(ABT_thread_opaque& first) noexcept;
 
 struct new_thread {
     ABT_pool pool;
@@ -218,8 +249,15 @@ struct new_thread {
 /// Throws std::bad_alloc, amalgam::error, or the failure of the pool.
 ABT_thread_opaque& create_thread(const new_thread& what);
 /// One with the usual stack and no attributes, or a tasklet. Returns an error number.
-int create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_thread* made,
+int create_named(own_pool& where, void (*function)(void*), void* arg, ABT_thread& made,
                  thread_kind kind) noexcept;
+int create_unnamed(own_pool& where, void (*function)(void*), void* arg, thread_kind kind) noexcept;
+/// One of both: `made` may be null.
+inline int create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_thread* made,
+                        thread_kind kind) noexcept {
+    return made == nullptr ? create_unnamed(where, function, arg, kind)
+                           : create_named(where, function, arg, *made, kind);
+}
 /// Runs its function again. It has ended, and join_last() has returned. Throws amalgam::error.
 void relaunch(ABT_thread_opaque& who);
 /// Gives one that is about to run for the first time a stack. The calling stream runs it. False:
@@ -252,6 +290,8 @@ void call_function(ABT_thread_opaque& who) noexcept;
 bool has_ended(ABT_thread_opaque& who) noexcept;
 /// Waits for its end. Any number may call it at once. Again: nothing.
 void join_thread(ABT_thread_opaque& who);
+/// The same, and tells the tool, before anybody frees it.
+void join_and_tell(ABT_thread_opaque& who);
 /// The same before it is freed or revived, when nobody else begins to join it; waits until those
 /// who did have left, too.
 void join_last(ABT_thread_opaque& who);
@@ -259,9 +299,9 @@ void free_thread(ABT_thread_opaque& who) noexcept;  ///< It has ended.
 /// Makes `pool` its pool. It must be in none.
 void associate(ABT_thread_opaque& who, ABT_pool pool);
 bool migrate_asked(ABT_thread_opaque& who);
-/// Carries out a migration that was asked for. False: none was.
+/// Carries out a migration that was asked for. False: none was, or its pool is done or has ended.
 inline bool migrate_if_asked(ABT_thread_opaque& who) {
-    return who.migrates_to.load(std::memory_order_relaxed) != nullptr && migrate_asked(who);
+    return who.wants_to_move() && migrate_asked(who);
 }
 int set_value(ABT_thread_opaque& who, ABT_key key, void* value);
 int get_value(ABT_thread_opaque& who, ABT_key key, void** value);

@@ -24,6 +24,13 @@ namespace amalgam::argobots {
 namespace {
 
 std::atomic<std::uint64_t> next_id{1};
+thread_local bool is_between_ults = false;
+
+// Not inlined, as a switch may change the thread.
+[[gnu::noinline]] bool exchange_between_ults(bool now) noexcept {
+    asm volatile("");
+    return std::exchange(is_between_ults, now);
+}
 
 void scheduler_ended(ABT_thread_opaque& who) noexcept {
     auto& sched = *static_cast<ABT_sched_opaque*>(who.arg);
@@ -199,6 +206,17 @@ void give_stack_back(ult& ended) noexcept {
 
 }  // namespace
 
+between_ults::between_ults() noexcept : before_(exchange_between_ults(true)) {}
+
+between_ults::~between_ults() {
+    exchange_between_ults(before_);
+}
+
+[[gnu::noinline]] bool between_ults::here() noexcept {
+    asm volatile("");
+    return is_between_ults;
+}
+
 ABT_thread_opaque* thread_of(work_unit& unit) noexcept {
     return static_cast<ABT_thread_opaque*>(detail::guest_or_null(unit));
 }
@@ -284,24 +302,35 @@ ABT_thread_opaque& create_thread(const new_thread& what) {
     return who;
 }
 
-int create_usual(own_pool& where, void (*function)(void*), void* arg, ABT_thread* made,
-                 thread_kind kind) noexcept {
-    // Named ones leave no spare memory. A tool is not told in there.
-    if (made == nullptr && tool_events.load(std::memory_order_relaxed) == 0) {
-        const auto make = [&](void* place) noexcept -> ABT_thread_opaque& {
-            return *::new (place) ABT_thread_opaque(kind, function, arg, &where, false);
-        };
-        if (where.put_anew(make)) return ABT_SUCCESS;
-    }
+template <bool named>
+[[gnu::always_inline]] static inline int create_in(own_pool& where, void (*function)(void*),
+                                                   void* arg, ABT_thread* made,
+                                                   thread_kind kind) noexcept {
     try {
-        ABT_thread_opaque& who = make_thread(kind, function, arg, &where, made != nullptr);
-        if (made != nullptr) *made = &who;
+        ABT_thread_opaque& who = make_thread(kind, function, arg, &where, named);
+        if constexpr (named) *made = &who;
         tell_tool(who, ABT_TOOL_EVENT_THREAD_CREATE);
         where.put_new(who);
         return ABT_SUCCESS;
     } catch (const std::bad_alloc&) {
         return ABT_ERR_MEM;
     }
+}
+
+// Two functions, so that each saves only the registers that it needs.
+[[gnu::noinline]] int create_named(own_pool& where, void (*function)(void*), void* arg,
+                                   ABT_thread& made, thread_kind kind) noexcept {
+    return create_in<true>(where, function, arg, &made, kind);
+}
+
+[[gnu::noinline]] int create_unnamed(own_pool& where, void (*function)(void*), void* arg,
+                                     thread_kind kind) noexcept {
+    // Named ones leave no spare memory. A tool is not told in there.
+    const auto make = [&](void* place) noexcept -> ABT_thread_opaque& {
+        return *::new (place) ABT_thread_opaque(kind, function, arg, &where, false);
+    };
+    if (!has_tool() && where.put_anew(make)) return ABT_SUCCESS;
+    return create_in<false>(where, function, arg, nullptr, kind);
 }
 
 void relaunch(ABT_thread_opaque& who) {
@@ -359,15 +388,17 @@ void associate(ABT_thread_opaque& who, ABT_pool pool) {
 }
 
 bool migrate_asked(ABT_thread_opaque& who) {
-    ABT_pool const target = who.migrates_to.exchange(nullptr);
+    const held<ABT_pool_opaque> target =
+        runtime::get()->hold_goal(who.migrates_to.exchange(ABT_thread_opaque::no_pool));
     if (target == nullptr) return false;
     try {
-        associate(who, target);
+        associate(who, target.get());
     } catch (...) {
         return false;  // no unit for it there
     }
     const ABT_thread_attr_opaque attr = who.attr();
     if (attr.on_migration != nullptr) {
+        const between_ults no_waits;
         called("an exception escaped from a migration callback",
                [&] { attr.on_migration(&who, attr.on_migration_arg); });
     }
@@ -404,6 +435,12 @@ void yield_primary(ABT_thread_opaque& who, ABT_xstream_opaque& here) {
     here.let_run(std::max<std::size_t>(sched.pools.front()->size(), 1));
 }
 
+// Apart: in line, each yield would save the registers that this needs.
+[[gnu::noinline]] void leave_by_loop(ABT_thread_opaque& who) {
+    ABT_xstream_opaque& here = *who.stream.load(std::memory_order_relaxed);
+    who.is_primary() ? yield_primary(who, here) : leave_stream(who);
+}
+
 }  // namespace
 
 void let_queued_run(ABT_thread_opaque& primary, const ABT_thread_opaque& joined) {
@@ -416,9 +453,9 @@ void let_queued_run(ABT_thread_opaque& primary, const ABT_thread_opaque& joined)
 
 void yield_as(ABT_thread_opaque& who, std::uint32_t why) {
     who.leaves_as = why;
-    tell_tool(who, ABT_TOOL_EVENT_THREAD_YIELD);
-    ABT_xstream_opaque& here = *who.stream.load(std::memory_order_relaxed);
-    if (!here.leave_directly(who)) who.is_primary() ? yield_primary(who, here) : leave_stream(who);
+    tell_tool(who, ABT_TOOL_EVENT_THREAD_YIELD, {ABT_SYNC_EVENT_TYPE_USER});
+    if (!who.stream.load(std::memory_order_relaxed)->leave_directly(who)) leave_by_loop(who);
+    tell_tool_goes_on(who);
     end_if_canceled(who);
 }
 

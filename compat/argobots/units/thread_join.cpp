@@ -1,6 +1,7 @@
 #include <sched.h>
 
 #include <amalgam/core/log.hpp>
+#include <amalgam/tasks/extension/guest.hpp>
 #include <amalgam/tasks/extension/thread_barrier.hpp>
 
 #include "runtime.hpp"
@@ -43,9 +44,10 @@ private:
 
 /// False: it cannot be.
 bool wait_for(ABT_thread_opaque& who, bool only_one) {
-    const blocked while_waiting;
+    blocked while_waiting({ABT_SYNC_EVENT_TYPE_THREAD_JOIN, &who});
     ABT_thread_opaque* const me = self();
     if (me != nullptr && me->is_primary()) let_queued_run(*me, who);
+    while_waiting.again();
     try {
         if (who.on_given_stack) {
             who.rare_part().handle.join();  // the program may free the stack that it gave
@@ -119,12 +121,39 @@ bool has_ended(ABT_thread_opaque& who) noexcept {
     return core == nullptr || detail::has_ended(*core);
 }
 
+void join_and_tell(ABT_thread_opaque& who) {
+    class kept {
+    public:
+        explicit kept(ABT_thread_opaque& which) noexcept : joining_(which.others_joining) {
+            joining_.fetch_add(1, std::memory_order_relaxed);
+        }
+        ~kept() {
+            const locked_by_caller hold(place().busy);
+            joining_.fetch_sub(1, std::memory_order_release);
+            place().changed.notify_all();
+        }
+
+    private:
+        std::atomic<std::uint32_t>& joining_;
+    };
+    const kept until_told(who);
+    join_thread(who);
+    tell_tool(who, ABT_TOOL_EVENT_THREAD_JOIN);
+}
+
 void join_last(ABT_thread_opaque& who) {
     if (who.on_given_stack) return join_in_turn_last(who);
     if (!who.end_is_told()) wait_for(who, true);
-    // For no longer than a barrier on all threads takes.
-    while (who.others_joining.load(std::memory_order_acquire) != 0)
-        ::sched_yield();
+    // For no longer than a barrier on all threads takes, or one that joins it takes to tell a tool,
+    // even if that has left since. The calling stream may have to run it.
+    constexpr unsigned looks_alone = 100;
+    for (unsigned looks = 0; who.others_joining.load(std::memory_order_acquire) != 0; ++looks) {
+        if (looks >= looks_alone && detail::running_unit() != nullptr) {
+            this_task::yield();
+        } else {
+            ::sched_yield();
+        }
+    }
 }
 
 }  // namespace amalgam::argobots

@@ -10,7 +10,6 @@ namespace ff::detail {
 namespace {
 
 constexpr std::size_t most_early = 10000;
-constexpr std::size_t longest_reason = 2000;
 
 }  // namespace
 
@@ -56,32 +55,12 @@ void distributed_part::take_join(const std::string& from, std::uint64_t graph,
     changed_.notify_all();
 }
 
-/// Calls `take` for each item and mark, until it returns false. What is no batch ends the run.
-template <typename Take>
-bool distributed_part::each_frame(far_group& from, amalgam::const_bytes frames, Take take) {
-    for (std::size_t at = 0; at != frames.size();) {
-        const std::size_t left = frames.size() - at;
-        const bool whole = left >= frame::header_bytes;
-        const frame head = whole ? frame::read(frames.data() + at) : frame{};
-        far_edge* const edge = whole ? edge_at(head.edge, false) : nullptr;
-        if (edge == nullptr || &edge->there != &from || head.size > left - frame::header_bytes ||
-            !edge->knows(head.mark) || (head.mark != 0 && head.size != 0)) {
-            fail("group " + from.name + " at " + from.address +
-                 " sent something that is no batch of items");
-            return false;
-        }
-        if (!take(*edge, head, frames.data() + at + frame::header_bytes)) return false;
-        at += frame::header_bytes + static_cast<std::size_t>(head.size);
-    }
-    return true;
-}
-
 /// False, and the run has ended: there was no room for it.
 bool distributed_part::count(far_edge& edge, std::uint64_t batch, const frame& head) {
     if (edge.within_credit(batch, head)) return true;
-    fail("group " + edge.there.name + " at " + edge.there.address +
-         " sent more than there was room for, " + std::to_string(edge.window) + " items and " +
-         std::to_string(far_edge::most_bytes >> 20) + " MiB on one channel");
+    fail({"group ", edge.there.name, " at ", edge.there.address,
+          " sent more than there was room for, ", std::to_string(edge.window), " items and ",
+          std::to_string(far_edge::most_bytes >> 20), " MiB on one channel"});
     return false;
 }
 
@@ -90,27 +69,48 @@ bool distributed_part::count(far_edge& edge, std::uint64_t batch, const frame& h
 void distributed_part::keep(far_group& from, std::uint64_t number, std::vector<std::byte> frames) {
     auto& waiting = early_[&from].batches;
     if (number <= from.expected || waiting.size() >= most_early || waiting.count(number) != 0)
-        return fail("group " + from.name + " at " + from.address + " sent a batch out of order");
+        return fail({"group ", from.name, " at ", from.address, " sent a batch out of order"});
     if (count_frames(from, number, {frames.data(), frames.size()}))
         waiting.emplace(number, std::move(frames));
 }
 
+/// False, and the run has ended: it is no batch, or there was no room for it.
 bool distributed_part::count_frames(far_group& from, std::uint64_t number,
                                     amalgam::const_bytes frames) {
-    return each_frame(from, frames, [&](far_edge& to, const frame& head, const std::byte*) {
-        return count(to, number, head);
-    });
+    for (std::size_t at = 0; at != frames.size();) {
+        const std::size_t left = frames.size() - at;
+        const bool whole = left >= frame::header_bytes;
+        const frame head = whole ? frame::read(frames.data() + at) : frame{};
+        far_edge* const edge = whole ? edge_at(head.edge, false) : nullptr;
+        if (edge == nullptr || &edge->there != &from || head.size > left - frame::header_bytes ||
+            !edge->knows(head.mark) || (head.mark != 0 && head.size != 0)) {
+            fail({"group ", from.name, " at ", from.address,
+                  " sent something that is no batch of items"});
+            return false;
+        }
+        if (!count(*edge, number, head)) return false;
+        at += frame::header_bytes + static_cast<std::size_t>(head.size);
+    }
+    return true;
+}
+
+/// Calls `take` for each item and mark of a batch that was counted, and so is one.
+template <typename Take>
+void distributed_part::each_counted(amalgam::const_bytes frames, Take take) {
+    for (std::size_t at = 0; at != frames.size();) {
+        const std::byte* const begin = frames.data() + at;
+        const frame head = frame::read(begin);
+        take(*edges_[head.edge], head, begin + frame::header_bytes);
+        at += frame::header_bytes + static_cast<std::size_t>(head.size);
+    }
 }
 
 /// It is their turn, and they were counted.
-void distributed_part::take_frames(far_group& from, amalgam::const_bytes frames) {
-    each_frame(from, frames, [](far_edge& to, const frame& head, const std::byte*) {
-        to.will_come(head);
-        return true;
-    });
-    each_frame(from, frames, [](far_edge& to, const frame& head, const std::byte* bytes) {
+void distributed_part::take_frames(amalgam::const_bytes frames) {
+    each_counted(frames,
+                 [](far_edge& to, const frame& head, const std::byte*) { to.will_come(head); });
+    each_counted(frames, [](far_edge& to, const frame& head, const std::byte* bytes) {
         to.came(head, bytes);
-        return true;
     });
 }
 
@@ -119,7 +119,7 @@ void distributed_part::took(far_group& from) {
     early& waiting = early_[&from];
     for (auto next = waiting.batches.find(from.expected); next != waiting.batches.end();
          next = waiting.batches.find(from.expected)) {
-        take_frames(from, {next->second.data(), next->second.size()});
+        take_frames({next->second.data(), next->second.size()});
         waiting.batches.erase(next);
         ++from.expected;
     }
@@ -137,8 +137,7 @@ void distributed_part::from_sender(Take take) {
     try {
         take(*from);
     } catch (const std::exception& why) {
-        fail("cannot take what group " + from->name + " at " + from->address +
-             " sent: " + why.what());
+        fail({"cannot take what group ", from->name, " at ", from->address, " sent: ", why.what()});
     }
 }
 
@@ -147,7 +146,7 @@ void distributed_part::take_batch(std::uint64_t number, amalgam::const_bytes fra
         if (number != from.expected || from.ended)
             return keep(from, number, {frames.begin(), frames.end()});
         if (!count_frames(from, number, frames)) return;
-        take_frames(from, frames);
+        take_frames(frames);
         took(from);
     });
 }
@@ -157,8 +156,8 @@ void distributed_part::take_item(std::uint64_t number, std::uint32_t edge,
     from_sender([&](far_group& from) {
         far_edge* const to = edge_at(edge, false);
         if (to == nullptr || &to->there != &from)
-            return fail("group " + from.name + " at " + from.address +
-                        " sent an item to a node that it is not connected to");
+            return fail({"group ", from.name, " at ", from.address,
+                         " sent an item to a node that it is not connected to"});
         const frame head{edge, 0, bytes.size()};
         if (number == from.expected && !from.ended) {
             if (!count(*to, number, head)) return;
@@ -189,8 +188,8 @@ void distributed_part::take_end(amalgam::responder<void> done, std::uint64_t bat
     early& waiting = early_[from];
     if (from->ended || waiting.end || batches < from->expected) {
         done.fail("it ended after more batches, or has ended already");
-        return fail("group " + from->name + " at " + from->address + " ended twice, or after " +
-                    std::to_string(batches) + " batches of " + std::to_string(from->expected));
+        return fail({"group ", from->name, " at ", from->address, " ended twice, or after ",
+                     std::to_string(batches), " batches of ", std::to_string(from->expected)});
     }
     if (batches == from->expected) return answer_end(*from, std::move(done));
     waiting.end.emplace(batches, std::move(done));
@@ -200,8 +199,7 @@ void distributed_part::take_failed(const std::string& why) {
     const amalgam::peer who = amalgam::call_context::current().from();
     for (const auto& [name, each] : groups_)
         if (each->from == who || each->to == who)
-            return fail("group " + name + " at " + each->address +
-                        " failed: " + why.substr(0, longest_reason));
+            return fail({"group ", name, " at ", each->address, " failed: ", why});
 }
 
 void distributed_part::lose(const amalgam::peer& who, amalgam::status why) {
@@ -212,10 +210,9 @@ void distributed_part::lose(const amalgam::peer& who, amalgam::status why) {
             const bool as_receiver = each->to == who && !each->took_all;
             if (!as_sender && !as_receiver) continue;
         }
-        return fail("group " + name + " at " + each->address +
-                    " is lost before the end of the stream (" +
-                    std::string(amalgam::name(why.code)) +
-                    "); its last output may say why. Start all groups again");
+        return fail({"group ", name, " at ", each->address,
+                     " is lost before the end of the stream (", amalgam::name(why.code),
+                     "); its last output may say why. Start all groups again"});
     }
 }
 

@@ -1,12 +1,14 @@
 #include <cctype>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
+#include <amalgam/core/json_checker.hpp>
 #include <amalgam/core/uri.hpp>
 
 #include "groups.hpp"
@@ -17,6 +19,7 @@ namespace {
 using json = nlohmann::json;
 
 constexpr dff_defaults usual{1, 65536, 100, 10};
+constexpr auto example = R"(example: {"groups": [{"name": "G1", "endpoint": "localhost:8004"}]})";
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
     throw std::runtime_error(path + ": " + why);
@@ -99,17 +102,22 @@ std::string address_of(const std::string& endpoint, const std::string& protocol,
 group_config load_group_config(const std::string& path, const dff_defaults& defaults) {
     std::ifstream file(path);
     if (!file) refuse(path, "cannot be opened, expected FastFlow's configuration file");
+    amalgam::json_checker<json> checker;
     json whole;
     try {
-        whole = json::parse(file);
+        whole = json::parse(file, std::ref(checker));
+    } catch (const amalgam::too_many_json_levels&) {
+        refuse(path, "has more than " + std::to_string(amalgam::most_json_levels) +
+                         " lists and objects in each other, expected fewer; " + example);
     } catch (const json::exception& wrong) {
         refuse(path, std::string("is no JSON (") + wrong.what() + ")");
     }
+    if (checker.repeated_key())
+        refuse(path, "has the key " + shown(*checker.repeated_key()) +
+                         " twice in one object, expected once; " + example);
     if (!whole.is_object() || !whole.contains("groups") || !whole["groups"].is_array() ||
         whole["groups"].empty())
-        refuse(path,
-               "has no list of groups; example: {\"groups\": [{\"name\": \"G1\", "
-               "\"endpoint\": \"localhost:8004\"}]}");
+        refuse(path, std::string("has no list of groups; ") + example);
     std::string protocol = lower(text_of(whole, "protocol", path));
     if (protocol.empty()) protocol = "tcp";
     group_config config;

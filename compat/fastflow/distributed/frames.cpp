@@ -10,17 +10,16 @@
 namespace ff::detail {
 namespace {
 
+// Every host is little-endian, as a batch is.
 template <typename T>
-std::byte* put(std::byte* at, T value) {
-    for (std::size_t i = 0; i != sizeof value; ++i)
-        *at++ = static_cast<std::byte>(value >> (8 * i));
-    return at;
+std::byte* put(std::byte* at, T value) noexcept {
+    std::memcpy(at, &value, sizeof value);
+    return at + sizeof value;
 }
 template <typename T>
-T get(const std::byte* at) {
-    T value = 0;
-    for (std::size_t i = 0; i != sizeof value; ++i)
-        value = static_cast<T>(value | static_cast<T>(std::to_integer<T>(at[i]) << (8 * i)));
+T get(const std::byte* at) noexcept {
+    T value;
+    std::memcpy(&value, at, sizeof value);
     return value;
 }
 
@@ -67,8 +66,6 @@ private:
             if (found->room_ < bytes || found->room_ / 4 > bytes) continue;
             kept_.erase(std::next(at).base());
             kept_bytes_ -= found->room_;
-            found->users_.store(1, std::memory_order_relaxed);
-            found->used_ = 0;
             return found;
         }
         return nullptr;
@@ -109,8 +106,16 @@ void open_batch::add(const frame& head, const char* bytes) {
     ++items_;
 }
 
-came_batch::holder came_batch::of(std::size_t room) {
-    return came_memory::of_all().take(room);
+came_batch::holder came_batch::of(std::size_t room, std::uint32_t items) {
+    holder made = came_memory::of_all().take(room);
+    made->begin(items);
+    return made;
+}
+
+void came_batch::begin(std::uint32_t items) noexcept {
+    used_ = 0;
+    to_come_ = items;
+    users_.store(1 + items, std::memory_order_relaxed);
 }
 
 void* came_batch::add(const std::byte* bytes, std::size_t count) noexcept {
@@ -121,7 +126,7 @@ void* came_batch::add(const std::byte* bytes, std::size_t count) noexcept {
     put(at + 8, static_cast<std::uint64_t>(count));
     if (count != 0) std::memcpy(at + frame::header_bytes, bytes, count);
     used_ += room_of(count);
-    users_.fetch_add(1, std::memory_order_relaxed);
+    --to_come_;
     return at;
 }
 
@@ -134,11 +139,11 @@ came_batch::view came_batch::look(void* item) noexcept {
 void came_batch::done(void* item) noexcept {
     came_batch* all = nullptr;
     std::memcpy(&all, item, sizeof all);
-    all->let_go();
+    all->let_go(1);
 }
 
-void came_batch::let_go() noexcept {
-    if (users_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+void came_batch::let_go(std::uint32_t users) noexcept {
+    if (users_.fetch_sub(users, std::memory_order_acq_rel) != users) return;
     came_memory::of_all().give(this);
 }
 

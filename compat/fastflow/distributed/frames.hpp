@@ -64,15 +64,15 @@ bool is_back(const sendable<T>& what) {
 class came_batch {
 public:
     struct letter_go {
-        void operator()(came_batch* all) const noexcept { all->let_go(); }
+        void operator()(came_batch* all) const noexcept { all->let_go(1 + all->to_come_); }
     };
     using holder = std::unique_ptr<came_batch, letter_go>;
 
     /// Room that an item of so many bytes takes.
     static std::size_t room_of(std::size_t count) { return frame::header_bytes + count; }
-    /// Failure: throws std::bad_alloc.
-    static holder of(std::size_t room);
-    /// A copy of an item, as what goes through a queue. There must be room.
+    /// For so many items, which together take so much room. Failure: throws std::bad_alloc.
+    static holder of(std::size_t room, std::uint32_t items);
+    /// A copy of an item, as what goes through a queue. There must be room, and fewer than `items`.
     void* add(const std::byte* bytes, std::size_t count) noexcept;
 
     struct view {
@@ -86,12 +86,14 @@ public:
 private:
     friend class came_memory;
     came_batch(std::byte* items, std::size_t room) : items_(items), room_(room) {}
-    void let_go() noexcept;
+    void begin(std::uint32_t items) noexcept;
+    void let_go(std::uint32_t users) noexcept;
 
-    std::atomic<std::uint32_t> users_{1};
+    std::atomic<std::uint32_t> users_{0};  // the holder, and all items from the start
     std::byte* const items_;
     const std::size_t room_;
     std::size_t used_ = 0;
+    std::uint32_t to_come_ = 0;  // the holder's
 };
 
 }  // namespace ff::detail

@@ -8,10 +8,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include <cxxabi.h>
-
 #include <amalgam/core/bytes.hpp>
-#include <amalgam/rpc/procedure.hpp>
+
+#include "forced_unwind.hpp"
 
 namespace ff::detail {
 
@@ -25,7 +24,7 @@ void* item_of(std::uint32_t mark) {
     return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(FF_TAG_MIN) + mark);
 }
 
-std::string sentence_of_current() {
+const char* sentence_of_current() {
     try {
         throw;
     } catch (const std::exception& why) {
@@ -50,7 +49,7 @@ std::string far_edge::node_name() const {
     return "node " + std::to_string(end_->node != nullptr ? end_->node->get_my_id() : -1);
 }
 
-void far_edge::fail(const std::string& why) const {
+void far_edge::fail(run_base::words why) const {
     run_.fail(why);
     throw run_lost();
 }
@@ -92,15 +91,17 @@ std::unique_ptr<message2_t> far_edge::copy_of(const std::byte* bytes, std::size_
 }
 
 void far_edge::will_come(const frame& head) {
-    if (head.mark == 0 && reads_in_place)
-        announced_ += came_batch::room_of(static_cast<std::size_t>(head.size));
+    if (head.mark != 0 || !reads_in_place) return;
+    announced_ += came_batch::room_of(static_cast<std::size_t>(head.size));
+    ++announced_items_;
 }
 
 void far_edge::came(const frame& head, const std::byte* bytes) {
     if (head.mark != 0) return came_mark(head.mark);
     const auto count = static_cast<std::size_t>(head.size);
     if (reads_in_place) {
-        if (coming_ == nullptr) coming_ = came_batch::of(announced_);
+        if (coming_ == nullptr)
+            coming_ = came_batch::of(announced_, std::exchange(announced_items_, 0));
         announced_ -= came_batch::room_of(count);
         queue->try_push(coming_->add(bytes, count));
         if (announced_ == 0) coming_.reset();
@@ -146,9 +147,9 @@ void* far_edge::silence() {
 }
 
 void far_edge::deserted() {
-    fail("group " + there.name + " at " + there.address + " has ended, and " + node_name() +
-         " waits for an end of the stream that was not sent; return EOS, not GO_OUT, from the "
-         "nodes before it");
+    fail({"group ", there.name, " at ", there.address, " has ended, and ", node_name(),
+          " waits for an end of the stream that was not sent; return EOS, not GO_OUT, from the "
+          "nodes before it"});
 }
 
 void* far_edge::read_item(void* came, std::uint64_t& size) {
@@ -185,16 +186,16 @@ void* far_edge::receive(void* came) {
         void* item = nullptr;
         try {
             item = read_item(came, size);
-        } catch (const abi::__forced_unwind&) {
+        } catch (const forced_unwind&) {
             throw;
         } catch (...) {
-            fail("cannot read an item that group " + there.name + " sent to " + node_name() + ": " +
-                 sentence_of_current());
+            fail({"cannot read an item that group ", there.name, " sent to ", node_name(), ": ",
+                  sentence_of_current()});
         }
         if (item == nullptr || item >= FF_TAG_MIN)
-            fail("the function that reads items of group " + there.name + " for " + node_name() +
-                 " returned a " + (item == nullptr ? "null pointer" : "mark") +
-                 ", expected the item");
+            fail({"the function that reads items of group ", there.name, " for ", node_name(),
+                  " returned a ", item == nullptr ? "null pointer" : "mark",
+                  ", expected the item"});
         came = item;
     }
     if (!feedback_) took(size);
@@ -210,18 +211,12 @@ void far_edge::drop(void* came) noexcept {
 }
 
 void far_edge::give_credit(std::uint64_t items, std::uint64_t bytes) noexcept {
-    try {
-        run_.over->procedure<wire::credit>("ff.credit").on(there.from).post(number, items, bytes);
-    } catch (const std::exception&) {  // Gone: told elsewhere if too early.
-    }
+    there.or_fail([&] { run_.calls->credit.on(there.from).post(number, items, bytes); });
 }
 
 void far_edge::closed() noexcept {
     if (end_came_ || run_.failed()) return;
-    try {
-        run_.over->procedure<wire::closed>("ff.closed").on(there.from).post(number);
-    } catch (const std::exception&) {
-    }
+    there.or_fail([&] { run_.calls->closed.on(there.from).post(number); });
 }
 
 }  // namespace ff::detail

@@ -3,16 +3,20 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ff/distributed/archive.hpp>
 
 #include <amalgam/rpc/engine.hpp>
+#include <amalgam/rpc/procedure.hpp>
 #include <amalgam/tasks/mutex.hpp>
 
 #include "frames.hpp"
@@ -36,15 +40,31 @@ constexpr std::uint64_t item_overhead = 64;
 
 class far_group;
 
+/// What this group asks of others, while the run goes on. Found once: later there may be no memory
+/// to look for it.
+struct far_calls {
+    explicit far_calls(amalgam::engine& over);
+
+    amalgam::procedure<wire::batch> batch;
+    amalgam::procedure<wire::item> item;
+    amalgam::procedure<wire::credit> credit;
+    amalgam::procedure<wire::closed> closed;
+    amalgam::procedure<wire::failed> failed;
+};
+
 /// What the edges of a run share.
 class run_base {
 public:
+    /// The parts of a sentence, which are put together without memory.
+    using words = std::initializer_list<std::string_view>;
+
     virtual ~run_base() = default;
-    /// Ends the run; only the first counts. Any thread.
-    virtual void fail(const std::string& why) noexcept = 0;
+    /// Ends the run with that sentence; only the first counts. Any thread. Needs no memory.
+    virtual void fail(words why) noexcept = 0;
     virtual bool failed() const noexcept = 0;
 
     amalgam::engine* over = nullptr;
+    std::optional<far_calls> calls;  ///< With `over`.
 };
 
 /// Another group that this one sends to, or that sends to this one.
@@ -64,16 +84,30 @@ public:
     /// `owner` keeps the bytes until they have left.
     void append_large(std::uint32_t edge, const std::shared_ptr<const void>& owner,
                       const char* bytes, std::size_t count);
-    /// All that was appended has been posted when this returns.
+    /// All that was appended has been posted when this returns. Throws std::bad_alloc,
+    /// amalgam::error.
     void flush();
-    /// Sends what waits since the last call.
-    void flush_old();
+    /// The same, by or_fail().
+    void flush_or_fail() noexcept;
+    /// Sends what waits since the last call, by or_fail().
+    void flush_old() noexcept;
     std::uint64_t batches();
     bool batches_linger() const { return mine_.batch_size > 1; }
 
+    /// Calls `send`, which sends to this group. If it throws, as without memory, the run ends: the
+    /// group would wait for ever for what was not sent. The group's loss is told elsewhere.
+    template <typename Send>
+    void or_fail(Send send) noexcept {
+        try {
+            send();
+        } catch (const std::exception& why) {
+            not_sent(why);
+        }
+    }
+
 private:
     void post_open();
-    void post_asked() noexcept;
+    void not_sent(const std::exception& why) noexcept;
     std::shared_ptr<sendable<open_batch>> unused_batch();
     run_base& run_;
     const group_settings& mine_;
@@ -97,8 +131,6 @@ private:
     // With posting_:
     std::vector<std::shared_ptr<sendable<open_batch>>>
         posted_;  ///< Used again once they have left.
-    std::optional<amalgam::procedure<wire::batch>> batch_;
-    std::optional<amalgam::procedure<wire::item>> item_;
     std::uint64_t number_ = 0;
     std::uint64_t seen_ = 0;  ///< By flush_old().
 };
@@ -106,8 +138,8 @@ private:
 /// A mark of FastFlow's as it travels. 0: it is an item.
 std::uint32_t mark_of(const void* item);
 void* item_of(std::uint32_t mark);
-/// Of the exception that is being handled.
-std::string sentence_of_current();
+/// Of the exception that is being handled, which keeps it.
+const char* sentence_of_current();
 
 /// A queue whose other end is in another group.
 class far_edge final : public far_end {
@@ -167,7 +199,7 @@ private:
     void came_mark(std::uint32_t mark);
     static std::unique_ptr<message2_t> copy_of(const std::byte* bytes, std::size_t count);
     void* read_item(void* came, std::uint64_t& size);
-    [[noreturn]] void fail(const std::string& why) const;
+    [[noreturn]] void fail(run_base::words why) const;
     std::string node_name() const;
     void* silence();
 
@@ -198,6 +230,7 @@ private:
     std::uint64_t last_batch_ = 0;  // of those that came, the latest by their order
     std::uint64_t last_bytes_ = 0;  // of its last item
     std::size_t announced_ = 0;     // room for what is still to come of the batch
+    std::uint32_t announced_items_ = 0;
     came_batch::holder coming_;
 };
 

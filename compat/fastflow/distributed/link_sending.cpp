@@ -3,8 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include <cxxabi.h>
-
+#include "forced_unwind.hpp"
 #include "link.hpp"
 
 // The half of a queue whose consumer is in another group.
@@ -49,11 +48,11 @@ void far_edge::send(void* item) {
             send_item(item);
     } catch (const run_lost&) {
         throw;
-    } catch (const abi::__forced_unwind&) {
+    } catch (const forced_unwind&) {
         throw;
     } catch (...) {
-        run_.fail("cannot send an item of " + node_name() + " to group " + there.name + " at " +
-                  there.address + ": " + sentence_of_current());
+        run_.fail({"cannot send an item of ", node_name(), " to group ", there.name, " at ",
+                   there.address, ": ", sentence_of_current()});
         if (!mark) throw run_lost();
     }
     wait_room(mark ? most_bytes : allowed_);
@@ -141,10 +140,7 @@ std::shared_ptr<sendable<output_archive>> far_edge::unused_archive() {
 }
 
 void far_edge::flush() {
-    try {
-        there.flush();
-    } catch (const std::exception&) {  // Told with the group's loss.
-    }
+    there.flush_or_fail();
 }
 
 void far_edge::credited(std::uint64_t items, std::uint64_t bytes) {
@@ -157,8 +153,8 @@ void far_edge::credited(std::uint64_t items, std::uint64_t bytes) {
         room_.notify_all();
     }
     if (!sent)
-        return run_.fail("group " + there.name + " at " + there.address +
-                         " gave back room for more items than were sent to it");
+        return run_.fail({"group ", there.name, " at ", there.address,
+                          " gave back room for more items than were sent to it"});
     queue->credit(items);
 }
 

@@ -90,7 +90,7 @@ void distributed_part::connect_edge(std::uint32_t number, const edge& between) {
                                                : std::max(mine_->batch_size, travel_together)),
             1);
         between.queue->send_to(*made, window);
-        made->window = between.queue->buffersize();
+        made->window = between.queue->capacity();
     } else {
         made->reads_in_place = made->node->deserializeF.only_reads();
         between.queue->receive_from(*made);

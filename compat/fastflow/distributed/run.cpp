@@ -1,6 +1,7 @@
 #include "run.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include <amalgam/core/uri.hpp>
@@ -29,6 +30,22 @@ std::string transport(const std::string& address) {
     return amalgam::to_string(
         amalgam::uri::parse(amalgam::client_uri(amalgam::uri::parse(address))));
 }
+
+/// As much of it as error() prints.
+struct sentence {
+    explicit sentence(run_base::words words) {
+        char* at = text;
+        for (const std::string_view& each : words) {
+            const auto left = static_cast<std::size_t>(text + most - at);
+            const std::size_t count = std::min(each.size(), left);
+            if (count != 0) std::memcpy(at, each.data(), count);
+            at += count;
+        }
+        *at = '\0';
+    }
+    static constexpr std::size_t most = 1000;
+    char text[most + 1];
+};
 
 }  // namespace
 
@@ -72,6 +89,7 @@ void distributed_part::open() {
 }
 
 void distributed_part::define() {
+    calls.emplace(*over);
     const amalgam::procedure_options at_once{.run = amalgam::handler::inline_};
     lost_ = over->on_peer_lost(
         [this](const amalgam::peer& who, amalgam::status why) { lose(who, why); });
@@ -147,9 +165,9 @@ void distributed_part::join(far_group& there, steady::time_point until) {
         if (failed_) return;
         const bool late = steady::now() + pause >= until;
         if (late || !may_come(why.what))
-            return fail("group " + there.name + " at " + there.address +
-                        (late ? " did not answer in time (" : " cannot be joined (") +
-                        why.sentence + ")");
+            return fail({"group ", there.name, " at ", there.address,
+                         late ? " did not answer in time (" : " cannot be joined (", why.sentence,
+                         ")"});
         std::unique_lock guard(lock_);
         changed_.wait_for(guard, pause, [this] { return failed_.load(); });
         pause = std::min(pause * 2, std::chrono::milliseconds(100));
@@ -168,9 +186,9 @@ void distributed_part::wait_for_senders(steady::time_point until) {
         });
     }
     if (!failed_ && !missing.empty())
-        fail("no word from group " + missing + ", which sends to group " + all_.mine + ", within " +
-             std::to_string(static_cast<long>(all_.config.join_seconds)) +
-             " s; start it, or set \"joinSeconds\" in the configuration file");
+        fail({"no word from group ", missing, ", which sends to group ", all_.mine, ", within ",
+              std::to_string(static_cast<long>(all_.config.join_seconds)),
+              " s; start it, or set \"joinSeconds\" in the configuration file"});
 }
 
 bool distributed_part::start() {
@@ -182,6 +200,17 @@ bool distributed_part::start() {
                        [](const auto& each) { return each->start() == 0; });
 }
 
+/// Those that have begun end, though they wait for an item or for room, and the other groups learn
+/// why.
+void distributed_part::give_up_start() {
+    fail({"group ", all_.mine,
+          " cannot start all threads of its nodes; allow it more (ulimit -u), or give it fewer "
+          "nodes"});
+    for (const auto& each : runners_)
+        for (const auto& input : each->in.inputs)
+            input.queue->close();
+}
+
 /// Batches that are not full leave after a moment.
 void distributed_part::linger() {
     std::unique_lock guard(lock_);
@@ -189,11 +218,7 @@ void distributed_part::linger() {
                               [this] { return over_ || failed_; })) {
         guard.unlock();
         for (const auto& [name, each] : groups_) {
-            if (!each->listens) continue;
-            try {
-                each->flush_old();
-            } catch (const std::exception&) {  // Told with the group's loss.
-            }
+            if (each->listens) each->flush_old();
         }
         guard.lock();
     }
@@ -209,9 +234,9 @@ void distributed_part::send_ends() {
         end.on(each->to).call_then(
             [this, there](const amalgam::result<void>& answer) {
                 if (!answer)
-                    return fail("group " + there->name + " at " + there->address +
-                                " did not take all that was sent to it (" +
-                                std::string(answer.sentence()) + ")");
+                    return fail({"group ", there->name, " at ", there->address,
+                                 " did not take all that was sent to it (", answer.sentence(),
+                                 ")"});
                 const std::lock_guard guard(lock_);
                 there->took_all = true;
                 changed_.notify_all();
@@ -230,25 +255,25 @@ void distributed_part::wait_for_ends() {
     });
 }
 
-void distributed_part::fail(const std::string& why) noexcept {
+void distributed_part::fail(words why) noexcept {
     {
         const std::lock_guard guard(lock_);
         if (failed_ || over_) return;
         failed_ = true;
         changed_.notify_all();
     }
-    error("%s\n", why.c_str());
+    const sentence said(why);
+    error("%s\n", said.text);
     for (const auto& each : edges_)
         if (each != nullptr && each->out) each->close();
     for (const auto& each : runners_)
         each->abandon();
-    if (over == nullptr) return;
-    const auto tell = over->procedure<wire::failed>("ff.failed");
+    if (!calls) return;
     for (const auto& [name, each] : groups_) {
         for (const amalgam::peer& who : {each->to, each->from}) {
             if (!who) continue;
             try {
-                tell.on(who).post(why);
+                calls->failed.on(who).post(said.text);
             } catch (const std::exception&) {  // It will see that this group is gone.
             }
         }
@@ -276,13 +301,13 @@ int distributed_part::run(ff_node& whole) {
         open();
         if (over != nullptr) join();
         if (over != nullptr && mine_->batch_size > 1) lingers_ = std::thread([this] { linger(); });
-        if (!start()) result = -1;
+        if (!start()) give_up_start();
         for (const auto& each : runners_)
             if (each->wait() < 0) result = -1;
         if (over != nullptr && !failed_) send_ends();
         if (over != nullptr && !failed_) wait_for_ends();
     } catch (const std::exception& why) {
-        if (!failed_) fail(std::string("group ") + all_.mine + ": " + why.what());
+        if (!failed_) fail({"group ", all_.mine, ": ", why.what()});
         for (const auto& each : runners_)
             each->wait();
     }

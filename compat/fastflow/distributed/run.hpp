@@ -29,7 +29,7 @@ public:
     /// stderr.
     int run(ff_node& whole);
 
-    void fail(const std::string& why) noexcept override;
+    void fail(words why) noexcept override;
     bool failed() const noexcept override { return failed_; }
 
 private:
@@ -47,6 +47,7 @@ private:
     void join(far_group& there, std::chrono::steady_clock::time_point until);
     void wait_for_senders(std::chrono::steady_clock::time_point until);
     bool start();
+    void give_up_start();
     void send_ends();
     void wait_for_ends();
     void close();
@@ -67,11 +68,11 @@ private:
     template <typename Take>
     void from_sender(Take take);
     void keep(far_group& from, std::uint64_t number, std::vector<std::byte> frames);
-    template <typename Take>
-    bool each_frame(far_group& from, amalgam::const_bytes frames, Take take);
     bool count_frames(far_group& from, std::uint64_t number, amalgam::const_bytes frames);
     bool count(far_edge& edge, std::uint64_t batch, const frame& head);
-    void take_frames(far_group& from, amalgam::const_bytes frames);
+    template <typename Take>
+    void each_counted(amalgam::const_bytes frames, Take take);
+    void take_frames(amalgam::const_bytes frames);
     void took(far_group& from);
 
     group_registry& all_;

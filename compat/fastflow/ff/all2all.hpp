@@ -52,6 +52,8 @@ public:
     const svector<ff_node*>& get_firstset() const { return first_; }
     const svector<ff_node*>& get_secondset() const { return second_; }
 
+    // Accepted, and without effect: each run says itself who begins without an item.
+    using ff_node::skipfirstpop;
     /// Connects the second set to the first.
     int wrap_around() {
         wrapped_ = true;

@@ -30,7 +30,7 @@ public:
     }
     int registerAllocator() { return 0; }
     int register4free() { return 0; }
-    void deregisterAllocator() {}
+    void deregisterAllocator(bool = true) {}
     void deregister4free() {}
 
     void* malloc(size_t bytes) { return ::malloc(bytes); }
@@ -59,6 +59,7 @@ public:
         return new ff_allocator;
     }
     void deleteAllocator(ff_allocator* allocator, bool = false) { delete allocator; }
+    void deleteAllocator() {}  ///< The calling thread's.
 };
 
 inline void* ff_malloc(size_t bytes) {

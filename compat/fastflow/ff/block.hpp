@@ -12,6 +12,9 @@ class block : public ff_node {
 public:
     /// Queues into and out of the nodes grow unless `fixed`.
     void setFixedSize(bool fixed) { fixed_in_ = fixed_out_ = fixed; }
+    void setAffinity(int) override {
+        error("setAffinity: a pipeline, farm or all-to-all, expected one of its nodes\n");
+    }
 
     using ff_node::freeze;
     using ff_node::run;

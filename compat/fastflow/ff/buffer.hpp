@@ -90,9 +90,10 @@ protected:
 ///
 /// Owner:   shared by the two nodes; items belong to the program.
 /// Threads: one pushes, one pops; close(), wake and sizes from any.
-/// Failure: a null pointer is refused.
-/// Cost:    a push is a plain store; memory comes 512 items at a time, and is reused. Falling
-///          asleep is a system call more than waiting itself.
+/// Failure: a null pointer is refused. Without memory a push throws std::bad_alloc, and has pushed
+///          nothing; an end of stream takes what is kept for it, and arrives.
+/// Cost:    a push is a plain store; memory comes 512 items at a time, and is reused; as much is
+///          kept for ends. Falling asleep is a system call more than waiting itself.
 class channel {
 public:
     explicit channel(std::size_t entries = DEFAULT_BUFFER_CAPACITY, bool fixed = FF_FIXED_SIZE);
@@ -109,14 +110,19 @@ public:
         else
             push_checked(item);
     }
+    /// As the end of a stream, which needs no memory. There must be room.
+    void push_surely(void* item);
+    /// Throws std::bad_alloc, or what is pushed surely next needs no memory.
+    void prepare_surely();
     /// It has no limit, and its consumer is here and takes part.
     bool simple() const { return simple_.load(std::memory_order_relaxed); }
     /// True. Of a queue that was simple() just now.
     ///
     /// What is seldom is a call at the end, so that the rest needs no stack.
-    bool push_simple(void* item) {
+    /// `surely`: as the end of a stream, for which such a queue is prepared.
+    bool push_simple(void* item, bool surely = false) {
         const std::size_t at = pushed_.load(std::memory_order_relaxed);
-        if (at % block_size == block_size - 1) return push_last(item);
+        if (at % block_size == block_size - 1) return push_last(item, surely);
         pushed_.store(at + 1, std::memory_order_relaxed);
         tail_->slots[at % block_size].store(item, std::memory_order_release);
         return consumer_->ring(this);
@@ -182,10 +188,13 @@ public:
     std::size_t length() const {
         return pushed_.load(std::memory_order_relaxed) - popped_.load(std::memory_order_relaxed);
     }
+    /// Items that it takes until somebody reads. All bits set: any number.
     std::size_t buffersize() const {
-        const std::size_t limit = limit_.load(std::memory_order_relaxed);
-        return limit >= received ? entries_ : limit;
+        return isFixedSize() ? limit_.load(std::memory_order_relaxed)
+                             : static_cast<std::size_t>(-1);
     }
+    /// The same, or what it was made with.
+    std::size_t capacity() const { return isFixedSize() ? buffersize() : entries_; }
     /// Fixes the size from now on; returns the former one.
     std::size_t changesize(std::size_t entries);
     bool isFixedSize() const { return limit_.load(std::memory_order_relaxed) < received; }
@@ -201,19 +210,21 @@ private:
         block* next;
     };
 
-    bool push_last(void* item);
-    void put(void* item);
+    bool push_last(void* item, bool surely);
+    void put(void* item, bool surely);
     bool try_push_checked(void* item);
     void push_checked(void* item);
     void put_elsewhere(void* item);
     void* popped_of_limited(void* item);
-    block* add_block();
+    block* add_block(bool surely);
+    block* new_or_reserve();
     void leave_block();
     void check_simple();
 
     // The producer's.
     alignas(64) block* tail_;
-    std::atomic<std::size_t> pushed_{0};  // Also says which slot of the block is next.
+    std::atomic<block*> reserve_{nullptr};  // For what is pushed surely. Others see if it is there.
+    std::atomic<std::size_t> pushed_{0};    // Also says which slot of the block is next.
     bell* consumer_ = &own_consumer_;
     std::size_t next_used_ = 0;
     // The consumer's.
@@ -224,7 +235,7 @@ private:
     // Of both.
     alignas(64) std::atomic<std::size_t> limit_;
     std::atomic<state> state_{state::open};
-    std::atomic<bool> simple_{false};  // open, without a limit, both ends are here, and light_
+    std::atomic<bool> simple_{false};  // open, no limit, both ends are here, light_, reserve_
     const bool light_ = bell::light();
     bool sends_ = false;
     std::size_t entries_;

@@ -5,7 +5,7 @@
 
 #include <ff/farm_block.hpp>
 #include <ff/multinode.hpp>
-#include <ff/pipeline.hpp>
+#include <ff/pipeline_block.hpp>
 
 namespace ff {
 
@@ -92,6 +92,8 @@ private:
     /// `item` reaches the node at `at` of the chain; false: that node has ended the stream.
     bool pass(std::size_t at, void* item);
     void end_from(std::size_t at, void* mark);
+    /// The nodes from `at` on, and those after this, are at the end of the stream.
+    void tell_end(std::size_t at, void* mark);
     /// What a node of the chain sends.
     static bool received(void* item, int, unsigned long, unsigned long, void* link);
     void connect();

@@ -2,12 +2,12 @@
 
 #include <functional>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include <ff/farm.hpp>
+#include <ff/ff.hpp>
 #include <ff/mapping_utils.hpp>
-#include <ff/node.hpp>
 #include <ff/task_internals.hpp>
 
 namespace ff {

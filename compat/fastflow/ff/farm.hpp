@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ff/farm_block.hpp>
+#include <ff/ordering_policies.hpp>
 
 // For programs of FastFlow 2, in which ff_farm is a template.
 #if defined(AMALGAM_FASTFLOW_2)

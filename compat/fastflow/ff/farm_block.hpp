@@ -65,8 +65,16 @@ public:
     int ondemand_buffer() const override { return ondemand_; }
     /// Results leave in the order in which items came, one or none for each. Workers are plain
     /// nodes.
-    void set_ordered(size_t = DEF_OFARM_ONDEMAND_MEMORY) { ordered_ = true; }
-    ssize_t ordering_memory_size() const { return ordered_ ? DEF_OFARM_ONDEMAND_MEMORY : 0; }
+    void set_ordered(size_t entries = DEF_OFARM_ONDEMAND_MEMORY) {
+        ordered_ = true;
+        ordering_memory_ = entries;
+    }
+    ssize_t ordering_memory_size() const {
+        return ordered_ ? static_cast<ssize_t>(ordering_memory_) : 0;
+    }
+    // Accepted, and without effect: the order takes what memory it needs.
+    void ordered_resize_memory(size_t) {}
+    using ff_node::skipfirstpop;  // The same: each run says itself who begins without an item.
     /// Connects the collector, or the workers if there is none, to the emitter.
     int wrap_around();
 
@@ -111,6 +119,7 @@ private:
     ff_node* collector_ = nullptr;
     bool with_collector_ = false;
     bool ordered_ = false;
+    size_t ordering_memory_ = 0;
     bool workers_back_ = false;
     bool collector_back_ = false;
     bool cleanup_workers_ = false;

@@ -5,7 +5,7 @@
 
 #include <ff/combine.hpp>
 #include <ff/farm_block.hpp>
-#include <ff/pipeline.hpp>
+#include <ff/pipeline_block.hpp>
 
 namespace ff {
 namespace detail {

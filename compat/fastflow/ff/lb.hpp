@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <iosfwd>
 #include <memory>
 #include <vector>
@@ -13,8 +14,8 @@ class turn_order;
 
 /// The outputs of a farm's emitter or of a node with several outputs, and who gets an item.
 ///
-/// A program may derive from it, override selectworker() or callback(), and give it to
-/// ff_farm::setlb().
+/// A program may derive from it, override selectworker(), callback(), svc_init() or svc_end(), and
+/// give it to ff_farm::setlb() or ff_monode::setlb().
 /// Threads: as the node whose outputs these are; what waits or freezes may be called by others.
 /// Cost:    an item that any may have costs a virtual call more than one sent to a channel.
 class ff_loadbalancer {
@@ -31,8 +32,8 @@ public:
     /// before; -2 before there was one.
     ssize_t get_channel_id() const { return channel_; }
     void reset_channel_id() { channel_ = -2; }
-    size_t get_num_inchannels() const;
-    size_t get_num_outchannels() const { return outs_.size(); }
+    size_t get_num_inchannels() const;  ///< Without those of feedback, but with the manager's.
+    size_t get_num_outchannels() const { return outs_.size(); }  ///< With those of feedback.
     size_t get_num_feedbackchannels() const { return feedback_; }
     size_t getnworkers() const { return running_; }
     size_t getNWorkers() const { return outs_.size(); }
@@ -45,13 +46,30 @@ public:
                                 unsigned long retry = static_cast<unsigned long>(-1),
                                 unsigned long ticks = TICKS2WAIT);
     virtual void broadcast_task(void* task);
-    /// One item from each input that has not ended, beside `task`; waits. -1: one ended.
+    /// As ff_gatherer's.
     int all_gather(void* task, void** items);
     /// The next channel with room; -1 if there is none and `forever` is false.
     int get_next_free_channel(bool forever = true);
     /// A further input, which the program writes to.
     void addManagerChannel(ff_node* channel) { manager_ = channel; }
 
+    /// The start and end of a stream, on the emitter's thread: as the emitter's. Below 0: it has
+    /// ended the stream.
+    virtual int svc_init();
+    virtual void svc_end();
+    /// The workers' outputs go back to the emitter, as after ff_farm::wrap_around(). -1: they do
+    /// already.
+    int set_masterworker();
+    // Accepted, and without effect: as ff_node's. Each run says itself who begins without an item.
+    void no_mapping() {}
+    void blocking_mode(bool = true) {}
+    void skipfirstpop(bool) {}
+
+    /// Start the emitter's thread, and those of the first `workers`. -1: a block that is not
+    /// prepared, or runs, or there are no threads to be had.
+    int runlb(bool = false, ssize_t workers = -1);
+    int runWorkers(ssize_t workers = -1);
+    virtual int run(bool = false);
     void freeze();
     void freeze(size_t worker);
     void freezeWorkers();
@@ -79,9 +97,13 @@ protected:
         const size_t next = next_ + 1;
         return next_ = next < running_ ? next : 0;
     }
-    /// Of a program's own class: a worker was chosen for `task`, and has room. The result is sent
-    /// in its place.
+    /// Of a program's own class: a worker was chosen for `task`, and has room. The result of the
+    /// second, which is called after the first, is sent in its place.
+    virtual void callback(int /*worker*/) {}
     virtual void* callback(int /*worker*/, void* task) { return task; }
+    /// Of programs that define FF_TASK_CALLBACK: ff_node's, of the emitter.
+    virtual void callbackIn(void* lb = nullptr);
+    virtual void callbackOut(void* lb = nullptr);
     /// How many to try before waiting for room.
     virtual size_t nattempts() { return running_; }
     virtual bool schedule_task(void* task, unsigned long retry = static_cast<unsigned long>(-1),
@@ -94,6 +116,9 @@ private:
     bool put(size_t at, void* task, unsigned long retry);
     bool select();
     void begin_stream();
+    size_t how_many(ssize_t workers) const;
+    bool announce_workers();
+    bool put_told(size_t at, void* task, unsigned long retry);
     /// Of those that were full just now.
     bool any_room() const;
     /// `task` to every channel that is there, feedback and forward.
@@ -110,7 +135,8 @@ private:
     ssize_t channel_ = -2;
     bool master_worker_ = false;
     bool calls_back_ = false;
-    bool usual_ = false;  // nobody has overridden who is next
+    bool calls_back_out_ = false;  // callbackOut()
+    bool usual_ = false;           // nobody has overridden who is next
     ff_node* filter_ = nullptr;
     ff_node* manager_ = nullptr;
     std::shared_ptr<detail::runner> thread_;

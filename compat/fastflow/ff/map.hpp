@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ff/node.hpp>
 #include <ff/parallel_for.hpp>
 
 namespace ff {
@@ -11,6 +12,12 @@ public:
     explicit ff_Map(size_t threads = static_cast<size_t>(FF_AUTO), bool = false)
         : ParallelForReduce<T>(static_cast<long>(threads)) {}
     void disableScheduler(bool = true) {}
+    using ff_node::ffTime;
+    using ff_node::ffwTime;
+    using ff_node::run;
+    using ff_node::run_then_freeze;
+    using ff_node::wait;
+    using ff_node::wait_freezing;
 };
 
 }  // namespace ff

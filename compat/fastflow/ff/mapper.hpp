@@ -15,6 +15,7 @@ public:
 
     /// Processors in the order in which threads would get them, such as "0,2,1,3".
     void setMappingList(const char* processors);
+    void setMappingList(const std::vector<size_t>& processors);
     ssize_t getCoreId(unsigned thread) const { return list_[thread % list_.size()]; }
     ssize_t getCoreId() { return list_[next_++ % list_.size()]; }
     ssize_t* getMappingList() { return list_.data(); }

@@ -20,6 +20,10 @@ ssize_t ff_setPriority(ssize_t priority = 0);
 static inline ssize_t ff_getMyCpu() {
     return ff_getMyCore();
 }
+static inline size_t cache_line_size() {
+    const long bytes = sysconf(_SC_LEVEL1_DCACHE_LINESIZE);
+    return bytes > 0 ? static_cast<size_t>(bytes) : CACHE_LINE_SIZE;
+}
 static inline ssize_t ff_numPU() {
     return ff_numCores();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <iosfwd>
 #include <utility>
 #include <vector>
 
@@ -45,15 +46,21 @@ public:
 
     virtual int run_and_wait_end() { return run_then_freeze(); }
     virtual int run_then_freeze(ssize_t workers = -1);
+    // Each run has ended when it returns.
+    virtual int wait() { return 0; }
+    virtual int wait_freezing() { return 0; }
     /// Milliseconds of the last run.
-    double ffTime() const { return took_; }
-    double ffwTime() const { return took_; }
+    double ffTime() const { return graph_.took(); }
+    double ffwTime() const { return graph_.took(); }
+    void ffStats(std::ostream&) {}
+    // Accepted, and without effect: as ff_node's.
+    void no_mapping() {}
+    void blocking_mode(bool = true) {}
 
 private:
     std::function<void()> adds_tasks_;
     detail::call_graph graph_;
     ssize_t workers_;
-    double took_ = 0;
 };
 
 }  // namespace ff

@@ -12,7 +12,7 @@ namespace ff {
 /// A node with several inputs.
 class ff_minode : public ff_node {
 public:
-    explicit ff_minode(int max_num_workers = DEF_MAX_NUM_WORKERS);
+    explicit ff_minode(int max_num_workers = DEF_MAX_NUM_WORKERS, bool calls_back = FF_CALLS_BACK);
     ff_minode(const ff_minode& other);
     ~ff_minode() override;
 
@@ -21,25 +21,38 @@ public:
     bool fromInput() const { return from_input_; }
     /// The input the item came from: forward and feedback channels are counted apart, each from 0.
     ssize_t get_channel_id() const override { return channel_; }
+    /// All inputs, those of feedback included; of an emitter only forward ones.
     size_t get_num_inchannels() const override;
+    size_t get_num_outchannels() const override;
     size_t get_num_feedbackchannels() const override;
     ssize_t get_neos() const override { return static_cast<ssize_t>(get_num_inchannels()); }
     ff_gatherer* getgt() const { return gt_; }
+    /// Before a run: inputs of a program's own class, which replace ours. Not of a collector: its
+    /// farm has them.
+    void setgt(ff_gatherer* gt, bool cleanup = false);
+    /// As its gatherer's.
     int all_gather(void* task, void** items);
+
+    void skipfirstpop(bool skip) override;
+    using ff_node::run;
+    using ff_node::run_then_freeze;
+    using ff_node::skipfirstpop;
+    using ff_node::wait;
+    using ff_node::wait_freezing;
 
 private:
     friend struct detail::access;
 
     ssize_t channel_ = -1;
     bool from_input_ = true;
-    std::unique_ptr<ff_gatherer> own_;
+    std::shared_ptr<ff_gatherer> own_;
     ff_gatherer* gt_;
 };
 
 /// A node with several outputs.
 class ff_monode : public ff_node {
 public:
-    explicit ff_monode(int max_num_workers = DEF_MAX_NUM_WORKERS);
+    explicit ff_monode(int max_num_workers = DEF_MAX_NUM_WORKERS, bool calls_back = FF_CALLS_BACK);
     ff_monode(const ff_monode& other);
     ~ff_monode() override;
 
@@ -58,9 +71,17 @@ public:
     }
     int ondemand_buffer() const override { return ondemand_; }
     ssize_t get_channel_id() const override { return lb_->get_channel_id(); }
+    size_t get_num_inchannels() const override { return lb_->get_num_inchannels(); }
+    /// All outputs, those of feedback included.
     size_t get_num_outchannels() const override { return lb_->get_num_outchannels(); }
     size_t get_num_feedbackchannels() const override { return lb_->get_num_feedbackchannels(); }
     ff_loadbalancer* getlb() const { return lb_; }
+    /// Before a run: outputs of a program's own class, which replace ours. Not of an emitter: its
+    /// farm has them.
+    void setlb(ff_loadbalancer* lb, bool cleanup = false);
+    using ff_node::run;
+    using ff_node::skipfirstpop;
+    using ff_node::wait;
     void get_out_nodes(svector<ff_node*>& nodes) override;
     void get_out_nodes_feedback(svector<ff_node*>& nodes) override;
 
@@ -68,7 +89,7 @@ private:
     friend struct detail::access;
     void show(svector<ff_node*>& nodes, bool feedback);
 
-    std::unique_ptr<ff_loadbalancer> own_;
+    std::shared_ptr<ff_loadbalancer> own_;
     ff_loadbalancer* lb_;
     int ondemand_ = 0;
 };
@@ -95,7 +116,9 @@ struct ff_minode_t : ff_minode {
     virtual Out* svc(In*) = 0;
     void* svc(void* task) override { return svc(static_cast<In*>(task)); }
     int all_gather(In* task, std::vector<In*>& items) {
-        items.assign(this->get_num_inchannels(), nullptr);
+        const size_t all = this->get_num_inchannels();
+        const size_t feedback = this->get_num_feedbackchannels();
+        items.assign(all > feedback ? all - feedback : 0, nullptr);
         return ff_minode::all_gather(task, reinterpret_cast<void**>(items.data()));
     }
 };

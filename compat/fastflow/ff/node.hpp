@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <iosfwd>
 #include <memory>
@@ -26,6 +27,13 @@
 #define FF_NODE_WITHOUT_DFF
 #endif
 #define FF_TYPED_CODEC(In, Out) static_cast<void>(0)
+#endif
+
+// A program that defines FF_TASK_CALLBACK has its nodes' callbackIn() and callbackOut() called.
+#if defined(FF_TASK_CALLBACK)
+#define FF_CALLS_BACK true
+#else
+#define FF_CALLS_BACK false
 #endif
 
 namespace ff {
@@ -103,6 +111,7 @@ public:
     virtual bool isComp() const { return false; }
     virtual bool isPipe() const { return false; }
 
+    /// Like the other functions that change a block, before it runs, or for its next run or thaw.
     virtual bool change_node(ff_node* /*old*/, ff_node* /*with*/, bool /*cleanup*/ = false,
                              bool /*forget*/ = false) {
         return false;
@@ -119,9 +128,11 @@ public:
     virtual FFBUFFER* get_in_buffer() const;
     virtual FFBUFFER* get_out_buffer() const;
 
-    // Accepted, and without effect: Amalgam pins no thread, and its waits always sleep in the end.
+    /// From the next run on, the node's thread runs on that processor only, or with -1 on any.
+    /// Threads of other nodes are not pinned. In a combination, only its own counts.
     virtual void setAffinity(int cpu) { cpu_ = cpu; }
     virtual int getCPUId() const { return cpu_; }
+    // Accepted, and without effect: Amalgam's waits always sleep in the end.
     virtual void blocking_mode(bool = true) {}
     virtual void no_barrier() {}
     virtual void no_mapping() {}
@@ -159,11 +170,16 @@ public:
     virtual bool isSerializable() { return static_cast<bool>(serializeF); }
     virtual bool isDeserializable() { return static_cast<bool>(deserializeF); }
 
+    /// Of programs that define FF_TASK_CALLBACK: before each svc(), and after each item or mark
+    /// that was sent; for one that a node with one input returns, twice, as FastFlow does. An
+    /// emitter or a node with several outputs gets its load balancer. A collector or a node with
+    /// several inputs gets its gatherer by callbackIn(), and by callbackOut() if it has no output:
+    /// then that is called after each svc() with a result. Others get a null pointer.
     virtual void callbackIn(void* = nullptr) {}
     virtual void callbackOut(void* = nullptr) {}
 
 protected:
-    ff_node();
+    explicit ff_node(bool calls_back = FF_CALLS_BACK);
 
     virtual void set_id(ssize_t id) { id_ = id; }
     /// False: takes no items from the stage before for now, only from feedback. svc() is called
@@ -173,6 +189,9 @@ protected:
         callback_ = callback;
         callback_argument_ = argument;
     }
+    /// The first call of svc() takes nothing from the input. Each run says itself which nodes those
+    /// are, but for collectors and for nodes of an all-to-all's second set that have several
+    /// inputs.
     virtual void skipfirstpop(bool skip) { skip_first_ = skip; }
     bool skipfirstpop() const { return skip_first_; }
 
@@ -199,17 +218,23 @@ protected:
     /// Ends the threads of an outermost block: before the nodes go that it owns.
     void end_threads() { network_.reset(); }
     void end_begun();
+    /// Before frozen threads go on. Those of a block that was changed are made anew, and begin
+    /// frozen. False: they cannot be, and why is on stderr.
+    bool renew();
 
     bool has_input_channel_ = false;
 
 private:
     friend struct detail::access;
     bool send_out(void* task, int id, unsigned long retry, unsigned long ticks);
+    bool push_out(void* task, unsigned long retry);
+    bool expand();
 
     ssize_t id_ = -1;
     int cpu_ = -1;
     bool skip_first_ = false;
     bool in_active_ = true;
+    bool calls_back_;             // callbackIn() and callbackOut()
     FFBUFFER* direct_ = nullptr;  // the one queue of a node that has one output
     send_callback callback_ = nullptr;
     void* callback_argument_ = nullptr;

@@ -3,7 +3,7 @@
 #include <ff/combine.hpp>
 #include <ff/farm_block.hpp>
 #include <ff/graph_utils.hpp>
-#include <ff/pipeline.hpp>
+#include <ff/pipeline_block.hpp>
 
 namespace ff {
 

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -8,6 +11,7 @@
 #include <vector>
 
 #include <ff/node.hpp>
+#include <ff/pipeline.hpp>
 #include <ff/utils.hpp>
 
 namespace ff {
@@ -30,18 +34,27 @@ public:
     loop_team& operator=(const loop_team&) = delete;
 
     long size() const { return size_; }
-    /// `part(thread)` on `threads` of them, counted from 0.
-    void run(long threads, const std::function<void(int)>& part);
     /// The iterations first, first + step, ... below last, in ranges for `body(from, to, thread)`.
     /// `grain` 0: one range for each thread. `in_turns`: thread t gets ranges t, t + threads, ...;
     /// otherwise whoever is free gets the next.
     void ranges(long first, long last, long step, long grain, bool in_turns, long threads,
                 const std::function<void(long, long, int)>& body);
     long clamp(long threads) const { return threads < 1 ? size_ : std::min(threads, size_); }
+    /// Of the last loop.
+    long took_part() const { return took_part_; }
+    double took() const { return took_; }  ///< Milliseconds.
 
 private:
     struct state;
+    /// Starts what is missing of `threads` of them. Returns how many there are of these: fewer, and
+    /// so few from then on, if one cannot be started.
+    long start(long threads);
+    /// `part(thread)` on `threads` of them, counted from 0, which start() has returned.
+    void run(long threads, const std::function<void(int)>& part);
+
     long size_;
+    long took_part_;
+    double took_ = 0;
     std::unique_ptr<state> state_;
 };
 
@@ -115,6 +128,10 @@ public:
     void disableScheduler(bool = true) {}
     int threadPause() { return 0; }
     size_t getNWorkers() const { return static_cast<size_t>(team_.size()); }
+    /// Threads of the last loop, and how many milliseconds it took.
+    size_t getnw() const { return static_cast<size_t>(team_.took_part()); }
+    double ffTime() const { return team_.took(); }
+    double ffwTime() const { return team_.took(); }
 
 protected:
     detail::loop_team team_;
@@ -126,6 +143,7 @@ template <typename T>
 class ParallelForReduce : public ParallelFor {
 public:
     using ParallelFor::ParallelFor;
+    ParallelForReduce(long threads, bool, bool, bool) : ParallelFor(threads) {}
 
     template <typename Body, typename Reduce>
     void parallel_reduce(T& var, const T& identity, long first, long last, const Body& body,

@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <vector>
 
-#include <ff/farm.hpp>
 #include <ff/node.hpp>
 #include <ff/parallel_for.hpp>
 

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <ff/allocator.hpp>
+
 namespace ff {
 
 /// How a task uses what a param_info names. VALUE: by value, so that nothing depends on it.
@@ -42,6 +44,8 @@ public:
     void add(const std::vector<param_info>& uses, std::function<void()> call);
     /// Waits until all have ended. It can be started again.
     int wait();
+    /// Milliseconds from the last start() to the end of its wait().
+    double took() const;
 
 private:
     struct state;

@@ -36,7 +36,15 @@ public:
         return std::min(started, graph_.wait());
     }
     virtual int run_and_wait_end() { return run_then_freeze(); }
+    /// Milliseconds from the last start to the end of its tasks.
+    double ffTime() const { return graph_.took(); }
+    double ffwTime() const { return graph_.took(); }
     void ffStats(std::ostream&) {}
+    size_t getNWorkers() const { return static_cast<size_t>(std::max<ssize_t>(workers_, 1)); }
+    // Accepted, and without effect: as ff_node's, and all threads are its own.
+    void no_mapping() {}
+    void blocking_mode(bool = true) {}
+    void cleanup_workers(bool = true) {}
 
 private:
     detail::call_graph graph_;

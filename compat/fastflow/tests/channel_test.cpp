@@ -1,11 +1,14 @@
 #include <atomic>
 #include <deque>
+#include <new>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include <ff/buffer.hpp>
 #include <gtest/gtest.h>
+
+#include "memory/memory.hpp"
 
 namespace ff::detail {
 namespace {
@@ -73,6 +76,37 @@ TEST(channel, changes_its_size_while_items_are_in_it) {
     for (std::uintptr_t i = 1; i <= 600; ++i) {
         ASSERT_TRUE(queue.try_pop(&found));
         ASSERT_EQ(number(found), i);
+    }
+}
+
+TEST(channel, without_memory_refuses_items_but_no_end_of_a_stream) {
+    using amalgam::memory::failing;
+    for (const bool fixed : {false, true}) {
+        channel queue(5000, fixed);
+        std::deque<void*> expected;
+        const auto push = [&](void* what) {
+            queue.push(what);
+            expected.push_back(what);
+        };
+        const auto refuses = [&](void* what) {
+            const failing one(1);
+            EXPECT_THROW(push(what), std::bad_alloc);
+        };
+        for (int stream = 0; stream != 4; ++stream) {
+            if (stream != 0) refuses(item(7));    // The last end took the memory kept for this one.
+            while (expected.size() % 512 != 511)  // The next item takes memory.
+                push(item(expected.size() + 1));
+            refuses(item(7));
+            const failing one(1);
+            EXPECT_NO_THROW(push(FF_EOS));
+            EXPECT_TRUE(failing::struck());
+        }
+        for (void* const each : expected) {
+            void* found = nullptr;
+            ASSERT_TRUE(queue.try_pop(&found));
+            ASSERT_EQ(found, each);
+        }
+        EXPECT_TRUE(queue.empty());
     }
 }
 

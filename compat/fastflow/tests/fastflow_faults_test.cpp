@@ -1,7 +1,10 @@
 // Two groups whose nodes and functions do what they should not. Each group is a child.
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -14,6 +17,7 @@
 #include "conformance/child_process.hpp"
 #include "fastflow_free_port.hpp"
 #include "fastflow_group_process.hpp"
+#include "memory/memory.hpp"
 #include "temp_folder.hpp"
 
 namespace {
@@ -59,10 +63,12 @@ protected:
         return "shm://" + folder_.path().substr(folder_.path().rfind('/') + 1) + "-" + group;
     }
     std::pair<ended, ended> run(const std::function<int()>& program,
-                                const std::string& protocol = "shm") {
+                                const std::string& protocol = "shm",
+                                const std::string& messages = "100") {
         const std::string file = folder_.with(
             "groups.json", R"({"groups": [{"name": "G1", "endpoint": ")" + endpoint(protocol, "1") +
-                               R"(", "messageOTF": 100, "internalMessageOTF": 10}, )" +
+                               R"(", "messageOTF": )" + messages +
+                               R"(, "internalMessageOTF": 10}, )" +
                                R"({"name": "G2", "endpoint": ")" + endpoint(protocol, "2") +
                                R"(", "internalMessageOTF": 10}]})");
         std::vector<std::unique_ptr<child_process>> children;
@@ -166,6 +172,82 @@ TEST_F(fastflow_faults, no_memory_for_an_item_is_said) {
         },
         "alloctaskF gave no item");
     expect_failed([](source&, sink& to) { to.alloctaskF = nullptr; }, "alloctaskF gave no item");
+}
+/// The allocations of a node's thread that fail: from the n-th on; 0: none.
+struct lack {
+    std::uint64_t n = 0, how_many = 1;
+};
+/// Neither takes memory itself.
+struct frugal_source : ff::ff_node_t<std::string> {
+    explicit frugal_source(lack the_lack) : lacks(the_lack) {
+        freetaskF = [](void*) {};
+    }
+    int svc_init() override { return fails.emplace(lacks.n, lacks.how_many), 0; }
+    std::string* svc(std::string*) override {
+        for (std::string& each : items)
+            ff_send_out(&each);
+        return EOS;
+    }
+    const lack lacks;
+    std::optional<amalgam::memory::failing> fails;
+    std::vector<std::string> items = std::vector<std::string>(200, "item");
+};
+struct frugal_sink : ff::ff_node_t<std::string> {
+    explicit frugal_sink(lack the_lack) : lacks(the_lack) {
+        deserializeF = [](ff::message2_t*, bool& copied, ff::ff_node*) -> void* {
+            static std::string any;
+            copied = true;
+            return &any;
+        };
+    }
+    int svc_init() override { return fails.emplace(lacks.n, lacks.how_many), 0; }
+    std::string* svc(std::string*) override {
+        ++got;
+        return GO_ON;
+    }
+    const lack lacks;
+    std::optional<amalgam::memory::failing> fails;
+    std::size_t got = 0;
+};
+int frugal_pipeline(lack of_first, lack of_last) {
+    frugal_source first(of_first);
+    frugal_sink last(of_last);
+    ff::ff_Pipe<> whole(first, last);
+    first.createGroup("G1");
+    last.createGroup("G2");
+    const int result = whole.run_and_wait_end();
+    if (result == 0 && ff::DFF_getMyGroup() == "G2" && last.got != first.items.size())
+        std::fputs("not all came\n", stderr);
+    return result;
+}
+/// All has come, or both groups say why not.
+void expect_all_or_said(const std::pair<ended, ended>& both) {
+    const auto& [one, two] = both;
+    const bool well = one.code == 0 && two.code == 0;
+    EXPECT_EQ(two.said.find("not all came"), std::string::npos);
+    for (const ended& each : {one, two}) {
+        EXPECT_EQ(each.code, well ? 0 : 1) << each.said;
+        EXPECT_EQ(each.said.find("ERROR: ") == std::string::npos, well) << each.said;
+    }
+}
+// Who sends waits for that room.
+TEST_F(fastflow_faults, no_memory_to_give_room_back_ends_both_groups) {
+    for (std::uint64_t n = 1; n != 12; ++n) {
+        SCOPED_TRACE(n);
+        expect_all_or_said(run([n] { return frugal_pipeline({}, {n, 1}); }, "tcp", "1"));
+    }
+}
+// Not even for the sentence.
+TEST_F(fastflow_faults, no_memory_for_a_while_ends_both_groups_with_a_sentence) {
+    for (std::uint64_t n = 1; n != 12; ++n) {
+        SCOPED_TRACE(n);
+        const auto both = run([n] { return frugal_pipeline({n, 1000}, {}); });
+        expect_all_or_said(both);
+        if (both.first.code == 0) continue;
+        EXPECT_NE(both.first.said.find("cannot send an item of node 0 to group G2 at "),
+                  std::string::npos)
+            << both.first.said;
+    }
 }
 // Items may have come before, to be read where they are.
 TEST_F(fastflow_faults, a_node_may_choose_how_it_reads_items_when_it_starts) {

@@ -220,3 +220,61 @@ TEST(fastflow_combine, stands_as_emitter_and_collector) {
     EXPECT_EQ(last.sum(), 2 * sum_of_all);
     EXPECT_EQ(last.ends, 1);
 }
+
+TEST(fastflow_all_to_all, plain_nodes_of_its_first_set_take_turns_among_the_second) {
+    source first(10);
+    struct returning : ff_node_t<long> {
+        long* svc(long*) override { return ++sent > 10 ? EOS : new long(sent); }
+        long sent = 0;
+    } second;
+    for (ff_node* sends : {static_cast<ff_node*>(&first), static_cast<ff_node*>(&second)}) {
+        many_sink left, right;
+        ff_a2a all;
+        all.add_firstset<ff_node>({sends});
+        all.add_secondset<ff_node>({&left, &right});
+        ASSERT_EQ(all.run_and_wait_end(), 0);
+        EXPECT_EQ(left.got, (std::vector<long>{1, 3, 5, 7, 9}));
+        EXPECT_EQ(right.got, (std::vector<long>{2, 4, 6, 8, 10}));
+    }
+}
+
+TEST(fastflow_combine, whose_first_node_sends_the_end_still_takes_items_of_its_other_inputs) {
+    struct marking : ff_minode_t<long> {
+        long* svc(long* item) override {
+            came_back = !fromInput();
+            return item;
+        }
+        void eosnotify(ssize_t) override { ff_send_out(EOS); }
+        bool came_back = false;
+    } in;
+    struct counting : ff_monode_t<long> {
+        explicit counting(const marking& before) : marks(before) {}
+        long* svc(long* item) override {
+            if (!marks.came_back) return item;
+            sum += *item;
+            delete item;
+            return GO_ON;
+        }
+        const marking& marks;
+        long sum = 0;
+    } out(in);
+    /// Sends back nothing before the end.
+    struct keeping : ff_node_t<long> {
+        long* svc(long* item) override {
+            kept.push_back(item);
+            return GO_ON;
+        }
+        void eosnotify(ssize_t) override {
+            for (long* each : kept)
+                ff_send_out(each);
+        }
+        std::vector<long*> kept;
+    } last;
+    source first;
+    ff_comb both(&in, &out);
+    ff_Pipe<> loop(both, last);
+    loop.wrap_around();
+    ff_Pipe<> whole(first, loop);
+    ASSERT_EQ(whole.run_and_wait_end(), 0);
+    EXPECT_EQ(out.sum, sum_of_all);
+}

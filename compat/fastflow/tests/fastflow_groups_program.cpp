@@ -12,6 +12,7 @@
 #include <ff/dff.hpp>
 
 #include "fastflow_groups_testing.hpp"
+#include "few_threads.hpp"
 
 using namespace ff;
 using namespace ff::testing_groups;
@@ -159,8 +160,8 @@ int all_to_all(bool mixed) {
     return whole.run_and_wait_end();
 }
 
-/// A loop over two groups: each item goes round until it has been increased ten times.
-int loop() {
+/// A loop in one group, or over two: each item goes round until it has been increased ten times.
+int loop(bool cut, long count) {
     struct master : many_in {
         item* svc(item* what) override {
             if (fromInput()) {
@@ -177,7 +178,8 @@ int loop() {
             if (!input_ended && inside == 0) ff_send_out(EOS);  // The last item is back already.
             input_ended = true;
         }
-        void svc_end() override { check("the sum", sum, sum_to(100) + 100 * 10); }
+        void svc_end() override { check("the sum", sum, sum_to(count) + count * 10); }
+        long count = 0;
         long inside = 0, sum = 0;
         bool input_ended = false;
     } begin;
@@ -190,11 +192,13 @@ int loop() {
     } end;
     struct few : plain {
         item* svc(item*) override {
-            for (long i = 0; i != 100; ++i)
+            for (long i = 0; i != count; ++i)
                 ff_send_out(new item{i, -1, {}});
             return EOS;
         }
+        long count = 0;
     } source;
+    begin.count = source.count = count;
     ff_pipeline inner;
     inner.add_stage(&begin);
     inner.add_stage(&end);
@@ -203,9 +207,18 @@ int loop() {
     whole.add_stage(&source);
     whole.add_stage(&inner);
     source.createGroup("G1");
-    inner.createGroup("G2") << &begin;
-    ff::createGroup("G3") << &end;
+    auto g2 = inner.createGroup("G2");
+    if (cut) {
+        g2 << &begin;
+        ff::createGroup("G3") << &end;
+    }
     return whole.run_and_wait_end();
+}
+
+/// The loop's group can start so many threads.
+int few_threads(int spare) {
+    const amalgam::few_threads few(DFF_getMyGroup() == "G2" ? spare : -1);
+    return loop(false, items);
 }
 
 /// Two all-to-alls of plain nodes, in which the second's first set is larger.
@@ -418,13 +431,15 @@ int main(int argc, char** argv) {
     const std::string which = argc > 1 ? argv[1] : "";
     const std::string how = argc > 2 ? argv[2] : "";
     cases all = cases_of_bytes();
+    all.merge(cases_of_cereal());
     all.merge(cases{
         {"stages", stages},
         {"farm", farm},
         {"ordered_farm", ordered_farm},
         {"left_and_right", [] { return all_to_all(false); }},
         {"mixed", [] { return all_to_all(true); }},
-        {"loop", loop},
+        {"loop", [] { return loop(true, 100); }},
+        {"few_threads", [&] { return few_threads(std::stoi(how)); }},
         {"sets", sets},
         {"flush", flush},
         {"large", large},

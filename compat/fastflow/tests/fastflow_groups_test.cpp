@@ -13,6 +13,7 @@
 
 #include "conformance/child_process.hpp"
 #include "fastflow_free_port.hpp"
+#include "few_threads.hpp"  // also says whether the program's limit works
 #include "temp_folder.hpp"
 
 // Runs fastflow_groups_program, each group a process.
@@ -129,6 +130,15 @@ TEST_P(fastflow_groups, serialize_takes_the_standard_library_s_containers) {
     names = {"G1", "G2"};
     expect_right({"containers"}, {"G2"});
 }
+TEST_P(fastflow_groups, items_travel_by_cereal_if_the_program_includes_it) {
+#if !__has_include(<cereal/archives/portable_binary.hpp>)
+    GTEST_SKIP() << "needs cereal, as in Debian's libcereal-dev";
+#endif
+    names = {"G1", "G2"};
+    expect_right({"by_cereal"}, {"G1", "G2"});
+    names = {"G1"};
+    expect_right({"as_cereal"}, {"G1"});
+}
 TEST_P(fastflow_groups, an_item_leaves_a_batch_that_is_not_full) {
     names = {"G1", "G2"};
     expect_right({"flush"}, {"G1"});
@@ -154,6 +164,34 @@ TEST_P(fastflow_groups, a_group_that_dies_is_named_with_its_address_and_ends_the
         EXPECT_NE(all[name].output.find("is lost before the end"), std::string::npos)
             << all[name].output;
     }
+}
+// Of a loop: the nodes that have threads wait for those that have none.
+TEST_P(fastflow_groups, a_group_that_lacks_threads_for_its_nodes_is_named_and_ends_the_others) {
+    names = {"G1", "G2"};
+    int refused = 0;
+    for (int spare = 0, code = 1; code != 0; ++spare) {
+        // G1 cannot send all of its stream before G2 has failed.
+        const std::string file = config(R"("messageOTF": 1)");
+        const std::vector<std::string> arguments{"few_threads", std::to_string(spare)};
+        auto other = child_process::run(command(file, "G1", arguments));
+        auto lacking = child_process::run(command(file, "G2", arguments));
+        const std::string said = lacking.output();
+        code = lacking.join();
+        const std::string sentence = "group G2 cannot start all threads of its nodes";
+        if (code != 0 && said.find(sentence) == std::string::npos) {
+            EXPECT_NE(said.find("group G2"), std::string::npos) << said;
+            other.kill();  // It waits for a group that never opened its port.
+            continue;
+        }
+        const std::string heard = other.output();
+        EXPECT_EQ(other.join(), code) << heard;
+        if (code == 0) break;
+        ++refused;
+        EXPECT_NE(heard.find(sentence), std::string::npos) << heard;
+    }
+#if !defined(AMALGAM_ASAN) && !defined(AMALGAM_TSAN)
+    EXPECT_EQ(refused, 2);  // The first or the second of its nodes.
+#endif
 }
 TEST_P(fastflow_groups, an_item_that_cannot_be_read_ends_both_with_the_reason) {
     names = {"G1", "G2"};
@@ -241,8 +279,15 @@ TEST(fastflow_groups_start, what_is_missing_or_wrong_is_said_in_one_sentence) {
         "open.json", R"({"insecure": 1, "groups": [{"name": "G", "endpoint": "a:1"}]})");
     const std::string number =
         folder.with("number.json", R"({"groups": [{"name": 5, "endpoint": "a:1"}]})");
+    const std::string deep =
+        folder.with("deep.json", R"({"groups": [{"name": )" + std::string(200000, '[') +
+                                     std::string(200000, ']') + R"(, "endpoint": "a:1"}]})");
+    const std::string twice = folder.with(
+        "twice.json", R"({"groups": [{"name": "G1", "endpoint": "a:1", "endpoint": "b:1"}]})");
     const std::vector<std::pair<std::vector<std::string>, std::string>> cases{
         {{"stages"}, "--DFF_Config=groups.json"},
+        {{"stages", "--DFF_Config", twice, "--DFF_GName=G1"}, "has the key \"endpoint\" twice"},
+        {{"stages", "--DFF_Config", deep, "--DFF_GName=G1"}, "more than 100 lists"},
         {{"stages", "--DFF_Config=" + good}, "--DFF_GName=G1"},
         {{"stages", "--DFF_Config=" + good, "--DFF_GName=G9"}, "expected one of G1"},
         {{"stages", "--DFF_Config=/nowhere", "--DFF_GName=G1"}, "cannot be opened"},

@@ -12,6 +12,8 @@ namespace ff::testing_groups {
 using cases = std::map<std::string, std::function<int()>>;
 /// How items become bytes.
 cases cases_of_bytes();
+/// The same by cereal; none where it is not installed.
+cases cases_of_cereal();
 
 constexpr long items = 2000;
 

@@ -1,4 +1,5 @@
 // Loops of FastFlow's interface, each compared with a plain one.
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <vector>
@@ -104,6 +105,96 @@ TEST(fastflow_parallel_reduce, macros_are_loops) {
     FF_PARFORREDUCE_STOP(loops, sum, +);
     FF_PARFORREDUCE_DONE(loops);
     EXPECT_EQ(sum, 4950);
+}
+
+namespace {
+struct sums {
+    explicit sums(std::size_t size) : times(size) {}
+    void add(long i) { ++times[static_cast<std::size_t>(i)]; }
+    void add(long from, long to, long step = 1) {
+        for (; from < to; from += step)
+            add(from);
+    }
+    /// How often each was added.
+    std::vector<std::atomic<int>> times;
+    bool all(int often) const {
+        return std::all_of(times.begin(), times.end(),
+                           [often](const std::atomic<int>& each) { return each == often; });
+    }
+};
+}  // namespace
+
+TEST(fastflow_parallel_for, macros_of_ranges_and_steps_are_loops) {
+    sums seen(100);
+    const std::size_t last = 100;
+    FF_PARFOR_BEGIN_IDX(alone, i, 0, last, 1, 4, 2, true) {
+        seen.add(ff_start_idx, ff_stop_idx);
+    }
+    FF_PARFOR_END(alone);
+    FF_PARFOR_DECL(loops);
+    FF_PARFOR_ASSIGN(loops, 2);
+    FF_PARFOR_START_IDX(loops, i, 0, 100, 1, 0, 2)
+    seen.add(ff_start_idx, ff_stop_idx);
+    FF_PARFOR_STOP(loops)
+    FF_PARFOR2_START(loops, k, 0, 100, 1, PARFOR_STATIC(7), 2) {
+        seen.add(ff_start_k, ff_stop_k);
+    }
+    FF_PARFOR_STOP(loops);
+    FF_PARFOR_START(loops, i, 0, 100, 2, PARFOR_DYNAMIC(3), 2) {
+        seen.add(i);
+        if (i % 4 == 0) continue;
+        EXPECT_LT(_ff_thread_id, 2);
+    }
+    FF_PARFOR_STOP(loops);
+    FF_PARFOR_START(loops, i, 1, 100, 2, 3, 2) {
+        seen.add(i);
+    }
+    FF_PARFOR_STOP(loops);
+    FF_PARFOR_DONE(loops);
+    EXPECT_TRUE(seen.all(4));
+}
+
+TEST(fastflow_parallel_reduce, macros_of_ranges_and_steps_are_loops) {
+    sums seen(100);
+    long sum = 1;
+    FF_PARFORREDUCE_BEGIN_IDX(alone, sum, 0, i, 0, 100, 1, 4, 2, true) {
+        for (long i = ff_start_idx; i < ff_stop_idx; ++i)
+            sum += i;
+    }
+    FF_PARFORREDUCE_END(alone, sum, +);
+    FF_PARFORREDUCE_BEGIN(other, sum, 0, i, 0, 100, 2, 4, 2) {
+        sum += i;
+    }
+    FF_PARFORREDUCE_F_END(other, sum, [](long& all, long part) { all += part; });
+    EXPECT_EQ(sum, 1 + 4950 + 2450);
+
+    FF_PARFORREDUCE_DECL(loops, long);
+    FF_PARFORREDUCE_ASSIGN(loops, long, 2);
+    FF_PARFORREDUCE_START_IDX(loops, sum, 0, i, 0, 100, 1, 9, 2) {
+        for (long i = ff_start_idx; i < ff_stop_idx; ++i)
+            sum += i;
+    }
+    FF_PARFORREDUCE_STOP(loops, sum, +);
+    FF_PARFORREDUCE_START_STATIC(loops, sum, 0, i, 0, 100, 1, -9, 2) {
+        sum += _ff_thread_id == (i / 9) % 2 ? i : 1000000;
+    }
+    FF_PARFORREDUCE_F_STOP(loops, sum, [](long& all, long part) { all += part; });
+    EXPECT_EQ(sum, 1 + 3 * 4950 + 2450);
+
+    FF_PARFOR_T_START(loops, long, i, 0, 100, 1, 4, 2) {
+        seen.add(i);
+    }
+    FF_PARFOR_T_STOP(loops, long);
+    FF_PARFOR_T_START_STATIC(loops, long, i, 0, 100, 1, -4, 2) {
+        seen.add(i);
+    }
+    FF_PARFOR_T_STOP(loops, long);
+    FF_PARFOR_T_START_IDX(loops, long, i, 0, 100, 1, 4, 2) {
+        seen.add(ff_start_idx, ff_stop_idx);
+    }
+    FF_PARFOR_T_STOP(loops, long);
+    FF_PARFORREDUCE_DONE(loops);
+    EXPECT_TRUE(seen.all(3));
 }
 #pragma GCC diagnostic pop
 

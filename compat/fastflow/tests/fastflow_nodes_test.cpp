@@ -146,6 +146,15 @@ TEST(fastflow_queue, of_a_fixed_size_holds_no_more) {
     EXPECT_FALSE(queue.gather_task(got, 1));
 }
 
+TEST(fastflow_queue, that_grows_has_no_size_until_it_is_fixed) {
+    ff_buffernode queue(2, false);
+    EXPECT_EQ(queue.get_in_buffer()->buffersize(), static_cast<size_t>(-1));
+    size_t former = 0;
+    EXPECT_TRUE(queue.change_inputqueuesize(1, former));
+    EXPECT_EQ(former, 2U);
+    EXPECT_EQ(queue.get_in_buffer()->buffersize(), 1U);
+}
+
 namespace {
 
 struct counted_alive {

@@ -75,7 +75,7 @@ TEST(came_batch, lives_until_each_item_was_read) {
         const std::string text(size, 'x');
         std::vector<void*> items;
         {
-            const auto batch = came_batch::of(10 * came_batch::room_of(size));
+            const auto batch = came_batch::of(10 * came_batch::room_of(size), 10);
             for (int i = 0; i != 10; ++i)
                 items.push_back(batch->add(as_bytes(text), size));
         }
@@ -86,13 +86,25 @@ TEST(came_batch, lives_until_each_item_was_read) {
     }
 }
 
+TEST(came_batch, of_which_not_all_items_came_lives_until_those_that_did_were_read) {
+    const std::string text(5000, 'x');
+    void* item = nullptr;
+    {
+        const auto batch = came_batch::of(3 * came_batch::room_of(text.size()), 3);
+        item = batch->add(as_bytes(text), text.size());
+    }
+    EXPECT_EQ(text_of(item), text);
+    came_batch::done(item);
+    const auto none = came_batch::of(came_batch::room_of(text.size()), 1);
+}
+
 TEST(came_batch, items_may_be_read_by_any_thread_in_any_order) {
     constexpr std::size_t size = 1000;
     for (int round = 0; round != 200; ++round) {
         const std::string text(size, static_cast<char>('a' + round % 26));
         std::vector<void*> items;
         {
-            const auto batch = came_batch::of(20 * came_batch::room_of(size));
+            const auto batch = came_batch::of(20 * came_batch::room_of(size), 20);
             for (int i = 0; i != 20; ++i)
                 items.push_back(batch->add(as_bytes(text), size));
         }

@@ -1,11 +1,14 @@
 #include "turn_order.hpp"
 
 #include <deque>
+#include <new>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "memory/memory.hpp"
 
 namespace ff::detail {
 namespace {
@@ -108,6 +111,47 @@ TEST(turn_order, begins_a_run_anew) {
     turns.tell(0);
     ASSERT_TRUE(turns.here());
     EXPECT_EQ(turns.worker(), 0u);
+}
+
+TEST(turn_order, without_memory_refuses_a_turn_as_a_whole) {
+    turn_order turns(2);
+    int refused = 0;
+    constexpr int many = 2000;
+    for (int i = 0; i != many; ++i) {
+        const std::size_t worker = i / 2 % 2;  // Each second is written down.
+        try {
+            const amalgam::memory::failing one(1);
+            turns.tell(worker);
+        } catch (const std::bad_alloc&) {
+            ++refused;
+            turns.tell(worker);
+        }
+    }
+    EXPECT_GT(refused, 0);
+    for (int i = 0; i != many; ++i) {
+        ASSERT_TRUE(turns.here());
+        ASSERT_EQ(turns.worker(), static_cast<std::size_t>(i / 2 % 2)) << i;
+        turns.take();
+    }
+    EXPECT_FALSE(turns.here());
+}
+
+TEST(turn_order, ends_a_stream_without_memory) {
+    for (int written = 0; written != 600; ++written) {
+        turn_order turns(2);
+        for (int i = 0; i != written; ++i) {
+            turns.tell(0);
+            turns.here();
+            turns.take();
+        }
+        {
+            const amalgam::memory::failing one(1);
+            EXPECT_NO_THROW(turns.end());
+        }
+        EXPECT_FALSE(turns.here());
+        turns.leave();
+        EXPECT_FALSE(turns.stale());
+    }
 }
 
 TEST(turn_order, is_read_while_it_is_told) {

@@ -52,6 +52,9 @@ struct pipeline_options {
     std::chrono::nanoseconds within = std::chrono::nanoseconds::max();  ///< For the whole transfer.
     /// Source of its `depth` buffers of `chunk` bytes; null: the heap.
     bulk_cache* buffers = nullptr;
+    /// Called in the caller, after each chunk that was worked on or has arrived, with the bytes so
+    /// far. An exception cancels what is in flight, and ends the transfer with `handler_failed`.
+    std::function<void(std::uint64_t bytes_done)> on_progress{};
 };
 
 /// A descriptor of memory that other processes may read or write. expose() makes it; whoever
@@ -63,7 +66,8 @@ struct pipeline_options {
 /// The bytes form one logical range over all segments. Only the descriptor travels, not the bytes,
 /// except for short read-only ones, which are sent inside it. It may be passed on to a third
 /// process if the engine that exposed the memory listens. Over tcp+tls it works only for the peer
-/// that the owner sent it to, unless the memory is shareable: see expose_options.
+/// that the owner sent it to, in shared memory of several users for that user, unless the memory is
+/// shareable: see expose_options.
 /// Owner:   a plain value. The exposing side controls the memory's lifetime: see exposed and
 ///          expose_owned(). The engine that received or made it must outlive its use.
 /// Threads: like a plain value; operations from any ULT or thread, several at once.
@@ -200,6 +204,7 @@ public:
             erased(fill), how);
     }
 
+    /// Its name in signatures; see type_name().
     static constexpr std::string_view amalgam_type_name = "bulk";
 
     // For the codec and the functions that make descriptors.

@@ -26,7 +26,8 @@ void check_shared(const void* memory, access of_const);
 struct expose_options {
     /// Whether who was sent the descriptor may pass it on, to whomever it wants to. Of interest
     /// only where peers prove who they are (tcp+tls): there a descriptor works for the peer that it
-    /// was sent to, and others get `denied`. Elsewhere it works for whoever has it.
+    /// was sent to, and others get `denied`; and for other users that shared memory lets in, where
+    /// it works for their processes. Elsewhere it works for whoever has it.
     bool shareable = false;
 };
 

@@ -39,10 +39,10 @@ memory_kind& host_memory() noexcept;
 
 /// Bytes in memory of a kind. Borrows both.
 struct memory_view {
-    memory_kind* kind = nullptr;
-    void* memory = nullptr;  ///< Where the block begins.
-    std::size_t offset = 0;
-    std::size_t bytes = 0;
+    memory_kind* kind = nullptr;  ///< Moves the bytes; null: the view is empty.
+    void* memory = nullptr;       ///< Where the block begins.
+    std::size_t offset = 0;       ///< In the block: where the bytes begin.
+    std::size_t bytes = 0;        ///< How many there are.
 };
 
 /// A block allocated from a kind, which must outlive it. Throws what memory_kind::allocate() does.

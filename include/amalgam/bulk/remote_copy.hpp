@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include <amalgam/bulk/bulk.hpp>
 #include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/core/detail/function.hpp>
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/rpc/engine.hpp>
 
@@ -18,7 +20,7 @@ struct copy_service_options {
     std::size_t max_copies = 16;  ///< At once; further ones are answered `overloaded`. At least 1.
     /// Each copy holds `depth` buffers of `chunk_bytes`. Both at least 1.
     std::size_t chunk_bytes = std::size_t{1} << 20;
-    std::size_t depth = 4;
+    std::size_t depth = 4;  ///< Chunks in flight at once.
 };
 
 /// Lets other engines have this one copy between memory that it exposed and memory of a third
@@ -48,7 +50,11 @@ struct copy_options {
     std::chrono::nanoseconds within = std::chrono::nanoseconds::max();
     /// If the bytes have to pass through the asking engine: it holds `depth` buffers of this size.
     std::size_t chunk_bytes = std::size_t{1} << 20;
-    std::size_t depth = 4;
+    std::size_t depth = 4;  ///< Chunks in flight at once; at least 1.
+    /// Called after each chunk with the bytes that are in place, wherever they pass: in the caller
+    /// of copy(), in the ULT of start_copy(). Begins again when another engine has to move them.
+    /// While it waits, the copy soon does, too. An exception ends the copy with `handler_failed`.
+    std::function<void(std::uint64_t bytes_done)> on_progress{};
 };
 
 /// Which engine moved the bytes of a copy.
@@ -59,8 +65,9 @@ enum class copied_by : std::uint8_t {
 };
 
 /// Copies all bytes of `from` to `to`, wherever the two memories are. The owner of `to` is asked to
-/// pull. If it has no copy_service, is overloaded, or cannot reach the other, the owner of `from`
-/// is asked to push. If that fails in the same way, the bytes pass through this engine.
+/// pull. If it has no copy_service of this version, is overloaded, or cannot reach the other, the
+/// owner of `from` is asked to push. If that fails in the same way, the bytes pass through this
+/// engine.
 ///
 ///     copy(client, replica_a, replica_b);  // neither's bytes pass through the client
 ///

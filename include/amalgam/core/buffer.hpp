@@ -94,7 +94,9 @@ struct buffer_pool_counts {
 ///          has a free block. Above 64 MiB each buffer comes from the heap.
 class buffer_pool {
 public:
+    /// Smallest size class; smaller requests get it.
     static constexpr std::size_t smallest_bytes = 256;
+    /// Largest size class; larger buffers are not kept.
     static constexpr std::size_t largest_bytes = std::size_t{64} << 20;
 
     explicit buffer_pool(buffer_pool_options options = {});

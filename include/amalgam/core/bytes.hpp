@@ -10,8 +10,8 @@
 
 namespace amalgam {
 
-using const_bytes = std::span<const std::byte>;
-using mutable_bytes = std::span<std::byte>;
+using const_bytes = std::span<const std::byte>;  ///< Borrowed bytes, to be read.
+using mutable_bytes = std::span<std::byte>;      ///< Borrowed bytes, to be written.
 
 namespace detail {
 template <typename T>

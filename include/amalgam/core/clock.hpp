@@ -12,7 +12,8 @@ namespace amalgam {
 /// Threads: now() may be called concurrently from anywhere.
 class clock {
 public:
-    using duration = std::chrono::steady_clock::duration;
+    using duration = std::chrono::steady_clock::duration;  ///< Of the steady clock: nanoseconds.
+    /// Of the steady clock, also where a test sets it.
     using time_point = std::chrono::steady_clock::time_point;
 
     virtual ~clock() = default;

@@ -43,8 +43,8 @@ private:
 
 /// A named number in a snapshot.
 struct counter_value {
-    std::string name;
-    std::uint64_t value = 0;
+    std::string name;         ///< "rpc.calls"
+    std::uint64_t value = 0;  ///< When the snapshot was taken.
     friend bool operator==(const counter_value&, const counter_value&) = default;
 };
 

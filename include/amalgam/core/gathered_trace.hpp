@@ -11,9 +11,9 @@ namespace amalgam {
 
 /// One process of a gathered trace.
 struct traced_process {
-    std::string program;
-    std::string host;
-    std::uint32_t pid = 0;
+    std::string program;        ///< Path of its executable.
+    std::string host;           ///< Name of the host it ran on.
+    std::uint32_t pid = 0;      ///< Its process id there.
     std::uint64_t records = 0;  ///< That were read.
     std::uint64_t dropped = 0;  ///< That found no room: see AMALGAM_TRACE_MIB.
     /// What was added to its times. Processes of one host share a clock, so it is 0 there.
@@ -26,8 +26,8 @@ struct traced_process {
 /// What was written by write_chrome_trace().
 struct gathered_trace {
     std::vector<traced_process> processes;  ///< By the time that they began to record.
-    std::uint64_t events = 0;
-    std::vector<std::string> unreadable;  ///< Files that hold no trace, each with the reason.
+    std::uint64_t events = 0;               ///< That were written, of all processes.
+    std::vector<std::string> unreadable;    ///< Files that hold no trace, each with the reason.
 };
 
 /// Reads what processes recorded with AMALGAM_TRACE in these folders, and writes it as one trace in

@@ -15,9 +15,10 @@ namespace amalgam {
 /// equal width for each doubling, up to 2^40 ns (18 minutes); longer times count as that. So a
 /// value in the middle of its bucket is at most 1/32 (3.2 %) off.
 struct latency_buckets {
-    static constexpr unsigned exact_bits = 5;  ///< Values below 2^5 have a bucket each.
-    static constexpr unsigned max_bits = 40;
-    static constexpr std::size_t per_doubling = 16;
+    static constexpr unsigned exact_bits = 5;        ///< Values below 2^5 have a bucket each.
+    static constexpr unsigned max_bits = 40;         ///< Values from 2^40 on count as the longest.
+    static constexpr std::size_t per_doubling = 16;  ///< Buckets from one power of two to the next.
+    /// How many buckets there are.
     static constexpr std::size_t count =
         (std::size_t{1} << exact_bits) + (max_bits - exact_bits) * per_doubling;
 

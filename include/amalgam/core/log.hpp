@@ -17,7 +17,14 @@
 namespace amalgam {
 
 /// Least severe first; `off` is for thresholds only.
-enum class log_level : std::uint8_t { trace, debug, info, warn, error, off };
+enum class log_level : std::uint8_t {
+    trace,  ///< Single steps, to look for a fault.
+    debug,  ///< What fails and is expected to, and is tried again.
+    info,   ///< What happens seldom, such as a start.
+    warn,   ///< Something failed; work goes on.
+    error,  ///< Something is wrong in the program, or lost.
+    off     ///< As a threshold: nothing is logged.
+};
 
 /// For example "warn", as in AMALGAM_LOG and in the output.
 std::string_view name(log_level level) noexcept;
@@ -32,7 +39,13 @@ enum class log_format : std::uint8_t {
 class log_field {
 public:
     /// What type() tells: how the value is held.
-    enum class kind : std::uint8_t { boolean, integer, natural, real, text };
+    enum class kind : std::uint8_t {
+        boolean,  ///< bool
+        integer,  ///< A signed integer.
+        natural,  ///< An unsigned integer.
+        real,     ///< double
+        text      ///< Text, borrowed.
+    };
 
     log_field(std::string_view key, bool v) noexcept : key_(key), kind_(kind::boolean) { u_.n = v; }
     template <std::signed_integral T>
@@ -62,22 +75,23 @@ private:
     std::string_view key_;
     kind kind_;
     union {
-        std::int64_t i;
-        std::uint64_t n;
-        double r;
+        std::int64_t i;   ///< What integer() tells.
+        std::uint64_t n;  ///< What natural() and boolean() tell.
+        double r;         ///< What real() tells.
     } u_{};
     std::string_view text_;
 };
 
+/// The fields of a log line, as written in the call: {{"peer", name}, {"bytes", 12}}.
 using log_fields = std::initializer_list<log_field>;
 
 /// Passed to a sink. Its contents are valid only during the call.
 struct log_record {
-    std::chrono::system_clock::time_point time;
-    log_level level = log_level::info;
-    std::string_view component;
-    std::string_view message;
-    std::span<const log_field> fields;
+    std::chrono::system_clock::time_point time;  ///< When the line was logged, by the wall clock.
+    log_level level = log_level::info;           ///< How severe it is.
+    std::string_view component;                  ///< Who logged it: "fabric", "rpc".
+    std::string_view message;                    ///< What happened, without the fields.
+    std::span<const log_field> fields;           ///< In the order in which they were given.
 };
 
 /// Formats message and fields as "message key=value key="two words"".
@@ -92,6 +106,7 @@ std::string to_json(const log_record& record);
 /// Cost:    a line below every component's level costs one relaxed load.
 class logger {
 public:
+    /// Writes a line where it belongs; called by one thread at a time. Must not log.
     using sink = std::function<void(const log_record&)>;
 
     /// Writes text to standard error, at level warn and above.

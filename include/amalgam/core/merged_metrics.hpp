@@ -9,7 +9,7 @@ namespace amalgam {
 /// One of several snapshots that are shown together, as that of one process of a run.
 struct metric_part {
     std::vector<metric_label> labels;  ///< What tells it from the others: {"process", "G2.1"}.
-    metric_snapshot numbers;
+    metric_snapshot numbers;           ///< The snapshot itself.
 };
 
 /// All numbers of all parts, each with the labels of its part, which take the place of labels of

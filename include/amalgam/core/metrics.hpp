@@ -22,8 +22,8 @@ enum class metric_kind : std::uint8_t {
 
 /// One dimension of a number: {"procedure", "sum"}.
 struct metric_label {
-    std::string name;
-    std::string value;
+    std::string name;   ///< As Prometheus has it: "procedure".
+    std::string value;  ///< Any text.
 
     template <typename Archive>
     void serialize(Archive& a) {
@@ -36,10 +36,10 @@ struct metric_label {
 /// What a number is. Names are as Prometheus has them, with the unit in the name:
 /// "amalgam_rpc_calls_total", "amalgam_rpc_handler_seconds".
 struct metric_description {
-    std::string name;
-    std::string help;  ///< One sentence, for people.
-    metric_kind kind = metric_kind::gauge;
-    std::string unit{};  ///< "bytes", "seconds"; empty: a plain number.
+    std::string name;                       ///< Of the family: one for each number.
+    std::string help;                       ///< One sentence, for people.
+    metric_kind kind = metric_kind::gauge;  ///< What it does over time.
+    std::string unit{};                     ///< "bytes", "seconds"; empty: a plain number.
 
     template <typename Archive>
     void serialize(Archive& a) {
@@ -52,7 +52,7 @@ struct metric_description {
 struct metric_sample {
     std::vector<metric_label> labels;  ///< By name.
     double value = 0;                  ///< Of counters and gauges.
-    latency_distribution latency{};
+    latency_distribution latency{};    ///< Of latency histograms; else empty.
 
     template <typename Archive>
     void serialize(Archive& a) {
@@ -63,7 +63,7 @@ struct metric_sample {
 
 /// All numbers of one name.
 struct metric_family {
-    metric_description what;
+    metric_description what;             ///< Describes all of them.
     std::vector<metric_sample> samples;  ///< By labels, each once.
 
     template <typename Archive>

@@ -10,8 +10,8 @@ namespace amalgam {
 
 /// Why an operation that returns a `result` failed: status and sentence.
 struct failure {
-    status what;
-    std::string sentence;
+    status what;           ///< Its code tells what to do next.
+    std::string sentence;  ///< Says why, for people.
 };
 
 /// A value, or the failure that prevented it. Returned by the non-throwing twins (`try_…`).

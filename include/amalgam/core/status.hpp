@@ -10,7 +10,7 @@ namespace amalgam {
 
 /// How an operation ended. Travels on the wire: never renumber. Grouped by what the caller can do.
 enum class errc : std::uint8_t {
-    ok = 0,
+    ok = 0,  ///< Success.
     // The same request may work later.
     timed_out = 1,    ///< The deadline passed first.
     overloaded = 2,   ///< A bounded queue at the remote side is full.
@@ -28,8 +28,8 @@ enum class errc : std::uint8_t {
     too_large = 37,    ///< Exceeds a stated limit.
     in_use = 38,       ///< The address, name or number is taken.
     // Ended here.
-    canceled = 48,
-    no_memory = 49,
+    canceled = 48,        ///< Somebody gave it up before its end.
+    no_memory = 49,       ///< Out of memory, descriptors, threads or pinned pages.
     handler_failed = 50,  ///< The handler threw: the error has its code and text.
     closed = 51,          ///< The local object was closed or is stopping.
     internal = 52         ///< A bug in Amalgam: report it.
@@ -42,7 +42,7 @@ std::string_view name(errc code) noexcept;
 /// How an operation ended: a stable code, and a native code for logs only. Trivially copyable, 8
 /// bytes: used in completions and on the wire.
 struct [[nodiscard]] status {
-    errc code = errc::ok;
+    errc code = errc::ok;  ///< What the caller can act on.
     /// errno, ucs_status_t, fi_errno …: for logs only. With handler_failed: what handler_code()
     /// returns.
     std::int32_t native = 0;

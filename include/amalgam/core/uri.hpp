@@ -13,8 +13,8 @@ namespace amalgam {
 
 /// One `?key=value` at the end of a URI.
 struct uri_option {
-    std::string key;
-    std::string value;
+    std::string key;    ///< Letters, digits and ._-; once in a URI.
+    std::string value;  ///< Printable ASCII, as it is written; may be empty.
     friend bool operator==(const uri_option&, const uri_option&) = default;
 };
 
@@ -34,9 +34,9 @@ struct uri_option {
 ///
 /// Threads: a plain value.
 struct uri {
-    static constexpr std::size_t max_bytes = 2048;     ///< Of the whole URI.
-    static constexpr std::size_t max_name_bytes = 64;  ///< Of a loop or shm name.
-    static constexpr std::size_t max_option_count = 16;
+    static constexpr std::size_t max_bytes = 2048;       ///< Of the whole URI.
+    static constexpr std::size_t max_name_bytes = 64;    ///< Of a loop or shm name.
+    static constexpr std::size_t max_option_count = 16;  ///< Of `?key=value`.
 
     std::string scheme;  ///< The transport's name: "tcp", "shm", "ucx".
     std::string
@@ -71,6 +71,15 @@ std::string to_string(const uri& u);
 /// The name of the transport that reaches it, as in capabilities::transport: "tcp", "tcp+tls",
 /// "ucx".
 std::string transport_of(const uri& there);
+
+/// Whether what such a transport sends is encrypted, and its ends prove who they are: "tcp+tls",
+/// "ucx+tls".
+constexpr bool is_encrypted(std::string_view transport) noexcept {
+    return transport.ends_with("+tls");
+}
+inline bool is_encrypted(const uri& there) {
+    return is_encrypted(transport_of(there));
+}
 
 /// Whether a host is known to be loopback without asking the machine: lo, localhost, ::1, 127.….
 bool is_loopback_host(std::string_view host) noexcept;

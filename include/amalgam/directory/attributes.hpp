@@ -18,9 +18,9 @@ namespace amalgam {
 
 /// One attribute, viewed in place in its list.
 struct attribute {
-    std::string_view name;
-    const_bytes value;     ///< Aligned to 8. Empty for an open attribute.
-    bool is_open = false;  ///< In a query: the value is requested.
+    std::string_view name;  ///< Unique in its list.
+    const_bytes value;      ///< Aligned to 8. Empty for an open attribute.
+    bool is_open = false;   ///< In a query: the value is requested.
 
     std::string_view text() const noexcept {
         return {reinterpret_cast<const char*>(value.data()), value.size()};
@@ -79,8 +79,8 @@ private:
 /// Cost:    add() copies the value; memory grows by doubling.
 class attribute_list {
 public:
-    static constexpr std::size_t max_name_bytes = 255;
-    static constexpr std::size_t max_attributes = 256;
+    static constexpr std::size_t max_name_bytes = 255;              ///< Of one name.
+    static constexpr std::size_t max_attributes = 256;              ///< In one list.
     static constexpr std::size_t max_bytes = std::size_t{1} << 20;  ///< For the whole list.
 
     attribute_list() noexcept = default;

@@ -31,9 +31,9 @@ class context_core;
 
 /// A posted message that was not delivered.
 struct undelivered_message {
-    resource_id from = resource_id::none;
-    resource_id to = resource_id::none;
-    std::int32_t tag = 0;
+    resource_id from = resource_id::none;  ///< Sender; a resource of this context.
+    resource_id to = resource_id::none;    ///< The receiver.
+    std::int32_t tag = 0;                  ///< As it was sent.
     errc why = errc::ok;  ///< not_found: no such resource; overloaded: no room; disconnected …
 };
 

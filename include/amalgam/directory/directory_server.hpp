@@ -21,14 +21,14 @@ class directory_core;
 
 /// Limits of a directory server. Past them, requests are refused with `overloaded`.
 struct directory_limits {
-    std::size_t contexts = 65536;  ///< In total; all other limits are per context.
-    std::size_t resources = std::size_t{4} << 20;
+    std::size_t contexts = 65536;                  ///< In total; all other limits are per context.
+    std::size_t resources = std::size_t{4} << 20;  ///< Registered at once.
     /// Attribute bytes of its resources and queries. The same limit applies separately to its
     /// undelivered changes, and, over all contexts together, to what other hosts reported for their
     /// watches.
     std::size_t bytes = std::size_t{1} << 30;
     std::size_t searches = 256;  ///< In progress at once.
-    std::size_t watches = 1024;
+    std::size_t watches = 1024;  ///< Open at once.
     std::size_t untold = 65536;  ///< Undelivered changes; past it, the context's watches end.
 };
 
@@ -51,7 +51,7 @@ struct ring_options {
     /// once, and none that is 30 s old. See sign_broadcasts(). Must be given with a medium where
     /// the server listens over tcp+tls. Null: broadcasts are not signed.
     std::shared_ptr<const credentials> trust{};
-    search_way search = search_way::by_broadcast;
+    search_way search = search_way::by_broadcast;  ///< How this server queries the others.
     /// A broadcast query without a match in this time is repeated by call trees: only that can
     /// prove there is none.
     std::chrono::milliseconds broadcast_wait{5};
@@ -67,9 +67,9 @@ struct ring_options {
 
 /// Options of a directory server. The defaults suit most programs.
 struct directory_options {
-    directory_limits limits{};
-    ring_options ring{};
-    directory_roles roles{};  ///< Who may join the ring, register resources, or only search.
+    directory_limits limits{};  ///< What each context may hold.
+    ring_options ring{};        ///< How it meets other servers.
+    directory_roles roles{};    ///< Who may join the ring, register resources, or only search.
     /// A context that does not respond for this long counts as hung: it is removed with all its
     /// resources, and returns under the same ids when it responds again. 0: only when its
     /// connection ends.
@@ -91,7 +91,8 @@ struct directory_options {
 ///          destroyed anywhere: on another engine's stream and in a tasklet the end does not wait,
 ///          and the engine can have another directory soon after.
 /// Threads: any.
-/// Failure: the constructor throws error{invalid} if the engine already has a directory.
+/// Failure: the constructor throws error{invalid} if the engine already has a directory, or
+///          directory_roles::owners_of names what no attribute can be named.
 class directory_server {
 public:
     explicit directory_server(engine& on, directory_options options = {});

@@ -68,6 +68,7 @@ public:
     /// Starts a send, ordered after all earlier ones from this resource to that one; messages
     /// beyond the eager limit are sent one at a time. A registered buffer is not copied. Unsent
     /// messages fail with `closed` when the context ends.
+    /// Cost:    as send(), for a message up to the eager limit that finds none queued before it.
     future<void> start_send(resource_id to, std::int32_t tag, message_buffer content) const;
     /// Fire and forget: see context_options::on_undelivered for failures. A message beyond the
     /// eager limit may be overtaken by later ones. Posts queued behind start_send() messages for

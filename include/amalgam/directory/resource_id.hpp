@@ -8,6 +8,8 @@ namespace amalgam {
 ///
 /// Each host's directory allocates ids from ranges of 65,536 that it owns. A freed id is reused as
 /// late as possible: after all others of that directory.
-enum class resource_id : std::uint32_t { none = 0 };
+enum class resource_id : std::uint32_t {
+    none = 0  ///< No resource.
+};
 
 }  // namespace amalgam

@@ -55,10 +55,10 @@ private:
 
 /// A message received from another resource.
 struct resource_message {
-    resource_id from = resource_id::none;
-    resource_id to = resource_id::none;
-    std::int32_t tag = 0;
-    message_buffer content;
+    resource_id from = resource_id::none;  ///< The sender.
+    resource_id to = resource_id::none;    ///< The receiver; a resource of this context.
+    std::int32_t tag = 0;                  ///< As the sender chose it.
+    message_buffer content;                ///< Owned by the message.
 };
 
 /// Selects which messages to receive; the oldest match first.

@@ -49,6 +49,7 @@ public:
     /// answer. Read it after the last answer: 0 means that the search is complete.
     std::size_t missed() const noexcept { return silent_; }
 
+    /// Goes through the answers by next().
     using iterator = next_iterator<resource_search, found_resource>;
     iterator begin() { return iterator(*this); }
     std::default_sentinel_t end() const noexcept { return {}; }

@@ -15,16 +15,16 @@ class watch_state;
 struct resource_change {
     /// What happened to the resource.
     enum class kind : unsigned char {
-        appeared,
-        gone,
-        changed,  ///< Still matches; `which` has its new values.
+        appeared,  ///< It matches now; at the start of a watch, each that does.
+        gone,      ///< It ended, or matches no longer.
+        changed,   ///< Still matches; `which` has its new values.
         /// Nothing more is reported: the directory was lost and did not return in time, or changes
         /// came faster than they could be reported or the function could take them (262,144
         /// pending, or 256 MiB of values). Start a new watch.
         ended
     };
-    kind what = kind::ended;
-    found_resource which;  ///< As a query would find it; empty for `ended`.
+    kind what = kind::ended;  ///< What happened.
+    found_resource which;     ///< As a query would find it; empty for `ended`.
 };
 
 /// Subscription to context::watch(); the function is called while this lives.

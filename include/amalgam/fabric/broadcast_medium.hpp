@@ -15,6 +15,7 @@ namespace amalgam {
 /// Threads: any.
 class broadcast_medium {
 public:
+    /// Takes one packet, valid during the call.
     using receiver = std::function<void(const_bytes)>;
 
     virtual ~broadcast_medium() = default;

@@ -37,8 +37,8 @@ public:
 
     /// Used by the port while pending; meaningless otherwise.
     completion* port_next = nullptr;
-    completion* port_previous = nullptr;
-    std::uintptr_t port_words[4] = {};
+    completion* port_previous = nullptr;  ///< As port_next.
+    std::uintptr_t port_words[4] = {};    ///< What the port notes of the operation.
 
 private:
     function run_;

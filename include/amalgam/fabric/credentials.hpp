@@ -22,7 +22,7 @@ struct credential_parts {
     /// Its private key, not encrypted. Ed25519, EC or RSA (2048 bits or more).
     std::string key{};
     /// Certificates of the authorities whose certificates are trusted. Empty only with
-    /// `trusted_keys`.
+    /// `trusted_keys` or `trusted_list`.
     std::string authority{};
     /// Revocation lists of these authorities, in force until they are replaced. Empty: none. An
     /// authority without a list has revoked nothing.
@@ -31,6 +31,9 @@ struct credential_parts {
     /// without `authority` and `revoked`. Nobody vouches for what such a certificate says, so the
     /// peer's identity::name is its fingerprint, and it has no groups.
     std::vector<key_fingerprint> trusted_keys{};
+    /// More of these, as a text with a fingerprint in each line, as `amalgam key show` prints it;
+    /// blank lines and what is behind a # say nothing. Up to 1024.
+    std::string trusted_list{};
     /// In place of all else: keys that both ends were given, a line NAME:HEXADECIMAL each, of 16 to
     /// 64 bytes. The first is the own one, by which this endpoint proves itself when it connects;
     /// whom it accepts may have any of them. Up to 1024.
@@ -43,10 +46,13 @@ struct credential_parts {
 /// private key, or by a pre-shared key, whose name is then the peer's. `amalgam key` makes them,
 /// see docs/guide/trust.md; so does any other authority.
 ///
-/// What it holds does not change, except by reload(). That happens by itself: before a handshake,
-/// at most once a second, files are looked at, and if one has changed all are read again. If the
-/// new ones cannot be used, the old stay in force, and the log says why, once per change.
-/// Connections made before stay as they are; sessions begun before are not resumed.
+/// What it holds does not change, except by reload(). That happens by itself: from the opening of
+/// the first port on, a thread looks at the files once a second, and if one has changed reads all
+/// again. If the new ones cannot be used, the old stay in force, and the log says why, once per
+/// change, at the next connection. So they do while a file system does not answer; no connection
+/// waits for it. A relative path is that of the folder which was current when they were opened.
+/// Connections made before stay as they are; sessions begun before are not resumed. A list of
+/// trusted keys may become empty while a program runs, which then trusts nobody, and not before.
 ///
 /// Private and pre-shared keys are kept in OpenSSL's secure heap: locked in memory as far as
 /// RLIMIT_MEMLOCK allows, and left out of core dumps. A pre-shared key is elsewhere in memory, too,
@@ -56,16 +62,17 @@ struct credential_parts {
 /// Threads: all members may run concurrently.
 /// Failure: one sentence each, which names the file: `not_found` if it cannot be read; `denied` if
 ///          others than its owner may read the private or pre-shared keys (mode beyond 0600), or
-///          everybody may write the file of authorities or of revocation lists, or replace it;
-///          `invalid` for a wrong format, a key that is encrypted or does not fit the
-///          certificate, a certificate that has expired or is not valid yet, a revocation list of
-///          another authority, or parts that are missing or exclude each other.
-/// Cost:    reads and parses all parts, about a millisecond.
+///          everybody may write the file of authorities, of revocation lists or of trusted keys,
+///          or replace it; `invalid` for a wrong format, a key that is encrypted or does not fit
+///          the certificate, a certificate that has expired or is not valid yet, a revocation list
+///          of another authority, or parts that are missing or exclude each other.
+/// Cost:    reads and parses all parts, about a millisecond; a thread, unless it is from text.
 class credentials {
 public:
     /// From `certificate.pem`, `key.pem`, `authority.pem` and, if it exists, `revoked.pem` in this
-    /// folder, or from its `shared.keys`, as `amalgam key` writes them. A name without "/" means a
-    /// folder of key_folder().
+    /// folder, with `trusted.keys` in place of the last two if it is there, or from its
+    /// `shared.keys`, as `amalgam key` writes them. A name without "/" means a folder of
+    /// key_folder().
     static std::shared_ptr<const credentials> from_folder(const std::string& folder);
     static std::shared_ptr<const credentials> from_files(const credential_parts& paths);
     /// reload() has nothing to read again then.

@@ -12,7 +12,7 @@ namespace amalgam {
 /// SHA-256 of a public key (the SubjectPublicKeyInfo of a certificate, in DER). It stays the same
 /// when the certificate is renewed for the same key.
 struct key_fingerprint {
-    std::array<std::uint8_t, 32> bytes{};
+    std::array<std::uint8_t, 32> bytes{};  ///< The hash.
     friend auto operator<=>(const key_fingerprint&, const key_fingerprint&) = default;
 };
 
@@ -20,7 +20,8 @@ struct key_fingerprint {
 ///     openssl x509 -in certificate.pem -pubkey -noout | openssl pkey -pubin -outform DER |
 ///     sha256sum
 std::string to_text(const key_fingerprint& key);
-/// Failure: throws error{invalid} for anything but 64 hexadecimal digits.
+/// Failure: throws error{invalid} for anything but 64 hexadecimal digits, in lower or upper case,
+///          with or without a colon between bytes.
 key_fingerprint parse_key_fingerprint(std::string_view text);
 
 /// How a peer proved who it is.
@@ -42,6 +43,7 @@ std::string_view name(identity_kind kind) noexcept;
 ///
 /// Threads: a plain value.
 struct identity {
+    /// How it proved itself; says which members are set.
     identity_kind kind = identity_kind::none;
     /// certificate: the subject's common name (CN), or its first DNS name if it has none.
     /// pre_shared: the name of the key. Else empty. UTF-8 without control characters.
@@ -49,8 +51,8 @@ struct identity {
     std::vector<std::string> groups{};  ///< Of certificates; else empty.
     key_fingerprint key{};              ///< Of certificates; else zero.
     std::uint32_t uid = 0;              ///< Of processes; else 0, as are the next two.
-    std::uint32_t gid = 0;
-    std::int32_t pid = 0;
+    std::uint32_t gid = 0;              ///< Effective group of the process.
+    std::int32_t pid = 0;               ///< Id of the process.
 
     friend bool operator==(const identity&, const identity&) = default;
 };

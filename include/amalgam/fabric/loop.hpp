@@ -25,6 +25,7 @@ struct loop_options {
     std::uint64_t seed = 1;  ///< For everything random; equal seeds give equal runs.
     /// Longer sends are borrowed until they arrive, so they complete later.
     std::size_t inline_bytes = 4096;
+    /// Longer sends complete with `too_large`.
     std::size_t max_message_bytes = std::size_t{256} << 20;
     /// Unread bytes that one direction of a connection holds; beyond this, posts return `full`.
     std::size_t link_bytes = std::size_t{1} << 20;
@@ -38,14 +39,19 @@ enum class loop_fault : std::uint8_t {
 
 /// One event on a network, for traces.
 struct loop_event {
-    /// A connection, a frame sent, a frame lost to a fault, or a peer found to be down.
-    enum class kind : std::uint8_t { connect, frame, lost, down };
-    kind what = kind::frame;
-    clock::time_point when;
-    std::string_view from;  ///< Name of the sending port, or of the port whose peer is down.
-    std::string_view to;    ///< Name of the receiving port, or of the peer that is down.
-    std::uint64_t tag = 0;  ///< Of the frame.
-    std::size_t bytes = 0;  ///< Payload size.
+    /// What happens on a network.
+    enum class kind : std::uint8_t {
+        connect,  ///< A connection begins.
+        frame,    ///< A frame is sent.
+        lost,     ///< A frame is lost to a fault.
+        down      ///< A peer is found to be down.
+    };
+    kind what = kind::frame;  ///< Which kind of event.
+    clock::time_point when;   ///< In the time of the network.
+    std::string_view from;    ///< Name of the sending port, or of the port whose peer is down.
+    std::string_view to;      ///< Name of the receiving port, or of the peer that is down.
+    std::uint64_t tag = 0;    ///< Of the frame.
+    std::size_t bytes = 0;    ///< Payload size.
 };
 
 /// A network inside one thread, in virtual time that moves only when told: for tests and

@@ -11,6 +11,7 @@
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/region.hpp>
 
+/// @file
 /// The optional second interface of a packet_carrier, for a library or device that reads and writes
 /// a peer's memory without the peer's processor (RDMA read and write). The port does the rest: it
 /// hands out the device's keys to peers that show a remote_key of ours, cuts transfers, registers
@@ -21,7 +22,7 @@ class packet_link;
 
 /// One put or get of contiguous memory, lent to a carrier from start() until it is over.
 struct one_sided_transfer {
-    bool is_put = false;
+    bool is_put = false;                 ///< Else it is a get.
     std::byte* here = nullptr;           ///< A put only reads it.
     std::size_t bytes = 0;               ///< Not 0.
     void* memory = nullptr;              ///< From register_memory(); null if that is not needed.
@@ -33,11 +34,11 @@ struct one_sided_transfer {
     std::uintptr_t carrier_words[8] = {};
 
     // ---- the port's
-    void* operation = nullptr;
-    void* known_key = nullptr;
-    void* pinned = nullptr;
-    one_sided_transfer* next = nullptr;
-    one_sided_transfer* previous = nullptr;
+    void* operation = nullptr;               ///< The put or get that this is a piece of.
+    void* known_key = nullptr;               ///< What the port knows of the region at the peer.
+    void* pinned = nullptr;                  ///< Its registration of `memory`.
+    one_sided_transfer* next = nullptr;      ///< In a list of pieces.
+    one_sided_transfer* previous = nullptr;  ///< In a list of pieces.
 };
 
 /// Upcalls from a carrier to its port.
@@ -54,8 +55,8 @@ protected:
 
 /// What a one-sided carrier asks of the port. Constant.
 struct one_sided_facts {
-    rma_mode mode = rma_mode::one_sided;
-    bool registers_memory = true;  ///< Local memory needs register_memory().
+    rma_mode mode = rma_mode::one_sided;  ///< How transfers move bytes.
+    bool registers_memory = true;         ///< Local memory needs register_memory().
     /// A region's segments each have a key. False: one key, of remote_key{} and asked for when a
     /// connection begins, opens all regions of a peer; `offset` is then in the region, and the
     /// carrier checks `region` itself.
@@ -76,8 +77,8 @@ struct one_sided_facts {
 /// Threads: the port's.
 class one_sided_carrier {
 public:
-    static constexpr std::size_t max_name_bytes = 128;
-    static constexpr std::size_t max_key_bytes = 192;
+    static constexpr std::size_t max_name_bytes = 128;  ///< Longest one_sided_name().
+    static constexpr std::size_t max_key_bytes = 192;   ///< Longest key that expose() tells.
 
     /// Called once, before anything else.
     virtual void start_one_sided(one_sided_events&) noexcept = 0;

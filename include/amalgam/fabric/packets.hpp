@@ -13,6 +13,7 @@
 #include <amalgam/fabric/port.hpp>
 #include <amalgam/fabric/transport.hpp>
 
+/// @file
 /// The shortest way to write a transport: implement a carrier that moves packets between two ends,
 /// reliably and in order. make_packet_port() adds the rest: messages of any length, matching,
 /// regions, put and get with checked keys, cancel, back-pressure, completions that run once.
@@ -25,11 +26,11 @@ struct packet {
     /// Bytes in front of `data` reserved for the carrier's own header.
     static constexpr std::size_t head_room = 16;
 
-    std::byte* data = nullptr;
-    std::uint32_t bytes = 0;
+    std::byte* data = nullptr;  ///< Begins behind the head room.
+    std::uint32_t bytes = 0;    ///< From `data` on.
     /// For the carrier's use while it holds the packet.
     std::uintptr_t carrier_words[2] = {};
-    packet* next = nullptr;
+    packet* next = nullptr;  ///< For lists of whoever holds the packet.
 };
 
 /// One connection of a carrier. Carriers derive from it.
@@ -119,10 +120,10 @@ struct packet_port_traits {
     std::string_view transport;          ///< As capabilities::transport; outlives the port.
     std::size_t packet_bytes = 65536;    ///< Longest packet the carrier takes; at least 512.
     std::size_t eager_bytes = 64 << 10;  ///< As capabilities::eager_bytes.
-    bool listens = false;
-    bool between_processes = true;
-    bool between_hosts = false;
-    bool isolates_killed = true;  ///< As capabilities::isolates_killed.
+    bool listens = false;                ///< As capabilities::listens.
+    bool between_processes = true;       ///< As capabilities::between_processes.
+    bool between_hosts = false;          ///< As capabilities::between_hosts.
+    bool isolates_killed = true;         ///< As capabilities::isolates_killed.
     /// As capabilities::rma of a carrier that is one_sided(); else it is `emulated`.
     rma_mode rma = rma_mode::one_sided;
 };

@@ -7,6 +7,7 @@
 #include <amalgam/fabric/packets.hpp>
 #include <amalgam/fabric/transport.hpp>
 
+/// @file
 /// A transport in its own shared object, loaded at run time: the contract between both sides.
 ///
 /// The object is named `amalgam-transport-NAME.so` and serves URIs that begin with NAME. It is
@@ -39,27 +40,29 @@
 /// | 3 | notified puts and atomic operations: port, message_sink::on_put(), capabilities::atomics |
 /// | 4 | port_options::trust and insecure, port::who() |
 /// | 5 | transfer_counts::copied_bytes |
+/// | 6 | port::self() |
 namespace amalgam {
 
 /// Raised with every change of the classes that both sides share. Versions from the oldest on share
 /// the layout of everything the older has: new virtual functions come last, new members of a
 /// structure into its padding, or behind it where only the program makes them (port_options) or
 /// only the plug-in does (transfer_counts).
-inline constexpr std::uint32_t plugin_interface_version = 5;
+inline constexpr std::uint32_t plugin_interface_version = 6;
+/// Plug-ins with an older interface are refused.
 inline constexpr std::uint32_t oldest_plugin_interface_version = 2;
 
 /// What a shared object exports. Its layout never changes.
 struct transport_plugin {
-    std::uint32_t interface_version;
-    const char* abi;       ///< The plugin_abi the object was built with.
-    transport* (*make)();  ///< May throw; the caller owns the result.
+    std::uint32_t interface_version;  ///< plugin_interface_version it was built with.
+    const char* abi;                  ///< The plugin_abi the object was built with.
+    transport* (*make)();             ///< May throw; the caller owns the result.
 };
 
 /// How one side was built, as "NAME=VALUE;NAME=VALUE;": everything that must match on both sides
 /// for their classes to have the same layout.
 struct plugin_abi_text {
-    char text[512] = {};
-    std::size_t bytes = 0;
+    char text[512] = {};    ///< The facts, then zeros.
+    std::size_t bytes = 0;  ///< How many of `text` are in use.
 
     /// Adds one fact.
     constexpr void add(std::string_view name, std::string_view value) {
@@ -86,6 +89,7 @@ private:
 
 // Not inline, and neither is plugin_abi: when an object is loaded, the other side's definition must
 // not replace this one.
+/// Describes how this side is built, with the facts that this version of the interface compares.
 static constexpr plugin_abi_text describe_plugin_abi(
     std::uint32_t version = plugin_interface_version) {
     plugin_abi_text abi;
@@ -138,10 +142,13 @@ static constexpr plugin_abi_text describe_plugin_abi(
     if (version >= 3) abi.add("size of put_notice", sizeof(put_notice));
     return abi;
 }
+/// How this side, the program or an object, was built.
 static constexpr plugin_abi_text plugin_abi = describe_plugin_abi();
 
 }  // namespace amalgam
 
+/// Makes a shared object a plug-in; see above. The argument is transport_plugin::make, for example
+/// a lambda. Once in an object, outside of namespaces.
 #define AMALGAM_TRANSPORT_PLUGIN(...)                                   \
     AMALGAM_TRANSPORT_PLUGIN_BUILT(::amalgam::plugin_interface_version, \
                                    ::amalgam::describe_plugin_abi(), __VA_ARGS__)

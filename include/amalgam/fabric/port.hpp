@@ -42,17 +42,17 @@ struct capabilities {
     std::size_t inline_bytes = 0;  ///< Sends up to this are copied: never `pending` once connected.
     std::size_t max_message_bytes = 0;  ///< Longer sends complete with `too_large`.
     std::size_t eager_bytes = 0;        ///< Above this size a put or get beats a message.
-    rma_mode rma = rma_mode::emulated;
+    rma_mode rma = rma_mode::emulated;  ///< How puts and gets move bytes.
     /// Peers on this host can copy to and from allocate()d memory without the kernel.
     bool shares_blocks = false;
-    bool listens = false;  ///< Peers can look up address().
-    bool between_processes = true;
-    bool between_hosts = false;
+    bool listens = false;           ///< Peers can look up address().
+    bool between_processes = true;  ///< Peers may be other processes.
+    bool between_hosts = false;     ///< Peers may be on other hosts.
     /// A process killed while it sends breaks only its own connections.
     bool isolates_killed = true;
     bool driven = false;  ///< Runs in virtual time, see attach_driver(): no thread may poll it.
     // In what used to be padding, so that the size is as in version 2 of the plug-in interface.
-    atomic_mode atomics = atomic_mode::none;
+    atomic_mode atomics = atomic_mode::none;  ///< Who carries out atomic operations.
 };
 
 /// What a port holds now, and how often it enforced a bound. See port_options for the bounds.
@@ -103,8 +103,8 @@ class port {
 public:
     /// Ends every connection. Each pending operation completes with `closed`, inside the
     /// destructor; anything those completions post returns `full`. The sink is no longer called.
-    /// In a child of fork(), destroying an inherited port is the only call allowed; it leaves the
-    /// parent's port untouched.
+    /// In a child of fork(), an inherited port, its regions and blocks can only be destroyed, which
+    /// leaves the parent's untouched.
     /// Precondition: its regions are gone; not called from one of its own callbacks.
     virtual ~port() = default;
     port() = default;
@@ -221,8 +221,8 @@ public:
     ///
     /// As post_put(), and more is known of its end: with `ok` the target was told or is about to
     /// be, in the progress() that took the last bytes. With `denied`, `canceled` or any other
-    /// failure it never is, except if the connection ended, which leaves that open. A put canceled
-    /// after all of it had left ends with its actual outcome. An empty `from` tells of 0 bytes.
+    /// failure it never is, except if the connection ended, which leaves that open. One that was
+    /// canceled too late ends with its actual outcome. An empty `from` tells of 0 bytes.
     /// Failure: as post_put(); `unsupported` if can().atomics is `none`.
     /// Cost:    that of the put, and 8 bytes more. Where peers copy directly (`cross_memory`,
     ///          shares_blocks), a message of 64 bytes and its answer: then the target must make
@@ -266,6 +266,11 @@ public:
     /// the certificate. It stays the same while the connection is up. identity_kind::none if there
     /// is none yet or no more, for an unknown id, and where nobody proves anything.
     virtual identity who(peer_id) const;
+
+    // With version 6:
+    /// Who this port's credentials say that it is: what peers that connect from now on know by
+    /// who(). identity_kind::none without credentials. Any thread may call it while the port lives.
+    virtual identity self() const;
 };
 
 inline region::~region() {

@@ -15,7 +15,11 @@ namespace amalgam {
 class port;
 
 /// What a peer may do with a region: `read` to get, `write` to put, both for atomic operations.
-enum class access : std::uint8_t { read = 1, write = 2, read_write = 3 };
+enum class access : std::uint8_t {
+    read = 1,       ///< Gets.
+    write = 2,      ///< Puts.
+    read_write = 3  ///< Gets, puts and atomic operations.
+};
 
 /// Whether rights that were granted include those that are asked for.
 constexpr bool allows(access granted, access asked) noexcept {
@@ -28,14 +32,14 @@ constexpr bool allows(access granted, access asked) noexcept {
 /// Checked at the target: `secret` is 64 random bits and `incarnation` identifies one run of the
 /// port that made the key. A forged, stale or foreign key gets `denied` and touches nothing.
 struct remote_key {
-    static constexpr std::size_t wire_bytes = 40;
+    static constexpr std::size_t wire_bytes = 40;  ///< Length of encode().
 
-    std::uint64_t secret = 0;
+    std::uint64_t secret = 0;       ///< 64 random bits.
     std::uint64_t region = 0;       ///< Slot and generation in the target's table.
     std::uint64_t incarnation = 0;  ///< Of the target's port.
     std::uint64_t bytes = 0;        ///< Total length of the region, over all segments.
-    access rights = access::read;
-    std::uint8_t reserved[7] = {};
+    access rights = access::read;   ///< What it grants.
+    std::uint8_t reserved[7] = {};  ///< Zero; not checked.
 
     /// Whether this key, as it was issued, grants `asked` on [from, from + count) to who showed
     /// `shown`: every part must be as issued.
@@ -84,7 +88,8 @@ public:
     ~region();
 
     explicit operator bool() const noexcept { return owner_ != nullptr; }
-    /// What to send to a peer that may access it.
+    /// What to send to a peer that may access it. It works for whoever has it, over tcp+tls, too,
+    /// among the peers that the port lets in: rpc and bulk bind theirs to the peer they send it to.
     const remote_key& key() const noexcept { return key_; }
     std::uint64_t bytes() const noexcept { return key_.bytes; }
 

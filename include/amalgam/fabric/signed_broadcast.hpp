@@ -26,11 +26,12 @@ enum class broadcast_refusal : std::uint8_t {
 /// The stable lower-case name: "stale".
 std::string_view name(broadcast_refusal why) noexcept;
 
-/// The defaults suit most programs.
+/// Options of sign_broadcasts(). The defaults suit most programs.
 struct signed_broadcast_options {
     /// Whose packets to pass on. Empty: everybody's whom the credentials trust. Like on_refused, it
     /// is called on the medium's thread, and must not block or throw.
     std::function<bool(const identity&)> takes{};
+    /// Told of each packet that is not passed on; may be empty.
     std::function<void(broadcast_refusal)> on_refused{};
     /// How far the time in a packet may be from this host's.
     std::chrono::seconds window{30};

@@ -18,6 +18,7 @@ class credentials;
 
 /// How a port behaves. Limits above 30 days count as 30 days.
 struct port_options {
+    /// 30 days.
     static constexpr std::chrono::milliseconds longest_limit = std::chrono::hours(30 * 24);
 
     /// A peer that stays silent this long while we wait for it counts as gone. Also the limit for
@@ -53,8 +54,8 @@ struct port_options {
 
 /// What `amalgam info` shows about a transport.
 struct transport_info {
-    std::string name{};
-    bool usable = false;
+    std::string name{};     ///< The scheme of its URIs: "tcp".
+    bool usable = false;    ///< Whether it can open ports on this machine.
     std::string summary{};  ///< What it does on this machine: "sockets, IPv4 and IPv6".
     std::string why_not{};  ///< One sentence, if not usable.
     std::vector<std::string> details{};  ///< Facts probed at start: "rma: cross-memory attach".

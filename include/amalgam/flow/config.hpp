@@ -12,7 +12,7 @@ namespace amalgam {
 
 /// One group of a run: its name, and the endpoints its processes listen at.
 struct group_config {
-    std::string name;
+    std::string name;  ///< Unique in the config.
     /// One URI per process (replica); never empty.
     std::vector<std::string> endpoints;
     /// Execution streams (OS threads) per process; 0: chosen by the process.

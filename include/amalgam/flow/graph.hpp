@@ -45,8 +45,8 @@ constexpr bool fits() {
 template <typename In, typename Out>
 class block {
 public:
-    using input_type = In;
-    using output_type = Out;
+    using input_type = In;    ///< Items it takes; void: none.
+    using output_type = Out;  ///< Items it gives; void: none.
 
 private:
     friend class graph;
@@ -61,9 +61,9 @@ private:
 template <typename In, typename Out>
 class ordered_farm : public block<In, Out> {
 public:
-    const block<void, void> emitter;
-    const std::vector<block<void, void>> workers;
-    const block<void, void> collector;
+    const block<void, void> emitter;               ///< Distributes the items.
+    const std::vector<block<void, void>> workers;  ///< In the order they were added.
+    const block<void, void> collector;             ///< Restores the order.
 
 private:
     friend class graph;
@@ -124,7 +124,8 @@ public:
     auto add(std::string_view name, Arguments&&... arguments) {
         static_assert(
             detail::source_node<Node> || detail::stage_node<Node> || detail::sink_node<Node>,
-            "a node must derive from source<Out> and have void generate(outlet<Out>&), from "
+            "a node must derive from source<Out> and have void generate(outlet<Out>&) or bool "
+            "step(outlet<Out>&), from "
             "stage<In, Out> and have void process(In, outlet<Out>&), or from sink<In> and have "
             "void consume(In)");
         using in = typename Node::input_type;

@@ -10,7 +10,7 @@ namespace amalgam {
 
 /// What `amalgam run` starts, and what it shows.
 struct launch_options {
-    flow_config config;
+    flow_config config;  ///< The groups to start.
     /// The program and its arguments. A name without a slash is looked up in PATH.
     std::vector<std::string> command;
     /// Groups whose output is shown; empty: all.
@@ -33,9 +33,26 @@ struct launch_options {
     /// After this long the run is ended as failed; 0: never.
     std::chrono::milliseconds limit{0};
 
-    /// Where other hosts can reach a tcp endpoint, the run makes keys of its own: its processes
-    /// encrypt by tcp+tls, and nobody else gets in. True: they do neither, and let in whoever
-    /// comes.
+    /// Folder for checkpoints of the run, made if it is not there: each process saves its nodes
+    /// there, whenever one is asked for. Not for graphs with loops or ordered farms, and only for
+    /// nodes that say what to save (node.hpp); others are refused before they start. Removed when
+    /// the run ends well. Empty: none are taken.
+    std::string checkpoints{};
+    /// Takes a checkpoint by itself, so long after the last one; 0: only when asked for, as by the
+    /// button of the live page.
+    std::chrono::milliseconds checkpoint_every{0};
+    /// How often the run may be started again when a process is lost, that is ended by a signal, or
+    /// silent: all of them are ended, and go on from the last complete checkpoint. A process that
+    /// fails, as by an exception of a node, ends the run nevertheless.
+    unsigned restarts = 0;
+    /// Without a complete checkpoint, too: from the start.
+    bool restart_from_start = false;
+    /// Goes on from the last complete checkpoint of an earlier run in that folder.
+    bool resume = false;
+
+    /// Where other hosts can reach an endpoint of tcp, ofi or ucx, the run makes keys of its own:
+    /// its processes encrypt, as by tcp+tls, and nobody else gets in. True: they do neither, and
+    /// let in whoever comes.
     bool insecure = false;
 
     /// Command that reaches a group's `host`: a program and its arguments; the host and one command
@@ -58,8 +75,9 @@ struct launch_options {
 /// Threads: must be called from a single-threaded process: it forks. Takes over SIGINT, SIGTERM,
 ///          SIGHUP and SIGCHLD, so call it once, from a main().
 /// Failure: throws error{invalid}, {not_found}, {denied} or {in_use}, before anything is started,
-///          for an unknown group in `view`, a program that cannot be run, or such an address in
-///          `metrics`. Exits with 2, starting nothing, if `web` cannot be listened at.
+///          for an unknown group in `view`, a program that cannot be run, such an address in
+///          `metrics`, or what is in the folder of `checkpoints`. Exits with 2, starting nothing,
+///          if `web` cannot be listened at.
 /// Cost:    two processes of its own. Each cleans up after the other: everything the groups started
 ///          ends, even if one of the two is killed.
 int launch(const launch_options& options);

@@ -17,10 +17,10 @@ namespace amalgam {
 
 /// One process, as a page shows it.
 struct page_process {
-    std::string label{};  ///< "G2.1"
-    std::string where{};  ///< "pid 4711", or "on node7"
-    std::string state{};  ///< "starting", "running", or how it ended
-    bool running = false;
+    std::string label{};       ///< "G2.1"
+    std::string where{};       ///< "pid 4711", or "on node7"
+    std::string state{};       ///< "starting", "running", or how it ended
+    bool running = false;      ///< False: its cores and memory are shown as 0.
     double processor = 0;      ///< Cores in use; where page_state::run knows it, that counts.
     std::uint64_t memory = 0;  ///< Bytes; likewise.
 };
@@ -40,29 +40,31 @@ struct page_table {
 
 /// What a page shows at one time.
 struct page_state {
-    std::string state = "running";    ///< "running", "stopping", "ended", "failed" or "lost"
-    std::string sentence{};           ///< The last thing to tell; may be empty.
-    std::optional<run_report> run{};  ///< So far; empty: no graph is shown.
-    std::vector<page_process> processes{};
-    std::vector<page_table> tables{};
+    std::string state = "running";          ///< "running", "stopping", "ended", "failed" or "lost"
+    std::string sentence{};                 ///< The last thing to tell; may be empty.
+    std::optional<run_report> run{};        ///< So far; empty: no graph is shown.
+    std::vector<page_process> processes{};  ///< In the order shown.
+    std::vector<page_table> tables{};       ///< In the order shown.
 };
 
 /// What somebody at a page asked for.
 struct page_request {
     /// Which button was pressed.
     enum class kind : std::uint8_t {
-        stop,  ///< Of the run.
-        ults   ///< Of `process`: answer with tell_ults().
+        stop,        ///< Of the run.
+        checkpoint,  ///< Of the run, now.
+        ults         ///< Of `process`: answer with tell_ults().
     };
-    kind what = kind::stop;
-    std::string process{};  ///< page_process::label
+    kind what = kind::stop;  ///< Which button.
+    std::string process{};   ///< page_process::label
 };
 
 /// What a page is of, and which buttons it has.
 struct page_options {
-    std::string title;        ///< "./wordcount text.txt"
-    bool can_stop = false;    ///< Has a button that asks for page_request::kind::stop.
-    bool tells_ults = false;  ///< Has one for each process that asks for its ULTs.
+    std::string title;            ///< "./wordcount text.txt"
+    bool can_stop = false;        ///< Has a button that asks for page_request::kind::stop.
+    bool can_checkpoint = false;  ///< Has one for page_request::kind::checkpoint.
+    bool tells_ults = false;      ///< Has one for each process that asks for its ULTs.
 };
 
 /// A live page: one HTML page, its style and scripts, and a stream of events that the page draws.
@@ -80,10 +82,11 @@ struct page_options {
 ///          reads slowly.
 class live_page {
 public:
-    static constexpr std::size_t most_nodes = 400;  ///< Shown; further ones are counted.
-    static constexpr std::size_t most_channels = 1200;
-    static constexpr std::size_t most_rows = 200;   ///< Of each table.
-    static constexpr std::size_t most_lines = 400;  ///< Of output, kept for browsers to come.
+    static constexpr std::size_t most_nodes = 400;      ///< Shown; further ones are counted.
+    static constexpr std::size_t most_channels = 1200;  ///< Shown.
+    static constexpr std::size_t most_rows = 200;       ///< Of each table.
+    static constexpr std::size_t most_lines = 400;      ///< Of output, kept for browsers to come.
+    /// Of one line of output; the rest is cut off.
     static constexpr std::size_t most_line_bytes = 1000;
     static constexpr std::size_t most_points = 600;            ///< Of the time lines.
     static constexpr std::size_t most_requests = 16;           ///< That wait to be taken.

@@ -7,6 +7,7 @@
 
 #include <amalgam/flow/outlet.hpp>
 #include <amalgam/flow/place.hpp>
+#include <amalgam/rpc/archive.hpp>
 
 namespace amalgam {
 
@@ -19,12 +20,20 @@ namespace amalgam {
 //         void process(int n, am::outlet<long>& out) { out.send(long{n} * n); }
 //     };
 
+// Checkpoints (launch_options::checkpoints) save what a node's own `serialize(Archive&)` writes, as
+// that of an item does, and read it back into a new node, after start(). A node without members,
+// and a function without captures, has nothing to save.
+
 /// A node that produces items. Define `void generate(outlet<Out>&)`, which sends any number of
 /// items and returns at end of stream.
+///
+/// Or define `bool step(outlet<Out>&)`, which is called again and again until it returns false, and
+/// sends any number of items each time. Only such a source can be in checkpoints: they are taken
+/// between two steps, and its `serialize()` has to say where it is in what it sends.
 template <typename Out>
 struct source {
-    using input_type = void;
-    using output_type = Out;
+    using input_type = void;  ///< It takes nothing.
+    using output_type = Out;  ///< Items it sends.
 
     void start(const place&) {}  ///< Before generate().
     void end() {}                ///< After everything has been sent.
@@ -40,8 +49,8 @@ struct source {
 /// arrive in order.
 template <typename In, typename Out>
 struct stage {
-    using input_type = In;
-    using output_type = Out;
+    using input_type = In;    ///< Items it takes.
+    using output_type = Out;  ///< Items it sends.
 
     void start(const place&) {}  ///< Before the first item.
     /// Input `from` reached end of stream.
@@ -54,8 +63,8 @@ struct stage {
 /// with parameters as in stage::process().
 template <typename In>
 struct sink {
-    using input_type = In;
-    using output_type = void;
+    using input_type = In;     ///< Items it takes.
+    using output_type = void;  ///< It sends nothing.
 
     void start(const place&) {}                  ///< Before the first item.
     void end_of_stream(std::size_t /*from*/) {}  ///< Input `from` reached end of stream.
@@ -66,10 +75,19 @@ struct sink {
 namespace detail {
 
 template <typename Node>
+concept stepping_source = std::is_void_v<typename Node::input_type> &&
+    requires(Node& node, outlet<typename Node::output_type>& out) {
+    { node.step(out) } -> std::same_as<bool>;
+};
+
+template <typename Node>
 concept source_node = std::is_void_v<typename Node::input_type> &&
-    requires(Node& node, const place& where, outlet<typename Node::output_type>& out) {
+                      (stepping_source<Node> ||
+                       requires(Node & node, outlet<typename Node::output_type>& out) {
+                           node.generate(out);
+                       }) &&
+                      requires(Node& node, const place& where) {
     node.start(where);
-    node.generate(out);
     node.end();
 };
 
@@ -114,9 +132,20 @@ struct function_source : source<Out> {
     Function function_;
 };
 
+/// What a node that wraps a function has to save is what the function has.
+template <typename Function>
+struct function_state {
+    explicit function_state(Function function) : function_(std::move(function)) {}
+    template <typename Archive>
+    requires serializable<Function>
+    void serialize(Archive& archive) { archive(function_); }
+    Function function_;
+};
+
 template <typename In, typename Out, typename Function>
-struct function_stage : stage<In, Out> {
-    explicit function_stage(Function function) : function_(std::move(function)) {}
+struct function_stage : stage<In, Out>, function_state<Function> {
+    using function_state<Function>::function_state;
+    using function_state<Function>::function_;
     void process(In&& item, outlet<Out>& out) {
         if constexpr (std::invocable<Function&, In&&, outlet<Out>&>) {
             function_(std::move(item), out);
@@ -124,15 +153,23 @@ struct function_stage : stage<In, Out> {
             out.send(function_(std::move(item)));
         }
     }
-    Function function_;
 };
 
 template <typename In, typename Function>
-struct function_sink : sink<In> {
-    explicit function_sink(Function function) : function_(std::move(function)) {}
+struct function_sink : sink<In>, function_state<Function> {
+    using function_state<Function>::function_state;
+    using function_state<Function>::function_;
     void consume(In&& item) { function_(std::move(item)); }
-    Function function_;
 };
+
+/// Whether there is nothing to save of it: it has no members, or is a pointer to a function.
+template <typename Node>
+inline constexpr bool has_no_state =
+    std::is_empty_v<Node> || std::is_function_v<std::remove_pointer_t<Node>>;
+template <typename In, typename Out, typename Function>
+inline constexpr bool has_no_state<function_stage<In, Out, Function>> = has_no_state<Function>;
+template <typename In, typename Function>
+inline constexpr bool has_no_state<function_sink<In, Function>> = has_no_state<Function>;
 
 }  // namespace detail
 }  // namespace amalgam

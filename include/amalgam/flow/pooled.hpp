@@ -87,7 +87,7 @@ private:
 template <typename T>
 class pooled {
 public:
-    using element_type = T;
+    using element_type = T;  ///< Of the item.
 
     pooled() = default;
     pooled(pooled&& other) noexcept : node_(std::exchange(other.node_, nullptr)) {}

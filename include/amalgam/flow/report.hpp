@@ -13,7 +13,7 @@ namespace amalgam {
 
 /// Statistics of one node in a run, so far or at its end.
 struct node_report {
-    std::string name;
+    std::string name;              ///< As the graph has it.
     std::string process;           ///< "G2", "G2.1"; empty if the whole graph runs in one process.
     std::string inside;            ///< The node it is combined with, which accounts for its time.
     std::uint64_t taken = 0;       ///< Items.
@@ -21,7 +21,7 @@ struct node_report {
     double seconds = 0;            ///< From its start to its last work, or until now.
     double waited_for_input = 0;   ///< Part of `seconds`.
     double waited_for_output = 0;  ///< Part of `seconds`: for queue space or a free worker.
-    bool ended = false;
+    bool ended = false;            ///< It has done its last work.
 
     /// Parts of busy_seconds(), estimated from samples; 0 if no reports were asked for.
     double waited_for_core = 0;  ///< Could have run, but others had its thread, or its core.
@@ -39,7 +39,8 @@ struct node_report {
 
 /// Traffic between two nodes, as known to the sender's process.
 struct channel_report {
-    std::string from, to;
+    std::string from,                ///< The sending node.
+        to;                          ///< The receiving one.
     std::string process;             ///< Of `from`.
     std::uint64_t items = 0;         ///< Sent by `from`.
     std::uint64_t bytes = 0;         ///< Size of these items; between processes only.
@@ -48,7 +49,7 @@ struct channel_report {
     /// Sent and not consumed, between processes only. When this reaches run_options::window_bytes
     /// for each receiver, the sender waits for credit.
     std::uint64_t unconsumed_bytes = 0;
-    bool between_groups = false;
+    bool between_groups = false;  ///< Items leave the sender's process.
 
     friend bool operator==(const channel_report&, const channel_report&) = default;
 };
@@ -77,12 +78,14 @@ struct bottleneck_report {
         credit    ///< Both ends of a channel wait, and little may be under way.
     };
 
-    cause why = cause::nothing;
-    std::string node, process;        ///< Of a channel: the sender.
-    std::string to_node, to_process;  ///< The receiver, if it is a channel.
-    double share = 0;                 ///< Of the time, 0 to 1, for that reason.
-    std::string sentence;             ///< "filter" in G2, busy 98 % of the time
-    std::string advice;               ///< Give "filter" more workers …
+    cause why = cause::nothing;  ///< What holds the run up.
+    std::string node,            ///< Its name; of a channel: the sender.
+        process;                 ///< The process of `node`.
+    std::string to_node,         ///< The receiver, if it is a channel.
+        to_process;              ///< The process of `to_node`.
+    double share = 0;            ///< Of the time, 0 to 1, for that reason.
+    std::string sentence;        ///< "filter" in G2, busy 98 % of the time
+    std::string advice;          ///< Give "filter" more workers …
 };
 
 /// For example "network".
@@ -92,9 +95,9 @@ const char* name(bottleneck_report::cause why) noexcept;
 ///
 ///     std::cerr << am::run(graph).text();
 struct run_report {
-    std::vector<node_report> nodes;
-    std::vector<channel_report> channels;
-    std::vector<process_report> processes;
+    std::vector<node_report> nodes;         ///< Of all processes.
+    std::vector<channel_report> channels;   ///< Of all processes.
+    std::vector<process_report> processes;  ///< What each of them uses.
 
     /// Merges in another process's report.
     void add(const run_report& other);

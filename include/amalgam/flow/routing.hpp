@@ -11,6 +11,7 @@
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/hash.hpp>
 
+/// @file
 /// How items are distributed over the workers of the next block: an argument of farm() and
 /// all_to_all(). The same within and between processes; each sender applies it independently.
 ///

@@ -14,7 +14,7 @@ namespace amalgam {
 
 /// Dedicated threads shared by the nodes of one pool (graph::in_pool()).
 struct node_pool {
-    unsigned threads = 1;
+    unsigned threads = 1;  ///< At least 1.
     /// Cores the threads are bound to, in order. Empty: unbound.
     std::vector<int> cpus{};
 };

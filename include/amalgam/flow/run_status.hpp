@@ -12,10 +12,10 @@ namespace amalgam {
 
 /// One process of a run, as it said last.
 struct process_status {
-    std::string label;    ///< "G2.1"
-    std::string where;    ///< "pid 4711", "on node7"
-    std::string address;  ///< Of its endpoint; empty until it has one.
-    bool running = false;
+    std::string label;     ///< "G2.1"
+    std::string where;     ///< "pid 4711", "on node7"
+    std::string address;   ///< Of its endpoint; empty until it has one.
+    bool running = false;  ///< It has not ended.
     /// It answered this time. Otherwise `report` and `metrics` are what it said earlier, or empty:
     /// it has ended, has not begun its part of the graph, or is too busy.
     bool answered = false;
@@ -29,7 +29,7 @@ struct run_status {
     std::string command;  ///< "./wordcount text.txt"
     double seconds = 0;   ///< Since its start.
     std::string graph;    ///< graph::json(); empty until a process has told it.
-    std::vector<process_status> processes;
+    std::vector<process_status> processes;  ///< All that were started.
 
     /// Of all processes.
     run_report report() const;

@@ -16,7 +16,7 @@ struct image_source {
     std::string name{};  ///< Image name; empty: the file's name without extension.
     /// Empty: gcc or g++, or the cross compiler for `target`.
     std::string compiler{};
-    architecture target = this_architecture();
+    architecture target = this_architecture();  ///< What it is compiled for; default: this machine.
     std::vector<std::string> flags{};      ///< Additional compiler flags: "-O3", "-Iinclude" …
     std::vector<std::string> libraries{};  ///< Static libraries to link in: "libz.a" …
     /// A power of two, up to 4096; above 8, payloads are copied.

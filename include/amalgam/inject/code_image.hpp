@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <amalgam/core/bytes.hpp>
@@ -20,7 +21,10 @@ struct image_contents;
 }
 
 /// Processor architectures of images.
-enum class architecture : std::uint16_t { x86_64 = 1, aarch64 = 2 };
+enum class architecture : std::uint16_t {
+    x86_64 = 1,  ///< AMD and Intel, 64 bits.
+    aarch64 = 2  ///< Arm, 64 bits.
+};
 
 /// The architecture of this process.
 architecture this_architecture() noexcept;
@@ -37,17 +41,20 @@ signer_key parse_signer_key(std::string_view text);
 
 /// A signer's private key; includes the signer_key.
 ///
-/// Threads: like a plain value. Its memory is wiped on destruction.
+/// It is in memory that is locked, as far as RLIMIT_MEMLOCK allows, and in no core dump; wiped with
+/// the last copy.
+///
+/// Threads: like a plain value; copies share what never changes.
 class signing_key {
 public:
     /// A fresh key from the system's random numbers.
+    /// Failure: throws std::bad_alloc, as load() and save() do.
     static signing_key generate();
     /// Reads a file written by save().
-    /// Failure: throws error{not_found}, {invalid}.
+    /// Failure: throws error{not_found}, {invalid}; {denied} if others than its owner may read it.
     static signing_key load(const std::string& path);
     signing_key(const signing_key&) = default;
     signing_key& operator=(const signing_key&) = default;
-    ~signing_key();
 
     /// Writes a new file that only its owner may read. Failure: throws error{denied}.
     void save(const std::string& path) const;
@@ -55,8 +62,9 @@ public:
 
 private:
     friend class code_image;
-    signing_key() = default;
-    std::array<std::uint8_t, 64> secret_{};
+    using secret = std::array<std::uint8_t, 64>;
+    explicit signing_key(std::shared_ptr<const secret> made) noexcept : secret_(std::move(made)) {}
+    std::shared_ptr<const secret> secret_;
 };
 
 /// Relocatable code: a function with everything it needs, except what it imports from the process

@@ -25,7 +25,7 @@ struct image_manifest {
     /// identity). Both empty: all targets. At most 64 of each, of at most 255 bytes, without
     /// control characters.
     std::vector<std::string> names{};
-    std::vector<std::string> groups{};
+    std::vector<std::string> groups{};  ///< As `names`.
 
     friend bool operator==(const image_manifest&, const image_manifest&) = default;
 };

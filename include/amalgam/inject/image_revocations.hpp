@@ -17,8 +17,8 @@ namespace amalgam {
 ///
 /// Threads: a plain value.
 struct image_revocations {
-    std::vector<signer_key> keys{};
-    std::vector<image_hash> images{};
+    std::vector<signer_key> keys{};    ///< Public keys of signers.
+    std::vector<image_hash> images{};  ///< Hashes of images.
 
     /// Whether it names the image, or who claims to have signed it.
     bool revokes(const code_image& image) const noexcept;

@@ -130,7 +130,8 @@ public:
         a(which_);
     }
 
-    static constexpr std::string_view amalgam_type_name = "bulk";  // The caller passes a bulk.
+    /// Its name in signatures, in which the caller passes a bulk.
+    static constexpr std::string_view amalgam_type_name = "bulk";
 
 private:
     void transfer(bool push, std::uint64_t offset, std::byte* at, std::size_t size) const {

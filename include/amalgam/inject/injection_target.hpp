@@ -33,7 +33,7 @@ struct confinement_options {
     /// there.
     bool on = false;
     std::chrono::nanoseconds time = std::chrono::seconds(1);  ///< Time limit; then it is killed.
-    std::size_t result_bytes = std::size_t{16} << 20;
+    std::size_t result_bytes = std::size_t{16} << 20;         ///< Longest result.
     /// Memory limit on top of what this process has; past it, allocations fail. Pages of its copy
     /// that it writes take memory in addition.
     std::size_t memory_bytes = std::size_t{256} << 20;
@@ -43,7 +43,7 @@ struct confinement_options {
 
 /// How a process accepts injected code. By default, nothing runs.
 struct injection_options {
-    injection_policy allows{};
+    injection_policy allows{};  ///< Which images may run, for whom. Default: none.
     /// Functions and objects that images may import, by name, in addition to those of the C and C++
     /// runtimes.
     std::map<std::string, void*, std::less<>> exports{};
@@ -52,14 +52,14 @@ struct injection_options {
     std::function<void*()> target_args_of{};
     /// handler::inline_ is faster, but injected code must not wait then.
     handler run = handler::ult;
-    confinement_options confined{};  ///< Only with handler::ult.
-    std::size_t max_image_bytes = std::size_t{16} << 20;
+    confinement_options confined{};                       ///< Only with handler::ult.
+    std::size_t max_image_bytes = std::size_t{16} << 20;  ///< Larger images are refused.
     std::size_t max_images = 256;  ///< Kept linked; the least recently used is dropped first.
     /// One-way messages waiting for their image to be fetched from the sender, and their payload
     /// bytes. One peer may use half of each. Further ones are dropped, counted (inject.refused) and
     /// logged.
     std::size_t max_waiting_messages = 2048;
-    std::size_t max_waiting_bytes = std::size_t{16} << 20;
+    std::size_t max_waiting_bytes = std::size_t{16} << 20;  ///< Of all of them.
     /// Who this target is: images whose manifest names its audience run only where these are of it.
     /// Null: nobody, so such images are refused.
     std::shared_ptr<const credentials> trust{};

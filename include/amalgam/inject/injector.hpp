@@ -107,6 +107,7 @@ private:
     std::shared_ptr<const detail::source_image> image_;
 };
 
+/// Its specialization for function types follows: injected_procedure<R(A...)>.
 template <typename Signature>
 class injected_procedure;
 

@@ -48,9 +48,10 @@ struct origin;
 template <typename Into>
 class basic_archive_writer {
 public:
+    /// For serialize() functions that read and write apart.
     static constexpr bool loading = false;
     using is_loading = std::false_type;  ///< The name boost and cereal use.
-    using is_saving = std::true_type;
+    using is_saving = std::true_type;    ///< Likewise.
 
     explicit basic_archive_writer(Into& into, encoding as = encoding::native,
                                   const detail::origin* between = nullptr) noexcept
@@ -88,8 +89,9 @@ public:
     void raw(const void* from, std::size_t bytes) {
         const std::size_t whole = xdr_ ? detail::xdr_padded(bytes) : bytes;
         std::byte* to = into_.extend(whole);
+        // The last word before the bytes, as a memset of 1 to 3 bytes is a call.
+        if (whole != bytes) store_le(to + whole - 4, std::uint32_t{0});
         if (bytes != 0) std::memcpy(to, from, bytes);
-        if (whole != bytes) std::memset(to + bytes, 0, whole - bytes);
     }
     /// Contiguous elements, without a count.
     template <detail::bulk T>
@@ -122,8 +124,8 @@ public:
     }
     /// Sender and receiver, where encoding depends on them; null if unknown.
     const detail::origin* between() const noexcept { return between_; }
-    /// The object given as engine_options::context: null if there is none, if it is no `T`, and in
-    /// archives of no engine.
+    /// The object given for this call, its procedure or its engine (see archive_context): null if
+    /// there is none, if it is no `T`, and in archives of no engine.
     template <typename T>
     T* context() const noexcept {
         return detail::context_of(between_).get<T>();
@@ -135,6 +137,7 @@ private:
     bool xdr_;
 };
 
+/// Writes the body of a message.
 using archive_writer = basic_archive_writer<body>;
 
 /// Reads what archive_writer wrote, from untrusted bytes.
@@ -148,9 +151,10 @@ using archive_writer = basic_archive_writer<body>;
 ///          allocates much.
 class archive_reader {
 public:
+    /// As of the writer, with the other value.
     static constexpr bool loading = true;
-    using is_loading = std::true_type;
-    using is_saving = std::false_type;
+    using is_loading = std::true_type;  ///< Likewise.
+    using is_saving = std::false_type;  ///< Likewise.
     /// Maximum nesting depth of user types (a list of pointers, a tree).
     static constexpr unsigned max_depth = 100;
 
@@ -286,8 +290,8 @@ public:
     void leave() noexcept { --depth_; }
     /// As the writer's; the peer is the sender.
     const detail::origin* between() const noexcept { return between_; }
-    /// The object given as engine_options::context: null if there is none, if it is no `T`, and in
-    /// archives of no engine.
+    /// The object given for this call, its procedure or its engine (see archive_context): null if
+    /// there is none, if it is no `T`, and in archives of no engine.
     template <typename T>
     T* context() const noexcept {
         return detail::context_of(between_).get<T>();

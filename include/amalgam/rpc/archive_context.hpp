@@ -15,7 +15,9 @@ inline char type_mark = 0;
 }  // namespace detail
 
 /// An object of the user's that serialize() functions see, as `archive.context<T>()`: a table of
-/// names, a pool of memory, a key. See engine_options::context.
+/// names, a pool of memory, a key. They see the nearest one that is given: bound_procedure's
+/// with_context(), then calling_options::context or, for a handler, procedure_options::context,
+/// then engine_options::context. Each end sees its own.
 ///
 /// Owner:   shares the object.
 /// Threads: like a plain value. Serialization runs wherever calls are made and served, so the
@@ -29,6 +31,8 @@ public:
           is_const_(std::is_const_v<T>),
           object_(std::const_pointer_cast<std::remove_const_t<T>>(std::move(object))) {}
 
+    /// Whether there is an object.
+    explicit operator bool() const noexcept { return type_ != nullptr; }
     /// The object, if it is a `T`; else null. The type must be the one of the shared_ptr given; of
     /// a const object only `const T` is. Shared objects with hidden symbols each have types of
     /// their own.
@@ -47,7 +51,7 @@ private:
 
 namespace detail {
 struct origin;
-/// engine_options::context of the archive's engine; empty for an archive of none.
+/// The context of the archive's message, else that of its engine; empty for an archive of none.
 const archive_context& context_of(const origin* between) noexcept;
 }  // namespace detail
 

@@ -9,7 +9,7 @@ namespace amalgam {
 
 /// The contents of a body, detached from it.
 struct body_bytes {
-    buffer held;
+    buffer held;         ///< The memory, with the head room.
     const_bytes values;  ///< Points into `held`.
 };
 

@@ -61,7 +61,14 @@ public:
     void*& kept_by_layer() noexcept { return kept_by_layer_; }
 
 protected:
-    call_context() = default;
+    call_context(const peer& from, engine& where, std::string_view procedure,
+                 clock::time_point deadline, bool one_way, std::uint16_t provider) noexcept
+        : from_(from),
+          where_(&where),
+          procedure_(procedure),
+          deadline_(deadline),
+          one_way_(one_way),
+          provider_(provider) {}
     ~call_context() = default;
 
     peer from_;

@@ -13,13 +13,13 @@ namespace amalgam {
 
 /// What is known of the calls of one procedure, in one direction.
 struct procedure_statistics {
-    std::string name;
+    std::string name;            ///< Of the procedure.
     std::uint16_t provider = 0;  ///< 0 for calls that were made.
     std::uint64_t calls = 0;     ///< That have ended.
-    std::uint64_t failures = 0;
-    clock::duration min{0};  ///< Of the time that a call or its handler took.
-    clock::duration max{0};
-    clock::duration total{0};
+    std::uint64_t failures = 0;  ///< Of `calls`: those that did not end with `ok`.
+    clock::duration min{0};      ///< Of the time that a call or its handler took.
+    clock::duration max{0};      ///< Likewise, the longest.
+    clock::duration total{0};    ///< The sum over `calls`.
 
     /// Of one call; 0 where there was none.
     clock::duration mean() const noexcept {

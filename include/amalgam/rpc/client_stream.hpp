@@ -195,7 +195,8 @@ public:
     /// Starts the call; waits like bound_procedure::start(). The values are sent afterwards, the
     /// other arguments now.
     client_stream<T, result_type> open(detail::argument_t<A>... arguments) const {
-        detail::values_reference values = detail::open_values(*target_.core, *target_.what);
+        detail::values_reference values =
+            detail::open_values(*target_.core, *target_.what, target_.context);
         auto call = std::make_unique<detail::sending_call<result_type>>(target_, values.another());
         call->write(streaming<T>{values->id()}, arguments...);
         values->publish();  // Nothing below throws.
@@ -216,7 +217,8 @@ public:
 
     /// Starts the call; waits like bound_procedure::start().
     duplex_stream<T, U> open(detail::argument_t<A>... arguments) const {
-        detail::values_reference values = detail::open_values(*target_.core, *target_.what);
+        detail::values_reference values =
+            detail::open_values(*target_.core, *target_.what, target_.context);
         auto call = std::make_unique<detail::typed_stream_call<U>>(target_);
         call->write(streaming<T>{values->id()}, arguments...);
         call->send_along(values.another());

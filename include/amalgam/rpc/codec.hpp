@@ -17,6 +17,7 @@ namespace amalgam {
 /// types must write at least one byte each to be elements of containers.
 template <typename T>
 struct codec {
+    /// Least bytes a value takes, so that a length is checked before elements are made.
     static constexpr std::size_t min_bytes =
         detail::wire_number<T> || detail::bulk<T> ? sizeof(T) : 1;
 

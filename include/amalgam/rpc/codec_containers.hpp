@@ -11,6 +11,7 @@
 
 #include <amalgam/rpc/codec.hpp>
 
+/// @file
 /// Encoding of containers and contiguous views. Includes none of the containers: they are
 /// recognized by their interface. A container class that defines its own serialization is treated
 /// as any user type.

@@ -16,6 +16,7 @@
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/rpc/codec.hpp>
 
+/// @file
 /// Encoding of standard library types other than containers.
 namespace amalgam {
 

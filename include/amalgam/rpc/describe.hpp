@@ -14,10 +14,10 @@ class engine;
 
 /// A procedure as its engine describes it.
 struct procedure_description {
-    std::string name;
-    std::string signature;  ///< "i32(i32,string)"; see type_name().
-    std::uint16_t provider = 0;
-    std::string about;  ///< procedure_options::about.
+    std::string name;            ///< As callers name it.
+    std::string signature;       ///< "i32(i32,string)"; see type_name().
+    std::uint16_t provider = 0;  ///< Id of the provider it belongs to; 0: none.
+    std::string about;           ///< procedure_options::about.
 
     template <typename Archive>
     void serialize(Archive& a) {
@@ -35,7 +35,7 @@ std::vector<procedure_description> describe(engine& here, const peer& there);
 
 /// Whether an engine is ready to work for its callers, as it says.
 struct engine_health {
-    bool serving = true;
+    bool serving = true;        ///< As set_health() said last.
     std::string sentence;       ///< Why not; for people.
     std::uint64_t running = 0;  ///< Calls being served.
 

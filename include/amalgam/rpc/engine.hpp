@@ -50,8 +50,8 @@ struct endpoints {
     endpoints& operator=(endpoints&&) noexcept;
     ~endpoints();
 
-    std::vector<std::string> uris;
-    std::vector<std::unique_ptr<port>> ports;
+    std::vector<std::string> uris;             ///< To be opened, in this order.
+    std::vector<std::unique_ptr<port>> ports;  ///< Open already; owned.
 };
 
 /// Pings to peers that are waited for. Off by default: a peer that only does not answer is then
@@ -72,6 +72,20 @@ struct keepalive_options {
     std::chrono::milliseconds timeout{20000};  ///< At least 1 ms.
 
     friend bool operator==(const keepalive_options&, const keepalive_options&) = default;
+};
+
+/// What an engine counts of its calls, handlers and transfers: see engine_statistics.hpp.
+struct statistics_options {
+    /// Where they are written when the engine ends: "/tmp/statistics.{host}.{pid}.{name}.json",
+    /// with the names of this host, process and engine; of engines with one file the last to end
+    /// replaces what others wrote. A link is followed. Empty: nowhere; see read_statistics(). What
+    /// cannot be written is told by the log.
+    std::string file{};
+    /// Rows of calls, of handlers and of transfers each, of one procedure, peer and parent. What
+    /// comes beyond is counted in one row. A row takes some 500 bytes, and its names.
+    std::size_t max_rows = 4096;
+
+    friend bool operator==(const statistics_options&, const statistics_options&) = default;
 };
 
 /// Options of an engine. The defaults suit most programs.
@@ -109,11 +123,13 @@ struct engine_options {
     /// does too, unless another peer holds more: then that peer is disconnected. A single result
     /// always fits. Memory exposed by descriptors does not count.
     std::size_t max_borrowed_bytes = std::size_t{512} << 20;
+    /// The total; see max_borrowed_bytes.
     std::size_t max_borrowed_bytes_total = std::size_t{2} << 30;
     /// Bytes of values that callers may send ahead of the handlers that read them (stream_reader),
-    /// all together: a window that would exceed it is smaller, but at least one value. A caller
-    /// that sends larger values than its transport should ends as `overloaded` past it. Of values
-    /// that must be fetched, each reader has one.
+    /// and peers ahead of those that forward them (raw_call::forward()), all together: a window
+    /// that would exceed it is smaller, but at least one value. A sender of larger values than its
+    /// transport should ends as `overloaded` past it. Of values that must be fetched, each reader
+    /// has one.
     std::size_t max_reader_bytes = std::size_t{1} << 30;
     /// Size limit for the arguments of one incoming request or one-way call, for the result of one
     /// call, and for one value of a stream, however they arrive. Past it: `too_large`.
@@ -147,6 +163,10 @@ struct engine_options {
     /// procedure_options::allow takes precedence.
     std::vector<std::pair<std::string, allow_list>> allow_for{};
     keepalive_options keepalive{};  ///< Notices peers that hang. Off by default.
+    /// Counts calls, handlers and transfers by procedure, peer and calling handler. Empty optional:
+    /// nothing is counted, and calls pay nothing. Else servers are told from within which handler
+    /// a call was made.
+    std::optional<statistics_options> statistics{};
 };
 
 /// Where a handler runs.
@@ -159,11 +179,14 @@ enum class handler : std::uint8_t {
 struct calling_options {
     /// Safe to run twice, so it may be retried; see bound_procedure::retrying().
     bool idempotent = false;
+    /// What serialize() functions of its calls see here, in place of engine_options::context: see
+    /// archive_context.
+    archive_context context{};
 };
 
 /// How a procedure is served.
 struct procedure_options {
-    handler run = handler::ult;
+    handler run = handler::ult;  ///< In a ULT of its own, or inline.
     pool* in = nullptr;          ///< Pool for the ULTs; null: as engine_options::handlers.
     std::string_view in_pool{};  ///< The same, by the name of one of the engine's pools.
     /// Number of streams created for this procedure alone. They end with undefine(); if calls are
@@ -177,6 +200,9 @@ struct procedure_options {
     /// Who may call it, in place of engine_options::allow and allow_for. Empty optional: as those
     /// say.
     std::optional<allow_list> allow{};
+    /// What serialize() functions of its arguments, results and stream values see here, in place of
+    /// engine_options::context: see archive_context.
+    archive_context context{};
 };
 
 struct engine_config;
@@ -287,17 +313,18 @@ public:
     }
     /// Serves `name` with a function that gets the arguments undecoded, and returns the result
     /// encoded: for proxies and other languages. `signature`: as callers have it,
-    /// "i32(i32,string)".
+    /// "i32(i32,string)"; "stream<i32>(i32)" of one that answers by raw_call::send().
     /// Failure: as define(); error{invalid} for an empty function and a signature that is none;
-    ///          error{unsupported} for one that returns or reads a stream.
+    ///          error{unsupported} for one that reads a stream.
     void define_raw(detail::procedure_name name, std::string signature,
                     std::function<raw_values(const raw_call&)> function,
                     procedure_options options = {});
     /// Serves whatever nobody defined: every name without a procedure here, except those that begin
-    /// with "amalgam.", and those that return or read a stream. A name that is defined, but not
-    /// with that signature or provider, is still refused. Names are remembered as they are called,
-    /// 1,024 of them for all peers. Past that, the oldest names of the peers that brought most are
-    /// forgotten; a caller of one gets `not_found` once, with a sentence that says so.
+    /// with "amalgam.", and those that read a stream. A name that is defined, but not with that
+    /// signature or provider, is still refused. Names are remembered as they are called, 1,024 of
+    /// them for all peers. Past that, the oldest names of the peers that brought most are
+    /// forgotten; a caller of one gets `not_found` once, with a sentence that says so. Calls that
+    /// return a stream run in a ULT, whatever the options say.
     /// Failure: throws error{invalid} for an empty function, or if there is such a function;
     ///          error{closed} after stop().
     void define_any(std::function<raw_values(const raw_call&)> function,
@@ -327,7 +354,8 @@ public:
     /// the call.
     template <typename Signature>
     amalgam::procedure<Signature> procedure(std::string_view name, calling_options how = {}) {
-        return {*core_, intern(name, signature_text<Signature>()), how.idempotent};
+        return {*core_, intern(name, signature_text<Signature>()), how.idempotent,
+                std::move(how.context)};
     }
 
     /// Runs `function()` as a ULT where handlers run, and waits for its result. Calls made on the
@@ -376,13 +404,29 @@ public:
     /// Failure: throws error{not_found} and lists the names.
     amalgam::pool& pool(std::string_view name = {});
     /// Adds a pool of that name with streams of its own, while the engine runs. Procedures can be
-    /// defined in it or moved there; pool() finds it. configuration() does not list it.
+    /// defined in it or moved there; pool() finds it.
     /// Failure: throws error{invalid} for a name that is taken or empty, for no or too many streams
     ///          (1 to 1,024), for a fifo pool with several, and in virtual time; error{closed}.
     void add_pool(const pool_options& how, unsigned streams = 1);
     /// Ends it. False, and nothing happens: no pool of that name was added.
-    /// Failure: throws error{in_use} while procedures are defined in it, or something runs there.
+    /// Failure: throws error{in_use} while procedures are defined in it, something runs there, or a
+    ///          stream that was added serves it.
     bool remove_pool(std::string_view name);
+    /// Adds a stream, while the engine runs, that serves pools which are there: `how.pools` names
+    /// pools of the options or added ones, except fifo ones. Without a name it gets the engine's
+    /// and that of its first pool. stream() and stream_count() leave it out. Returns its name.
+    /// Failure: throws error{invalid} for no pools, one twice, a fifo pool, CPUs that cannot be
+    ///          used, more than 1,024 streams, and in virtual time; error{not_found} for a pool
+    ///          that is not there; error{closed}.
+    std::string add_stream(const stream_options& how);
+    /// Ends a stream of that name, added or not; of several, the newest. What is ready in its pools
+    /// goes on in others that serve them. Waits for what it runs, until that waits, yields or ends;
+    /// parks the ULT or thread. stream() still has one of the options, stopped. False, and nothing
+    /// happens: there is none of that name.
+    /// Failure: throws error{in_use} if nobody else serves one of its pools; error{invalid} for the
+    ///          first stream, for the one that runs the caller, and where the caller must not wait;
+    ///          error{closed}.
+    bool remove_stream(std::string_view name);
     /// Switches how progress is made, while running. No message is lost or delayed. Running
     /// handlers stay where they are.
     /// Failure: throws error{invalid} for a change from or to progress_by::caller, in virtual time,
@@ -491,8 +535,9 @@ private:
     void define_own();
     void check_runs() const;
     void check_may_wait() const;
-    void add_handler(detail::procedure_name name, std::string signature, procedure_options options,
-                     detail::answer_form form, std::unique_ptr<detail::handler_base> handler);
+    void add_handler(detail::procedure_name name, std::string signature,
+                     const procedure_options& options, detail::answer_form form,
+                     std::unique_ptr<detail::handler_base> handler);
     const detail::remote_procedure& intern(std::string_view name, std::string signature);
 
     detail::engine_core* core_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <amalgam/core/detail/chrono.hpp>
+#include <amalgam/tasks/cpu_set.hpp>
 
 namespace amalgam {
 
@@ -22,7 +23,8 @@ enum class pool_kind : std::uint8_t {
 
 /// A pool created by an engine. engine::pool() finds it by name.
 struct pool_options {
-    std::string name;
+    std::string name;  ///< Unique among pools and streams; not empty.
+    /// In which order units run, and for how many streams.
     pool_kind kind = pool_kind::shared_fifo;
     unsigned levels = 4;  ///< For `priority` only.
 
@@ -30,28 +32,34 @@ struct pool_options {
 };
 
 /// How a stream picks among its pools: the classes of scheduler.hpp.
-enum class scheduler_kind : std::uint8_t { in_turn, priority, work_stealing };
+enum class scheduler_kind : std::uint8_t {
+    in_turn,       ///< basic_scheduler: each pool gets its share.
+    priority,      ///< priority_scheduler: the first pool that has work.
+    work_stealing  ///< work_stealing_scheduler: its first pool; steals from others.
+};
 
 /// An execution stream created by an engine.
 struct stream_options {
     std::string name{};  ///< Empty: the engine's name, plus a number for all but the first.
-    int cpu = -1;        ///< The core to bind to; -1: any.
+    int cpu = -1;        ///< The CPU to bind to; -1: any.
+    cpu_set cpus{};      ///< CPUs to bind to, if more than one; empty: any. Not with `cpu`.
     /// Names of the pools it serves; empty: one pool of its own, named like the stream. The first
     /// stream always has its own pool too, for its ports, and serves it before these.
     std::vector<std::string> pools{};
-    scheduler_kind scheduler = scheduler_kind::in_turn;
+    scheduler_kind scheduler = scheduler_kind::in_turn;  ///< In which order it looks into them.
 
     friend bool operator==(const stream_options&, const stream_options&) = default;
 };
 
 /// The streams of an engine: a count, or the setup of each.
 ///     engine_options{.streams = 2};   engine_options{.streams = {{.cpu = 0}, {.cpu = 1}}};
+///     engine_options{.streams = {{}, {.cpus = cpu_set("numa:1")}}};
 struct stream_set {
     stream_set(unsigned count = 1);
     stream_set(std::initializer_list<stream_options> all);
     stream_set(std::vector<stream_options> all);
 
-    std::vector<stream_options> each;
+    std::vector<stream_options> each;  ///< One for each stream; the first owns the ports.
 
     friend bool operator==(const stream_set&, const stream_set&) = default;
 };
@@ -66,7 +74,7 @@ enum class progress_by : std::uint8_t {
 
 /// How an engine makes progress.
 struct progress_options {
-    progress_by by = progress_by::shared;
+    progress_by by = progress_by::shared;  ///< Who polls the ports.
     /// Polling time before an idle first stream sleeps; always_spin means it never does. Empty: the
     /// engine's `spin`.
     std::optional<std::chrono::nanoseconds> spin{};

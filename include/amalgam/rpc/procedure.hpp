@@ -178,12 +178,14 @@ class procedure;
 template <typename R, typename... A>
 class procedure<R(A...)> {
 public:
-    procedure(detail::engine_core& core, const detail::remote_procedure& what,
-              bool idempotent) noexcept {
+    procedure(detail::engine_core& core, const detail::remote_procedure& what, bool idempotent,
+              archive_context context = {}) noexcept {
         target_.core = &core;
         target_.what = &what;
         target_.idempotent = idempotent;
         target_.as = detail::encoding_of(core);
+        target_.dressed = static_cast<bool>(context);
+        target_.context = std::move(context);
     }
 
     /// `provider`: which of the providers at that peer; see procedure_options::provider.

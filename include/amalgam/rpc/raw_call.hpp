@@ -14,6 +14,7 @@ namespace amalgam {
 
 namespace detail {
 struct origin;
+class item_sender_base;
 /// Throws error{unsupported} if the message being read lends memory.
 void refuse_loans(const origin* between);
 }  // namespace detail
@@ -23,8 +24,8 @@ void refuse_loans(const origin* between);
 /// Owner:   owns its bytes.
 /// Threads: like a plain value.
 struct raw_values {
-    std::vector<std::byte> bytes{};
-    encoding as = encoding::native;
+    std::vector<std::byte> bytes{};  ///< The values, one behind the other.
+    encoding as = encoding::native;  ///< How they are encoded.
 
     /// Encodes the values: the arguments of a call, or its result.
     template <typename... T>
@@ -46,9 +47,10 @@ struct raw_values {
 /// Threads: the handler's.
 class raw_call {
 public:
+    /// `items`: null unless it is answered by a stream.
     raw_call(const call_context& about, std::string_view signature, const_bytes arguments,
-             encoding as) noexcept
-        : about_(about), signature_(signature), arguments_(arguments), as_(as) {}
+             encoding as, detail::item_sender_base* items) noexcept
+        : about_(about), signature_(signature), arguments_(arguments), as_(as), items_(items) {}
     raw_call(const raw_call&) = delete;
     raw_call& operator=(const raw_call&) = delete;
 
@@ -61,11 +63,19 @@ public:
     /// Of the arguments. The result must use the same.
     encoding values_as() const noexcept { return as_; }
     const call_context& about() const noexcept { return about_; }
+    /// The caller expects a stream of values, by send(). What the handler returns is not used.
+    bool is_streamed() const noexcept { return items_ != nullptr; }
 
+    /// Sends the next value of a streamed answer, in the encoding of the arguments. Waits and fails
+    /// as stream_writer.
+    /// Failure: also throws error{invalid} for another encoding, or if the answer is no stream.
+    void send(const raw_values& value) const;
     /// Calls the same procedure with the same arguments at `to`, which may be any peer of the
     /// serving engine, and returns its result for the handler to return. Parks the ULT. A one-way
-    /// call is posted, and the result is empty. The deadline goes along; metadata and borrowed
-    /// buffers do not.
+    /// call is posted, and the result is empty. Values of a streamed answer are sent on as they
+    /// come, no faster than the caller reads them and at most 64 ahead, fewer where
+    /// engine_options::max_reader_bytes is reached; those larger than a message, one at a time.
+    /// Then the result is empty. The deadline goes along; metadata and borrowed buffers do not.
     /// Failure: throws what calls throw, and in place of `handler_failed` the error of the handler
     ///          there, so that the first caller sees its code as handler_code().
     raw_values forward(const peer& to, std::uint16_t provider) const;
@@ -77,11 +87,13 @@ private:
     std::string_view signature_;
     const_bytes arguments_;
     encoding as_;
+    detail::item_sender_base* items_;
 };
 
 /// Settings of engine::call_raw().
 struct raw_call_options {
-    std::uint16_t provider = 0;
+    std::uint16_t provider = 0;  ///< Id of the provider at the peer; 0: none.
+    /// Of the call; max(): none.
     std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
     bool one_way = false;  ///< Posted: the result is empty.
 };

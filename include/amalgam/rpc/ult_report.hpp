@@ -17,9 +17,9 @@ class engine;
 
 /// A ULT of a process, as told to others.
 struct told_ult {
-    std::uint64_t id = 0;  ///< As waiting_unit::id.
-    std::string name{};    ///< May be empty.
-    ult_state state = ult_state::ready;
+    std::uint64_t id = 0;                ///< As waiting_unit::id.
+    std::string name{};                  ///< May be empty.
+    ult_state state = ult_state::ready;  ///< What it is doing.
     std::string waits_for{};             ///< As ult_info::waits_for; empty: it does not wait.
     std::chrono::nanoseconds waited{0};  ///< As ult_info::waited.
     std::uint64_t unit = 0;  ///< The ULT that holds what it waits for, or is joined; 0: unknown.

@@ -17,10 +17,10 @@ class engine;
 
 /// A ULT or thread that has to do with a call. Ids are the same for all engines of a process.
 struct waiting_unit {
-    std::uint64_t id = 0;
-    std::int32_t thread = 0;  ///< Of a thread its number in the system; of a ULT 0.
-    std::string name;         ///< May be empty.
-    ult_state state = ult_state::ready;
+    std::uint64_t id = 0;                ///< Unique in its process; never 0.
+    std::int32_t thread = 0;             ///< Of a thread its number in the system; of a ULT 0.
+    std::string name;                    ///< May be empty.
+    ult_state state = ult_state::ready;  ///< Of a ULT: what it is doing.
     std::string waits_for;               ///< As ult_info::waits_for; empty: it does not wait.
     std::chrono::nanoseconds waited{0};  ///< As ult_info::waited; of a thread unknown.
     std::string stream;                  ///< As ult_info::stream.
@@ -46,17 +46,17 @@ enum class peer_answer : std::uint8_t {
 
 /// A call of an engine that has not ended.
 struct open_call {
-    std::uint64_t id = 0;  ///< 0: it waits for its next attempt.
-    std::string procedure;
-    std::uint16_t provider = 0;
-    std::string peer;                  ///< The peer's address.
-    std::chrono::nanoseconds open{0};  ///< How long; 0: unknown.
-    bool unsent = false;               ///< The request waits for room at the port.
-    std::uint64_t unit = 0;            ///< Who waits for it; 0: nobody, or unknown.
-    peer_answer answer = peer_answer::not_asked;
-    std::uint64_t engine = 0;             ///< If told: wait_report::engine of the peer,
-    std::uint64_t handler = 0;            ///< open_handler::id there, 0: none runs,
-    std::vector<std::string> listens_at;  ///< and its own addresses, at most 8.
+    std::uint64_t id = 0;                         ///< 0: it waits for its next attempt.
+    std::string procedure;                        ///< Its name.
+    std::uint16_t provider = 0;                   ///< Id of the provider it is to; 0: none.
+    std::string peer;                             ///< The peer's address.
+    std::chrono::nanoseconds open{0};             ///< How long; 0: unknown.
+    bool unsent = false;                          ///< The request waits for room at the port.
+    std::uint64_t unit = 0;                       ///< Who waits for it; 0: nobody, or unknown.
+    peer_answer answer = peer_answer::not_asked;  ///< What the peer says of it.
+    std::uint64_t engine = 0;                     ///< If told: wait_report::engine of the peer,
+    std::uint64_t handler = 0;                    ///< open_handler::id there, 0: none runs,
+    std::vector<std::string> listens_at;          ///< and its own addresses, at most 8.
 
     template <typename Archive>
     void serialize(Archive& a) {
@@ -66,11 +66,11 @@ struct open_call {
 
 /// A call that an engine serves: its handler runs, or it will be answered later.
 struct open_handler {
-    std::uint64_t id = 0;
-    std::string procedure;
-    std::uint16_t provider = 0;
-    std::string caller;      ///< The caller's address.
-    bool one_way = false;    ///< The caller does not wait.
+    std::uint64_t id = 0;        ///< As open_call::handler at the caller.
+    std::string procedure;       ///< Its name.
+    std::uint16_t provider = 0;  ///< Id of the provider that serves it; 0: none.
+    std::string caller;          ///< The caller's address.
+    bool one_way = false;        ///< The caller does not wait.
     std::uint64_t unit = 0;  ///< What runs it; 0: it has returned, and a responder is to answer.
 
     template <typename Archive>
@@ -86,7 +86,7 @@ struct wait_report {
     std::string name;          ///< engine_options::name
     std::int32_t process = 0;  ///< Its id on its host.
     std::string host;          ///< The host's name.
-    std::vector<std::string> addresses;
+    std::vector<std::string> addresses;  ///< At which it listens.
     std::vector<open_call> calls;        ///< At most 256; without those of the library that ask.
     std::vector<open_handler> handlers;  ///< At most 256; without those that answer these.
     std::vector<waiting_unit> units;     ///< At most 1,024.

@@ -42,7 +42,8 @@ class and_gate {
     using coroutine_wait = detail::wait_operation<event>;
 
 public:
-    using time_point = event::time_point;
+    using time_point = event::time_point;  ///< Of deadlines.
+    /// Takes all values, in order of arrival; may change them.
     using callback = std::function<void(std::span<T>)>;
 
     /// `on_open` runs in the last set(), before any waiter continues. With 0 values the gate is

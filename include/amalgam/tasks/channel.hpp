@@ -40,7 +40,7 @@ class channel {
     static_assert(std::is_object_v<T> && std::is_move_constructible_v<T>);
 
 public:
-    using time_point = std::chrono::steady_clock::time_point;
+    using time_point = std::chrono::steady_clock::time_point;  ///< Of deadlines.
 
     explicit channel(std::size_t capacity) : core_(capacity) {}
 

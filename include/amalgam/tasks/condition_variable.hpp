@@ -20,7 +20,7 @@ class condition_variable {
     using coroutine_wait = detail::wait_operation<condition_variable, std::unique_lock<mutex>*>;
 
 public:
-    using time_point = std::chrono::steady_clock::time_point;
+    using time_point = std::chrono::steady_clock::time_point;  ///< Of deadlines.
 
     condition_variable() = default;
     condition_variable(const condition_variable&) = delete;

@@ -21,13 +21,17 @@ public:
     /// Throws error{invalid} for a number over `most`.
     cpu_set(std::initializer_list<unsigned> ids);
     /// Reads a list such as "0-3,8" or "numa:1,core:4-5". An item is a number or range of CPUs, or
-    /// one with a name in front: "socket", "numa" (a NUMA node) or "core". These are numbered from
-    /// 0 in the order of hwloc. A core stands for the first of its hardware threads, others for all
-    /// CPUs in them.
+    /// one with a name in front, numbered from 0 in the order of hwloc:
+    ///     socket:1      all CPUs of a socket
+    ///     numa:1        all CPUs of a NUMA node
+    ///     core:1        the first hardware thread of a core
+    ///     whole_core:1  all hardware threads of a core
+    ///     thread:1      a hardware thread; "1" alone goes by the number of the OS
     ///
     /// Failure: throws error{invalid} for other text, or what this machine does not have;
-    ///          error{unsupported} for names where Amalgam was built without hwloc.
-    /// Cost:    with names, milliseconds: hwloc explores the machine.
+    ///          error{unsupported} for names where Amalgam was built without hwloc, or hwloc is not
+    ///          installed.
+    /// Cost:    with names, milliseconds: hwloc is loaded, once, and explores the machine.
     explicit cpu_set(std::string_view text);
 
     /// Those that the calling thread may use.

@@ -16,7 +16,7 @@ namespace amalgam {
 /// Failure: wait() throws error{invalid} inside a tasklet, timer callback or poller.
 class event {
 public:
-    using time_point = std::chrono::steady_clock::time_point;
+    using time_point = std::chrono::steady_clock::time_point;  ///< Of deadlines.
 
     event() = default;
     event(const event&) = delete;

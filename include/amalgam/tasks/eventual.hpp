@@ -33,7 +33,7 @@ class eventual {
     using coroutine_wait = detail::wait_operation<event>;
 
 public:
-    using time_point = event::time_point;
+    using time_point = event::time_point;  ///< Of deadlines.
 
     eventual() = default;
     eventual(const eventual&) = delete;

@@ -81,7 +81,7 @@ class timer;
 ///          handler that reports it and passes other faults to the previous handler.
 class execution_stream {
 public:
-    using time_point = std::chrono::steady_clock::time_point;
+    using time_point = std::chrono::steady_clock::time_point;  ///< Of its timers, by its clock.
 
     /// Starts a stream that serves its own main_pool().
     explicit execution_stream(execution_stream_options options = {});

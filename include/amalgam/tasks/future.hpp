@@ -27,7 +27,7 @@ class [[nodiscard]] future {
     using state = detail::future_state<T>;
 
 public:
-    using time_point = std::chrono::steady_clock::time_point;
+    using time_point = std::chrono::steady_clock::time_point;  ///< Of deadlines.
 
     future() = default;
     /// For layers that create their own states: takes over one reference.
@@ -63,12 +63,17 @@ public:
 
     /// Waits, then returns the value or throws the failure. The future is empty afterwards.
     T get() {
-        checked().wait();
-        future consumed(std::move(*this));
+        state& done = checked();
+        if (!done.ready()) done.wait();
+        state_ = nullptr;
+        const struct consumed {
+            state& what;
+            ~consumed() { what.drop_reference(); }
+        } at_end{done};
         if constexpr (std::is_void_v<T>) {
-            consumed.state_->take();
+            done.take();
         } else {
-            return consumed.state_->take();
+            return done.take();
         }
     }
 

@@ -26,7 +26,7 @@ struct ult_frame {
 struct ult_info {
     const void* id = nullptr;  ///< Constant while the ULT lives; the gdb commands accept it.
     std::string name;          ///< From ult_options; may be empty.
-    ult_state state = ult_state::ready;
+    ult_state state = ult_state::ready;  ///< What it is doing.
     /// If parked, what for: "mutex", "event", "channel", "join", "future", "sleep", "rpc reply",
     /// "item of a flow queue" …; "permit" for a user's waiter without a name.
     std::string waits_for;
@@ -69,7 +69,7 @@ std::vector<ult_info> list_ults(bool with_traces = false);
 /// What a stream has done with its time since it was made.
 struct stream_activity {
     std::chrono::nanoseconds asleep{};  ///< Because nothing was ready; 0 if driven.
-    std::uint64_t sleeps = 0;
+    std::uint64_t sleeps = 0;           ///< How often it fell asleep.
     std::uint64_t steals = 0;  ///< Units that its work_stealing_scheduler took from other pools.
     /// The longest time that a few units, a poller or a timer kept it from others, also because
     /// the system ran other threads: at least as long as the ULT that held it longest.

@@ -17,7 +17,7 @@ namespace amalgam {
 /// Cost:    counting down is one atomic operation; the last one wakes the waiters.
 class latch {
 public:
-    using time_point = event::time_point;
+    using time_point = event::time_point;  ///< Of deadlines.
 
     explicit latch(std::size_t count) noexcept;
 

@@ -12,7 +12,11 @@
 namespace amalgam {
 
 /// Whom unlock() serves first of those who wait for a mutex; equal ones in order of arrival.
-enum class lock_priority : std::uint8_t { high, normal, low };
+enum class lock_priority : std::uint8_t {
+    high,    ///< Before all others.
+    normal,  ///< As lock() without a priority.
+    low      ///< When nobody else waits.
+};
 
 /// Mutual exclusion between ULTs, plain threads and coroutines, in any mix. Waiting parks the
 /// caller. Fair: unlock() hands the mutex to the longest waiter, so a ULT that yields while holding
@@ -30,7 +34,7 @@ enum class lock_priority : std::uint8_t { high, normal, low };
 /// Cost:    uncontended, one atomic exchange each to lock and unlock.
 class mutex {
 public:
-    using time_point = std::chrono::steady_clock::time_point;
+    using time_point = std::chrono::steady_clock::time_point;  ///< Of deadlines.
 
     mutex() = default;
     mutex(const mutex&) = delete;

@@ -16,7 +16,7 @@ enum class partition : std::uint8_t {
 
 /// Options of a parallel loop. Every field has a usable default.
 struct parallel_options {
-    partition how = partition::automatic;
+    partition how = partition::automatic;  ///< How iterations are divided among tasks.
     /// Iterations in a chunk, with `automatic` at least. 0: 1, with `fixed` an equal part for each.
     std::size_t grain = 0;
     /// ULTs that take part at most, those that wait in the body included. 0: with `fixed` as many

@@ -34,7 +34,7 @@ void cancel_ult(ult_core& core) noexcept;
 ///          thread spins for about 200 ns, then waits in the kernel.
 class waiter {
 public:
-    using time_point = std::chrono::steady_clock::time_point;
+    using time_point = std::chrono::steady_clock::time_point;  ///< Of deadlines.
 
     waiter();
     /// For a suspended coroutine: `unit` resumes it, in its home pool or, if it has none, on the

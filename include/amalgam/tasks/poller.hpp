@@ -17,10 +17,10 @@ public:
     virtual std::size_t poll() noexcept = 0;
     /// False: poll() would find nothing now, so a driven stream leaves it out. A poller that cannot
     /// tell says true, and is polled until it finds nothing.
-    virtual bool has_work() noexcept { return true; }
+    virtual bool has_work() noexcept;
     /// Asked after poll(), and what ran then: false if another one would find nothing but what came
     /// since, which the next turn finds. A driven stream then ends its turn.
-    virtual bool has_more() noexcept { return has_work(); }
+    virtual bool has_more() noexcept;
     /// A descriptor that is readable when poll() has work. -1: none; execution_stream::wake() is
     /// called instead. Queried once, when added.
     virtual int wait_handle() const noexcept = 0;

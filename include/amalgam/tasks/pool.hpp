@@ -55,7 +55,7 @@ private:
 /// Threads: push() from any thread; pop(), requeue() and remove() only from a serving stream.
 class pool {
 public:
-    using time_point = std::chrono::steady_clock::time_point;
+    using time_point = std::chrono::steady_clock::time_point;  ///< Of pop_until().
 
     explicit pool(pool_access access = pool_access::one_stream) noexcept : access_(access) {}
     pool(const pool&) = delete;

@@ -20,7 +20,7 @@ namespace amalgam {
 /// Cost:    as mutex, plus a look-up of the running ULT.
 class recursive_mutex {
 public:
-    using time_point = mutex::time_point;
+    using time_point = mutex::time_point;  ///< Of deadlines.
 
     void lock() {
         if (again()) return;

@@ -43,7 +43,7 @@ public:
 protected:
     explicit pool_scheduler(std::vector<pool*> pools);
 
-    const std::vector<pool*> pools_;
+    const std::vector<pool*> pools_;  ///< As given; not empty.
 };
 
 /// Takes from its pools in turn, so each gets its share.

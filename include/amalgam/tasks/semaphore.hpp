@@ -21,7 +21,7 @@ namespace amalgam {
 /// Cost:    a short lock per call.
 class semaphore {
 public:
-    using time_point = std::chrono::steady_clock::time_point;
+    using time_point = std::chrono::steady_clock::time_point;  ///< Of deadlines.
 
     explicit semaphore(std::size_t permits) noexcept : permits_(permits) {}
     semaphore(const semaphore&) = delete;

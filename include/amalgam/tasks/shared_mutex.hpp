@@ -25,7 +25,7 @@ namespace amalgam {
 ///          can tell who holds it.
 class shared_mutex {
 public:
-    using time_point = std::chrono::steady_clock::time_point;
+    using time_point = std::chrono::steady_clock::time_point;  ///< Of deadlines.
 
     shared_mutex() = default;
     shared_mutex(const shared_mutex&) = delete;

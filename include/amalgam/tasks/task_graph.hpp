@@ -56,8 +56,8 @@ class task_graph {
 public:
     /// One piece of data that a task uses.
     struct use {
-        const void* what;
-        bool writes;
+        const void* what;  ///< Its address.
+        bool writes;       ///< False: it only reads.
     };
     template <typename T>
     static use in(const T& what) noexcept {

@@ -29,8 +29,8 @@ const char* name(task_event what) noexcept;
 
 /// What a task_hook is told of one event.
 struct task_event_info {
-    task_event what = task_event::created;
-    unit_kind kind = unit_kind::other;
+    task_event what = task_event::created;  ///< What happened.
+    unit_kind kind = unit_kind::other;      ///< Of the unit; `other` for streams.
     /// Constant while the unit lives; as ult_info::id. Null for streams. Used again after `ended`.
     const void* id = nullptr;
     std::string_view name;               ///< Of the ULT; may be empty. Valid during the call.
@@ -59,6 +59,7 @@ struct task_event_info {
 ///          With one, some 20 ns per event, and what the function does.
 class task_hook {
 public:
+    /// Called for each event, on the thread that it happens on.
     using function = std::function<void(const task_event_info&)>;
     explicit task_hook(function tell);
     ~task_hook();

@@ -24,7 +24,7 @@ class timer_heap;
 /// Cost:    arm() is constant; cancel() and firing are logarithmic in the number of armed timers.
 class timer {
 public:
-    using time_point = execution_stream::time_point;
+    using time_point = execution_stream::time_point;  ///< By the clock of the stream.
     /// Runs on the stream's own stack: must not wait. May re-arm or destroy the timer.
     using callback = void (*)(timer&) noexcept;
 

@@ -9,9 +9,9 @@ class execution_stream;
 class pool;
 /// What a unit is.
 enum class unit_kind : std::uint8_t {
-    ult,
-    tasklet,
-    other  ///< A coroutine, a posted scheduler, or the user's own.
+    ult,      ///< A thread in user space, with a stack of its own.
+    tasklet,  ///< Runs to its end on the stack of the stream.
+    other     ///< A coroutine, a posted scheduler, or the user's own.
 };
 
 /// Something a stream can run: a ready ULT, a tasklet, a scheduler. Pools link units intrusively,
@@ -52,8 +52,9 @@ public:
     std::uint8_t priority = 0;
 
     // Used only by the pool that holds it.
-    work_unit* next_in_pool = nullptr;
-    work_unit* prev_in_pool = nullptr;
+    work_unit* next_in_pool = nullptr;  ///< The next in the list of the pool.
+    work_unit* prev_in_pool = nullptr;  ///< The one before it.
+    /// The list; null: none, or a pool without lists.
     std::atomic<const void*> listed_in{nullptr};
 
 protected:

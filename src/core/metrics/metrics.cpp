@@ -4,8 +4,8 @@
 #include <mutex>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/detail/printable.hpp>
 #include <amalgam/core/metrics.hpp>
 #include <amalgam/core/status.hpp>
@@ -153,10 +153,10 @@ metric_snapshot metric_writer::take() {
 }
 
 struct metric_registry::state {
-    explicit state(metric_limits most) : limits(most), made_in(::getpid()) {}
+    explicit state(metric_limits most) : limits(most) {}
 
     /// In a child of fork() another thread of the parent may hold the lock, forever.
-    bool of_parent() const noexcept { return ::getpid() != made_in; }
+    bool of_parent() const noexcept { return forked.is_in_child(); }
 
     registration add(const std::shared_ptr<state>& self,
                      std::function<void(metric_writer&)> write) {
@@ -168,7 +168,7 @@ struct metric_registry::state {
     }
 
     const metric_limits limits;
-    const ::pid_t made_in;
+    const detail::fork_check forked;
     mutable std::mutex lock;
     std::map<std::uint64_t, std::function<void(metric_writer&)>> all;
     std::uint64_t last_id = 0;

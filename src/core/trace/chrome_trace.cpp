@@ -75,7 +75,8 @@ public:
     void write() {
         name_process();
         std::vector<std::pair<trace_unit_bytes, std::uint32_t>> units;
-        std::map<std::uint32_t, std::string_view> threads;
+        std::vector<trace_mark_bytes> marks;
+        std::map<std::uint32_t, std::uint32_t> threads;  // Their names.
         file_.for_each([&](const trace_record_head& head, const char* at) {
             trace_span_bytes span{};
             trace_unit_bytes unit{};
@@ -89,16 +90,21 @@ public:
                 units.emplace_back(unit, static_cast<std::uint32_t>(units.size()));
             } else if (head.kind == trace_mark && read_record(head, at, mark)) {
                 threads.try_emplace(head.thread);
-                write_mark(mark);
+                marks.push_back(mark);
             } else if (head.kind == trace_thread && read_record(head, at, mark)) {
-                threads[head.thread] = file_.text(mark.name);
+                threads[head.thread] = mark.name;
             }
         });
-        for (const auto& [thread, name] : threads)
+        file_.read_texts();  // Only now: a process that still records adds names.
+        for (const auto& [thread, number] : threads) {
+            const std::string_view name = file_.text(number);
             name_track(thread,
                        name.empty() ? fmt::format("thread {}", thread)
                                     : fmt::format("{} {}", name, thread),
                        thread);
+        }
+        for (const trace_mark_bytes& each : marks)
+            write_mark(each);
         std::sort(units.begin(), units.end(), [](const auto& a, const auto& b) {
             return std::pair(a.first.time, a.second) < std::pair(b.first.time, b.second);
         });
@@ -106,6 +112,7 @@ public:
             write_unit(each.first);
         for (auto& [kind, all] : spans_)
             write_spans(kind, all);
+        file_.forget_texts();
     }
 
 private:
@@ -298,7 +305,7 @@ private:
 
     event_writer& to_;
     const recorded_process& process_;
-    const recorded_file& file_;
+    recorded_file& file_;
     std::int64_t offset_;
     arrow_table& arrows_;
     std::map<std::uint8_t, std::vector<timed_span>> spans_;

@@ -132,11 +132,8 @@ gathered_trace write_chrome_trace(std::span<const std::string> folders, const st
     trace_output out(file);
     event_writer events(out, start);
     arrow_table arrows;
-    for (recorded_process& each : all) {
-        each.file->read_texts();
+    for (const recorded_process& each : all)
         write_process(events, each, clocks[each.clock].offset, arrows);
-        each.file->forget_texts();
-    }
     write_arrows(events, arrows);
     told.events = events.count();
     events.finish();

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/clock.hpp>
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/detail/number_text.hpp>
 #include <amalgam/core/detail/pinned_library.hpp>
 #include <amalgam/core/detail/recorder.hpp>
@@ -269,6 +270,16 @@ recorder* open_recorder(const std::string& folder) {
     return made;
 }
 
+// The child's records would land among its parent's. It begins a file of its own when it makes an
+// engine.
+constinit fork_handlers recorder_handlers([] { starting.lock(); }, [] { starting.unlock(); },
+                                          [] {
+                                              current.store(nullptr, std::memory_order_relaxed);
+                                              asked.store(false, std::memory_order_relaxed);
+                                              is_recording.store(false, std::memory_order_relaxed);
+                                              starting.unlock();
+                                          });
+
 }  // namespace
 
 bool start_recording() noexcept {
@@ -276,21 +287,11 @@ bool start_recording() noexcept {
     // A setuid program must not write files where its caller says.
     const char* const folder = ::secure_getenv("AMALGAM_TRACE");
     if (folder == nullptr || *folder == '\0') return false;
+    pin_library();
+    const bool watches_forks = recorder_handlers.watch();
     const std::lock_guard hold(starting);
     if (asked.load(std::memory_order_relaxed)) return recording();
     try {
-        static const bool watches_forks = [] {
-            pin_library();
-            // The child's records would land among its parent's. It begins a file of its own when
-            // it makes an engine.
-            return ::pthread_atfork([] { starting.lock(); }, [] { starting.unlock(); },
-                                    [] {
-                                        current.store(nullptr, std::memory_order_relaxed);
-                                        asked.store(false, std::memory_order_relaxed);
-                                        is_recording.store(false, std::memory_order_relaxed);
-                                        starting.unlock();
-                                    }) == 0;
-        }();
         if (watches_forks) current.store(open_recorder(folder), std::memory_order_release);
         is_recording.store(current.load(std::memory_order_relaxed) != nullptr);
     } catch (const std::exception&) {

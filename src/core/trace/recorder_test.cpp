@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +20,7 @@
 
 #include <amalgam/core/detail/recorder.hpp>
 #include <amalgam/core/gathered_trace.hpp>
+#include <amalgam/core/unique_fd.hpp>
 
 #include "conformance/slow_build.hpp"
 #include "core/trace/chrome_events.hpp"
@@ -251,6 +253,44 @@ TEST(recorder, a_file_that_is_cut_off_while_it_is_read_ends_there) {
     EXPECT_LT(records, 3'000);
     file->read_texts();
     EXPECT_EQ(file->text(1), "");
+}
+
+TEST(recorder, names_that_are_new_while_a_trace_is_written_are_in_it) {
+    constexpr int names = 1000;
+    const temp_folder folder;
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe(ends.data()), 0);
+    const unique_fd begun(ends[0]);
+    unique_fd begins(ends[1]);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        ::setenv("AMALGAM_TRACE", folder.path().c_str(), 1);
+        ::setenv("AMALGAM_TRACE_MIB", "1", 1);
+        if (!start_recording()) ::_exit(1);
+        for (int i = 0; i < names; ++i) {
+            record_mark(fmt::format("name {}", i), "");
+            if (i == 0 && ::write(begins.get(), "", 1) != 1) ::_exit(1);
+            for (int k = 0; k < 3000; ++k)  // So that they are spread over many traces.
+                trace_time();
+        }
+        ::_exit(0);
+    }
+    begins.reset();
+    char byte = 0;
+    ASSERT_EQ(::read(begun.get(), &byte, 1), 1);
+    int how = 0;
+    for (bool ended = false; !ended;) {
+        ended = ::waitpid(child, &how, WNOHANG) == child;
+        nlohmann::json events;
+        gather(folder, events);
+        std::set<std::string> seen;
+        for (const auto& event : events)
+            if (event["ph"] == "i") seen.insert(event["name"]);
+        EXPECT_EQ(seen.count(""), 0u);
+        EXPECT_TRUE(!ended || seen.size() == names) << seen.size();
+    }
+    EXPECT_EQ(how, 0);
 }
 
 TEST(recorder, many_files_of_one_pid_have_numbers_of_their_own) {

@@ -52,6 +52,7 @@ context_core::context_core(engine& on, context_options options)
       long_message_(on.procedure<at_context::long_message>(at_context::long_message_name)),
       room_(on.procedure<at_context::room>(at_context::room_name)),
       undelivered_(on.procedure<at_context::undelivered>(at_context::undelivered_name)),
+      has_key_(on.procedure<at_context::has_key>(at_context::has_key_name)),
       long_buffers_(on, {.max_bytes = std::max(std::size_t{1} << 30, 4 * options_.store_bytes)}),
       messages_(options_.store_bytes),
       forged_(on.counters().get("context.forged")) {
@@ -87,6 +88,7 @@ void context_core::start() {
         serve(at_context::long_message_name, &context_core::long_message, handler::ult);
         serve(at_context::room_name, &context_core::room, handler::ult);
         serve(at_context::undelivered_name, &context_core::undelivered);
+        serve(at_context::has_key_name, &context_core::has_key);
         losses_ = on_.on_peer_lost([self = weak_from_this()](const peer& who, status why) {
             if (const auto me = self.lock()) me->lose(who, why);
         });

@@ -131,6 +131,7 @@ private:
     errc long_message(resource_id from, resource_id to, std::int32_t tag, amalgam::bulk content);
     errc room(resource_id to, std::uint64_t bytes);
     void undelivered(resource_id from, resource_id to, std::int32_t tag, errc why);
+    bool has_key(const_bytes key);
     void report_undelivered(const undelivered_message& which) noexcept;
     void change_told(std::uint32_t watch, resource_change::kind what, found_values which);
     void dropped();
@@ -160,7 +161,12 @@ private:
     void check_open();
     void lose(const peer& who, status why);
     /// The peer to reach that resource's context. Throws error{not_found}.
-    peer locate(resource_id which, traffic what);
+    peer locate(resource_id which, traffic what) {
+        if (const peer* const last = where_.find_last(which, what)) [[likely]]
+            return *last;
+        return locate_anew(which, what);
+    }
+    peer locate_anew(resource_id which, traffic what);
     /// What the directory says of a sender's resource.
     struct owner_found {
         bool may_exist = true;     ///< False: there is no such resource.
@@ -176,7 +182,7 @@ private:
     enum class sender : std::uint8_t {
         good,     ///< It may.
         other,    ///< The directory says that another, who proved who he is, has it.
-        unknown,  ///< The directory has not been asked.
+        unknown,  ///< The directory has not been asked, or not the owner, see has_new_key().
     };
     /// `good` is learnt, for answers.
     sender judge(resource_id which, const peer& by) {
@@ -215,6 +221,8 @@ private:
     errc wait_for_verdict(resource_id which, const peer& by, time_point deadline);
     /// Failure: throws error{canceled} if this engine stops.
     owner_found look_up_sender(resource_id which);
+    /// Whether the owner of a resource says that this is a key of his.
+    bool has_new_key(const peer& owner, const identity& who);
     void tell_undelivered(const peer& by, resource_id from, resource_id to, std::int32_t tag,
                           errc why);
     part_answer ask(resource_id which, const attribute_view& query);
@@ -226,6 +234,7 @@ private:
     /// Whether to look the resource up again; if so, its location is forgotten.
     bool may_be_elsewhere(resource_id to, const peer& there, errc became);
     static error not_arrived(resource_id to, const result<errc>& became);
+    static void end_unsent(queued_send& what, resource_id to, const result<errc>& became);
     void send_now(resource_id from, resource_id to, std::int32_t tag, const_bytes content,
                   time_point deadline);
     void post_now(resource_id from, resource_id to, std::int32_t tag, message_buffer content);
@@ -233,6 +242,16 @@ private:
     amalgam::bulk lend(bulk_buffer content);
     class lane_runner;
     class lane_start;
+    /// By who starts it, without a ULT. False: it cannot be, and must be queued in its lane.
+    bool send_at_once(resource_id from, resource_id to, const send_lanes::item& what);
+    void answered(resource_id from, resource_id to, const send_lanes::place& which,
+                  result<errc> became) noexcept;
+    bool is_short(const queued_send& what) const noexcept {
+        return what.what == queued_send::kind::message && what.bytes <= options_.eager_bytes;
+    }
+    /// Whether its call goes in one message.
+    bool fits_a_message(const queued_send& what, const peer& there) const noexcept;
+    void start_lane(resource_id from, resource_id to);
     void run_lane(resource_id from, resource_id to) noexcept;
     void send_long(resource_id from, resource_id to, std::int32_t tag, const amalgam::bulk& content,
                    time_point deadline);
@@ -271,6 +290,7 @@ private:
     const procedure<at_context::long_message> long_message_;
     const procedure<at_context::room> room_;
     const procedure<at_context::undelivered> undelivered_;
+    const procedure<at_context::has_key> has_key_;
 
     buffer_pool short_buffers_;
     bulk_cache long_buffers_;

@@ -30,6 +30,14 @@ std::vector<std::string> lines_of(std::string_view text) {
     return all;
 }
 
+/// Content of one word, which is common, is copied without a call.
+[[gnu::always_inline]] inline void copy_short(std::byte* to, const_bytes from) noexcept {
+    if (from.size() == sizeof(std::uint64_t))
+        std::memcpy(to, from.data(), sizeof(std::uint64_t));
+    else if (!from.empty())
+        std::memcpy(to, from.data(), from.size());
+}
+
 }  // namespace
 
 message_buffer context_core::take_buffer(std::size_t bytes) {
@@ -37,11 +45,20 @@ message_buffer context_core::take_buffer(std::size_t bytes) {
     return short_buffers_.take(bytes);
 }
 
-peer context_core::locate(resource_id which, traffic what) {
-    if (const peer* const last = where_.find_last(which, what)) [[likely]]
-        return *last;
+[[gnu::noinline]] peer context_core::locate_anew(resource_id which, traffic what) {
     if (const auto known = where_.find(which, what)) return *known;
-    return look_up(which, what);
+    if (const auto known = where_.begin_look_up(which, what)) return *known;
+    const struct under_way {
+        locations& of;
+        resource_id which;
+        ~under_way() { of.end_look_up(which); }
+    } here{where_, which};
+    try {
+        return look_up(which, what);
+    } catch (const error&) {  // It may have written itself meanwhile.
+        if (const auto shown = where_.find_shown(which, what)) return *shown;
+        throw;
+    }
 }
 
 peer context_core::look_up(resource_id which, traffic what, owner_found* owner) {
@@ -61,7 +78,7 @@ peer context_core::look_up(resource_id which, traffic what, owner_found* owner) 
     if (owner != nullptr)
         owner->would_prove = std::any_of(addresses.begin(), addresses.end(), [](const auto& each) {
             const result<uri> there = parse_uri(each);
-            return there && transport_of(*there).ends_with("+tls");
+            return there && is_encrypted(*there);
         });
     // Two servers may have given out the same id: then only the address distinguishes their
     // contexts.
@@ -206,7 +223,7 @@ void context_core::post(resource_id from, resource_id to, std::int32_t tag,
     if (lanes_.idle()) [[likely]]
         return post_now(from, to, tag, std::move(content));
     check_runs(on_.core());
-    const auto behind = std::make_shared<posted_send>(tag, std::move(content));
+    const auto behind = make_small<posted_send>(tag, std::move(content));
     if (!lanes_.push_if_open(from, to, behind, options_.store_bytes))
         post_now(from, to, tag, std::move(behind->content()));
 }
@@ -248,7 +265,7 @@ void context_core::tell_undelivered(const peer& by, resource_id from, resource_i
     const sender found = judge(from, by);
     if (found == sender::other) return errc::denied;
     buffer copy = short_buffers_.take(content.size());
-    if (!content.empty()) std::memcpy(copy.data(), content.data(), content.size());
+    copy_short(copy.data(), content);
     if (found == sender::good) [[likely]]
         return messages_.put_short(from, to, tag, copy);
     resource_message hidden{from, to, tag, std::move(copy)};

@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <cstring>
+#include <span>
 #include <utility>
 
 #include <unistd.h>
 
 #include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
+#include <amalgam/core/uri.hpp>
 #include <amalgam/rpc/extension/thrown.hpp>
 
 #include "directory/client/context_core.hpp"
@@ -22,6 +25,18 @@ bool is_same(const identity& a, const identity& b) {
     if (a.kind != b.kind) return false;
     if (a.kind == identity_kind::certificate) return a.key == b.key;
     return a.kind == identity_kind::process && a.uid == b.uid;
+}
+
+/// Who is trusted by his key alone has no other name.
+bool is_named_by_key(const identity& who) {
+    return who.name == to_text(who.key);
+}
+
+/// They may be one who has replaced his key: his authority gave him the name, or he has none.
+bool may_be_renewed(const identity& before, const identity& now) {
+    if (before.kind != identity_kind::certificate || now.kind != identity_kind::certificate)
+        return false;
+    return before.name == now.name || (is_named_by_key(before) && is_named_by_key(now));
 }
 
 /// This user's processes on this host are not kept apart from each other.
@@ -83,20 +98,22 @@ context_core::sender context_core::compare_with_owner(resource_id which, const p
                                                       const peer& owner) {
     const identity who = by.who();
     if (is_own_user(who)) return sender::good;
-    bool is_other = false, is_unproven = false;
+    bool is_other = false, is_unproven = false, is_renewed = false;
     for (const peer_way& each : on_.ways(owner)) {
         const identity its = each.by.who();
         if (each.by == by || is_same(its, who)) return sender::good;
         // Other kinds say nothing of each other, but who proves nothing is not who is certified.
         // Where both ends have a pre-shared key, whom we connected to has the name of our own.
-        if (who.kind == identity_kind::none
-                ? its.kind == identity_kind::certificate || its.kind == identity_kind::pre_shared
-                : its.kind == who.kind && who.kind != identity_kind::pre_shared)
+        if (may_be_renewed(its, who))
+            is_renewed = true;
+        else if (who.kind == identity_kind::none
+                     ? its.kind == identity_kind::certificate ||
+                           its.kind == identity_kind::pre_shared
+                     : its.kind == who.kind && who.kind != identity_kind::pre_shared)
             is_other = true;
-        if (its.kind == identity_kind::none && each.can.transport.ends_with("+tls"))
-            is_unproven = true;
+        if (its.kind == identity_kind::none && is_encrypted(each.can.transport)) is_unproven = true;
     }
-    if (!is_other && is_unproven && must_be_compared(who)) return sender::unknown;
+    if (!is_other && (is_renewed || (is_unproven && must_be_compared(who)))) return sender::unknown;
     if (!is_other) return sender::good;
     forged_.add();
     limited_log(
@@ -166,14 +183,38 @@ context_core::owner_found context_core::look_up_sender(resource_id which) {
     return found;
 }
 
+bool context_core::has_key(const_bytes key) {
+    key_fingerprint asked;
+    if (key.size() != asked.bytes.size()) return false;
+    std::memcpy(asked.bytes.data(), key.data(), key.size());
+    return detail::has_key(on_.core(), asked);
+}
+
+bool context_core::has_new_key(const peer& owner, const identity& who) {
+    for (const peer_way& each : on_.ways(owner)) {
+        const identity before = each.by.who();
+        if (!may_be_renewed(before, who)) continue;
+        const auto answer = has_key_.on(each.by)
+                                .within(limits::answer_limit)
+                                .try_call(std::as_bytes(std::span(who.key.bytes)));
+        // The same connection: nobody else has answered.
+        if (answer && *answer && is_same(each.by.who(), before)) return true;
+    }
+    return false;
+}
+
 /// Asks the directory. Where the owner listens nowhere, the sender is taken at his word.
 void context_core::settle(asked_sender& whom) noexcept {
     try {
         const owner_found owner = look_up_sender(whom.which);
         sender found = sender::good;
-        if (owner.at)
+        if (owner.at) {
             found = compare_with_owner(whom.which, whom.by, *owner.at);
-        else if (owner.would_prove && must_be_compared(whom.who))
+            if (found == sender::unknown && has_new_key(*owner.at, whom.who)) {
+                found = sender::good;
+                where_.forget(whom.which);  // It is answered where it is now.
+            }
+        } else if (owner.would_prove && must_be_compared(whom.who))
             found = sender::unknown;
         if (found == sender::unknown) {
             forged_.add();

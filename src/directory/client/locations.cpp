@@ -28,9 +28,9 @@ std::size_t choose_way(traffic what, std::span<const peer_way> ways) {
 namespace amalgam::detail {
 
 // Not inlined: who calls it may go on on another thread, where this is another one.
-[[gnu::noinline]] locations::found& locations::found_last() noexcept {
+[[gnu::noinline]] locations::found_by_thread& locations::found_last() noexcept {
     asm volatile("");
-    static constinit thread_local found last;
+    static constinit thread_local found_by_thread last;
     return last;
 }
 
@@ -42,11 +42,37 @@ std::uint64_t locations::next_number() noexcept {
 std::optional<peer> locations::look_up(resource_id which, traffic what) const {
     const std::uint64_t before = changes();  // What changes from here on, makes it look again.
     const std::lock_guard one(lock_);
+    const location* const known = found_now(which);
+    if (known == nullptr) return std::nullopt;
+    const peer& by = (*known)[what];
+    found_last()[place_of(which, what)] = {number_, before, which, what, by};
+    return by;
+}
+
+const locations::location* locations::found_now(resource_id which) const {
+    const auto at = resources_.find(which);
+    if (at == resources_.end()) return nullptr;
+    return at->second.looked_up || !look_ups_.contains(which) ? &at->second : nullptr;
+}
+
+std::optional<peer> locations::begin_look_up(resource_id which, traffic what) {
+    const std::lock_guard one(lock_);
+    if (const location* const known = found_now(which)) return (*known)[what];
+    ++look_ups_[which];
+    return std::nullopt;
+}
+
+void locations::end_look_up(resource_id which) noexcept {
+    const std::lock_guard one(lock_);
+    const auto at = look_ups_.find(which);
+    if (--at->second == 0) look_ups_.erase(at);
+}
+
+std::optional<peer> locations::find_shown(resource_id which, traffic what) const {
+    const std::lock_guard one(lock_);
     const auto at = resources_.find(which);
     if (at == resources_.end()) return std::nullopt;
-    const peer& by = at->second[what];
-    found_last() = {number_, before, which, what, by};
-    return by;
+    return at->second[what];
 }
 
 std::size_t locations::resources() const {

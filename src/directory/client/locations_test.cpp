@@ -43,6 +43,29 @@ TEST_F(locations_test, a_resource_is_where_its_context_is) {
     EXPECT_TRUE(all.find_context(two));
 }
 
+TEST_F(locations_test, a_path_that_a_message_shows_is_not_used_while_a_look_up_may_find_another) {
+    locations all;
+    EXPECT_FALSE(all.begin_look_up(one, traffic::small));
+    EXPECT_FALSE(all.begin_look_up(one, traffic::small));
+    all.learn_sender(one, ways_there(a));
+    EXPECT_FALSE(all.find(one, traffic::small));
+    EXPECT_EQ(all.find_shown(one, traffic::small), a);
+    all.end_look_up(one);
+    EXPECT_FALSE(all.find(one, traffic::small)) << "another one is under way";
+    all.learn_context(two, ways_there(b));
+    all.learn(one, two);
+    EXPECT_EQ(all.find(one, traffic::small), b);
+    all.end_look_up(one);
+    EXPECT_EQ(all.find(one, traffic::small), b);
+
+    EXPECT_FALSE(all.begin_look_up(three, traffic::small));
+    all.learn_sender(three, ways_there(a));
+    all.end_look_up(three);
+    EXPECT_EQ(all.find(three, traffic::small), a) << "the look-up has found nothing";
+    EXPECT_EQ(all.begin_look_up(three, traffic::small), a);
+    EXPECT_EQ(all.find(three, traffic::small), a) << "none has begun";
+}
+
 TEST_F(locations_test, what_was_found_last_is_found_only_while_it_is_so) {
     locations all, others;
     all.learn_sender(one, ways_there(a));
@@ -57,6 +80,26 @@ TEST_F(locations_test, what_was_found_last_is_found_only_while_it_is_so) {
     EXPECT_EQ(all.find(one, traffic::small), c);
     all.forget(c);
     EXPECT_FALSE(all.find(one, traffic::small));
+}
+
+TEST_F(locations_test, a_thread_that_looks_for_several_in_turn_remembers_each) {
+    locations all, others;
+    all.learn_sender(one, ways_there(a));
+    all.learn_sender(two, ways_there(b));
+    others.learn_sender(one, ways_there(c));
+    for (const resource_id each : {one, two})
+        EXPECT_TRUE(all.find(each, traffic::small));
+    EXPECT_TRUE(others.find(one, traffic::small));
+    const auto is_at = [](const peer* found, const peer& where) {
+        return found != nullptr && *found == where;
+    };
+    EXPECT_TRUE(is_at(all.find_last(one, traffic::small), a));
+    EXPECT_TRUE(is_at(all.find_last(two, traffic::small), b));
+    EXPECT_TRUE(is_at(others.find_last(one, traffic::small), c));
+    all.forget(two);
+    for (const resource_id each : {one, two})
+        EXPECT_EQ(all.find_last(each, traffic::small), nullptr) << "the table has changed";
+    EXPECT_TRUE(is_at(others.find_last(one, traffic::small), c)) << "this one has not";
 }
 
 TEST_F(locations_test, who_sends_changes_nothing_that_is_known) {

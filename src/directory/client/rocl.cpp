@@ -16,6 +16,7 @@
 #include <amalgam/core/log.hpp>
 #include <amalgam/directory/context.hpp>
 #include <amalgam/rocl.h>
+#include <amalgam/tasks/extension/small_block.hpp>
 #include <amalgam/tasks/ult.hpp>
 
 #include "directory/client/context_core.hpp"
@@ -128,7 +129,10 @@ private:
 struct process_state {
     std::mutex lock;
     std::shared_ptr<context> here;
-    std::unordered_map<void*, std::shared_ptr<buffer_state>> buffers;
+    using buffer_entry = std::pair<void* const, std::shared_ptr<buffer_state>>;
+    std::unordered_map<void*, std::shared_ptr<buffer_state>, std::hash<void*>, std::equal_to<void*>,
+                       detail::small_block_allocator<buffer_entry>>
+        buffers;
 };
 
 // A C interface without handles needs one global state.
@@ -161,7 +165,7 @@ std::shared_ptr<buffer_state> buffer_at(void* ptr) {
 }
 
 void* keep(message_buffer memory) {
-    auto state = std::make_shared<buffer_state>();
+    auto state = detail::make_small<buffer_state>();
     state->memory = std::move(memory);
     state->asked = state->memory.size();
     void* const at = state->memory.data();
@@ -389,7 +393,7 @@ int rocl_send(int ogid, int dgid, int tag, void* ptr, int len) {
             core.check_own(id_of(ogid));
             core.find_way(id_of(dgid));
             core.start_send(id_of(ogid), id_of(dgid),
-                            std::make_shared<buffer_send>(tag, bytes, sent));
+                            detail::make_small<buffer_send>(tag, bytes, sent));
             return sent;
         });
         {

@@ -3,16 +3,21 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include <amalgam/core/result.hpp>
 #include <amalgam/directory/resource_id.hpp>
 #include <amalgam/directory/resource_message.hpp>
+#include <amalgam/rpc/peer.hpp>
 #include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/extension/small_block.hpp>
 #include <amalgam/tasks/future.hpp>
 
 namespace amalgam::detail {
@@ -53,19 +58,49 @@ private:
 };
 
 /// Messages that a context has started to send, in order per pair of resources. Each such pair has
-/// a lane while it has messages. One ULT runs a lane; nothing else sends messages that must stay
-/// behind those in it.
+/// a lane while it has messages. A short message that finds the lane without a queue is sent at
+/// once by who starts it. What must wait is queued: one ULT then runs the lane, once what was sent
+/// at once has been answered. Nothing else sends messages that must stay behind those in the lane.
 ///
 /// Threads: any.
-/// Cost:    idle(), checked per message, is a load.
+/// Cost:    idle(), checked per message, is a load. No allocation in steady state.
 class send_lanes {
 public:
     using item = std::shared_ptr<queued_send>;
+    template <typename T>
+    using list = std::list<T, small_block_allocator<T>>;
+
+    /// A message that was sent at once.
+    struct begun {
+        item what;
+        peer there;
+        result<errc> became = errc::ok;  ///< Once it was refused.
+    };
+    /// Its place among those of its lane, until leave(), or until the lane's ULT has it.
+    struct place {
+        list<begun>::iterator at;
+        /// Not 0: no other is under way, and earlier refusals no longer count. Until sent() nothing
+        /// else enters, which could arrive before it.
+        std::uint64_t begins;
+    };
 
     /// `closed`: whether their context is closed; outlives this and what is in it.
     explicit send_lanes(const std::atomic<bool>& closed) noexcept : closed_(closed) {}
 
     bool idle() const noexcept { return open_.load(std::memory_order_acquire) == 0; }
+
+    /// For who sends the message at once. Empty: it must be queued, by push().
+    std::optional<place> enter(resource_id from, resource_id to, const item& what,
+                               const peer& there);
+    /// For one that begins, unless it has ended: what enters from now on is sent after it.
+    void sent(resource_id from, resource_id to, const place& which) noexcept;
+    /// That message has ended. True: the lane is left to its ULT, which the caller must start.
+    bool leave(resource_id from, resource_id to, const place& which) noexcept;
+    /// The lane's ULT is to send it again, with all that follow. True: as leave().
+    bool refuse(resource_id from, resource_id to, const place& which,
+                result<errc>&& became) noexcept;
+    /// For the lane's ULT, before next(): those that were refused, in order.
+    list<begun> take_refused(resource_id from, resource_id to);
 
     /// Appends to the lane. True: the lane was opened, and the caller must start its ULT.
     bool push(resource_id from, resource_id to, item what);
@@ -87,9 +122,16 @@ public:
 
 private:
     struct lane {
-        std::deque<item> items;
+        list<item> items;
+        list<begun> at_once;
+        std::size_t refused = 0;  // Of these; nothing more is sent at once behind them.
         std::size_t posted_bytes = 0;
+        std::uint64_t beginning = 0;  // One that begins is being sent: its number.
+        bool has_ult = false;
     };
+    using map = std::unordered_map<std::uint64_t, lane, std::hash<std::uint64_t>,
+                                   std::equal_to<std::uint64_t>,
+                                   small_block_allocator<std::pair<const std::uint64_t, lane>>>;
     static std::uint64_t key(resource_id from, resource_id to) noexcept {
         return std::uint64_t{static_cast<std::uint32_t>(from)} << 32 |
                static_cast<std::uint32_t>(to);
@@ -98,11 +140,15 @@ private:
         return what.what == queued_send::kind::post ? what.bytes + 256 : 0;
     }
     static item take(lane& from) noexcept;
-    void close(std::uint64_t which) noexcept;  // With the lock held.
+    // With the lock held.
+    std::pair<map::iterator, bool> open(resource_id from, resource_id to);
+    bool leave_to_ult(map::iterator which) noexcept;
+    void close(map::iterator which) noexcept;
 
     const std::atomic<bool>& closed_;
     std::mutex lock_;  // Never held across a wait.
-    std::unordered_map<std::uint64_t, lane> lanes_;
+    map lanes_;
+    std::uint64_t last_begun_ = 0;
     std::atomic<std::size_t> open_{0};
     event all_closed_;
 };
@@ -144,7 +190,14 @@ public:
 
 private:
     void ended(const failure* why) noexcept override {
-        why != nullptr ? result_.set_failure(*why) : result_.set_value();
+        if (why == nullptr) return result_.set_value();
+        failure said{why->what, {}};
+        try {
+            said.sentence = why->sentence;
+        } catch (const std::bad_alloc&) {
+            // Its code is left.
+        }
+        result_.set_failure(std::move(said));
     }
 
     message_buffer content_;

@@ -109,16 +109,18 @@ private:
         }
     }
     void see_to(const delegation& where) noexcept {
-        std::optional<answer> got;
         try {
-            got = ask_one(where);
-            if (!got) leave_out(where);
+            if (auto got = ask_one(where)) {
+                const std::lock_guard one(lock_);
+                answers_.push_back(std::move(*got));
+            } else {
+                leave_out(where);
+            }
         } catch (const std::exception&) {  // Canceled, or out of memory.
             const std::lock_guard one(lock_);
             ++silent_;
         }
         const std::lock_guard one(lock_);
-        if (got) answers_.push_back(std::move(*got));
         --open_;
         changed_.set();
     }

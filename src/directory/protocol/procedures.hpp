@@ -206,6 +206,10 @@ inline constexpr std::string_view room_name = "amalgam.directory.room";
 /// From, to and tag of a posted message, and why it was not delivered.
 using undelivered = void(resource_id, resource_id, std::int32_t, errc);
 inline constexpr std::string_view undelivered_name = "amalgam.directory.undelivered";
+/// A fingerprint of 32 bytes -> whether a port of the context proves itself by that key now. Asked
+/// over a connection on which it proved itself by another, which it may have replaced since.
+using has_key = bool(const_bytes);
+inline constexpr std::string_view has_key_name = "amalgam.directory.has_key";
 /// In front of the content of a posted message, which is mail (docs/wire/rpc.md).
 struct mail_header {
     static constexpr std::size_t wire_bytes = mail_head_bytes;

@@ -1,8 +1,10 @@
 #include "directory/protocol/role_policy.hpp"
 
 #include <cstdlib>
+#include <string>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <amalgam/fabric/identity.hpp>
 
@@ -29,6 +31,45 @@ std::string_view plural(directory_role which) noexcept {
     return "members";
 }
 
+void check_names(const std::vector<attribute_owners>& all) {
+    for (const attribute_owners& each : all)
+        if (each.name.empty() || each.name.size() > attribute_list::max_name_bytes)
+            throw error(
+                errc::invalid,
+                fmt::format("an attribute in directory_roles::owners_of has a name of {} "
+                            "bytes, expected 1 to {}; example: {{.name = \"type\", .value = "
+                            "\"database\", .who = {{.groups = {{\"databases\"}}}}}}",
+                            each.name.size(), attribute_list::max_name_bytes));
+}
+
+bool holds_for(const attribute_owners& owners, const attribute& which) {
+    return owners.name == which.name && (!owners.value || *owners.value == which.text());
+}
+
+/// In the words of `amalgam directory`; of a long list the beginning.
+std::string in_words(const allow_list& list) {
+    constexpr std::size_t most = 8;
+    std::vector<std::string> all = list.names;
+    for (const std::string& each : list.groups)
+        all.push_back("group:" + each);
+    for (const std::uint32_t each : list.uids)
+        all.push_back(fmt::format("uid:{}", each));
+    if (all.empty()) return "the directory's own process";
+    if (all.size() > most) {
+        all.resize(most);
+        all.emplace_back("others");
+    }
+    return fmt::format("{}", fmt::join(all, ", "));
+}
+
+/// {type: "database"}, or how long its value is.
+std::string in_words(const attribute& which) {
+    constexpr std::size_t most = 64;
+    if (which.value.size() > most)
+        return fmt::format("{{{}: {} bytes}}", which.name, which.value.size());
+    return to_string(attribute_list().add(which.name, which.value));
+}
+
 }  // namespace
 
 void refuse_secret() {
@@ -46,7 +87,9 @@ role_policy::role_policy(engine& on, std::string_view what, const directory_role
     : on_(on),
       what_(what),
       lists_{std::nullopt, roles.readers, roles.contexts, roles.members},
+      owners_of_(roles.owners_of),
       refused_(on.counters().get("directory.refused")) {
+    check_names(owners_of_);
     // From below: a role without a list goes to who has the next one below it ...
     for (std::size_t each = 2; each < 4; ++each)
         if (!lists_[each]) lists_[each] = lists_[each - 1];
@@ -60,6 +103,26 @@ bool role_policy::caller_is(directory_role which) const {
     if (!list) return true;
     const call_context& call = call_context::current();
     return call.from().is_self() || list->allows(call.who());
+}
+
+void role_policy::check_owner_of_each(const attribute_view& what) const {
+    const call_context& call = call_context::current();
+    if (call.from().is_self()) return;
+    for (const attribute& each : what)
+        for (const attribute_owners& owners : owners_of_) {
+            if (!holds_for(owners, each)) continue;
+            const identity who = call.who();
+            if (owners.who.allows(who)) continue;
+            refused_.add();
+            throw error(errc::denied,
+                        fmt::format("only {} may give {} to resources of this directory, not {}; "
+                                    "its operator can add a name, a group or a uid to "
+                                    "directory_roles::owners_of",
+                                    in_words(owners.who), in_words(each),
+                                    who.kind == identity_kind::none ? "a caller of whom nothing "
+                                                                      "is known"
+                                                                    : to_text(who)));
+        }
 }
 
 identity role_policy::who_is(const peer& there, std::chrono::nanoseconds within) const {

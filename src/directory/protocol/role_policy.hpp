@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include <amalgam/core/counter.hpp>
+#include <amalgam/directory/attributes.hpp>
 #include <amalgam/directory/directory_roles.hpp>
 #include <amalgam/rpc/engine.hpp>
 
@@ -26,6 +28,7 @@ void refuse_secret();
 class role_policy {
 public:
     /// `what`: "directory" or "context", for sentences.
+    /// Failure: throws error{invalid} if directory_roles::owners_of names no attribute.
     role_policy(engine& on, std::string_view what, const directory_roles& roles = {});
 
     /// For procedure_options::allow. Empty: whoever reaches the engine.
@@ -34,6 +37,12 @@ public:
     }
     /// Whether the caller of the call being served has that role.
     bool caller_is(directory_role which) const;
+    /// The caller of the call being served may have resources with these attributes.
+    /// Failure: throws error{denied}, and counts it as "directory.refused".
+    void check_owner_of(const attribute_view& what) const {
+        if (!owners_of_.empty()) [[unlikely]]
+            check_owner_of_each(what);
+    }
     /// That peer has that role. May ping it, to learn who it is.
     /// Failure: throws error{denied}, and counts it as "directory.refused".
     void check_is(directory_role which, const peer& there, std::chrono::nanoseconds within) const;
@@ -51,12 +60,14 @@ public:
     }
 
 private:
+    void check_owner_of_each(const attribute_view& what) const;
     identity who_is(const peer& there, std::chrono::nanoseconds within) const;
     [[noreturn]] void throw_ended() const;
 
     engine& on_;
     const std::string_view what_;         // A literal.
     std::optional<allow_list> lists_[4];  // None of `anyone`.
+    const std::vector<attribute_owners> owners_of_;
     counter& refused_;
     std::atomic<bool> ended_{false};
 };

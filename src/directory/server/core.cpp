@@ -159,6 +159,7 @@ void directory_core::remote_change(std::uint64_t server, std::uint32_t watch,
 reply<resource_id> directory_core::add(resource_id context, attribute_view what) {
     return alone([&] {
         check_is(context);
+        lets_in_->check_owner_of(what);
         claim_if_few();
         return registry_.add(context, what);
     });
@@ -175,6 +176,7 @@ reply<bool> directory_core::remove(resource_id context, resource_id id) {
 reply<bool> directory_core::set(resource_id context, resource_id id, attribute_view changes) {
     return alone([&] {
         check_is(context);
+        lets_in_->check_owner_of(changes);
         registry_.set(context, id, changes);
         return true;
     });

@@ -31,6 +31,7 @@ resource_id directory_core::open_for_caller(attribute_view what, resource_id wan
     const call_context& call = call_context::current();
     if (ended_) throw error(errc::not_found, "the directory has ended");
     if (!lets_in_->caller_is(directory_role::context)) what = {};
+    lets_in_->check_owner_of(what);
     const auto before = contexts_of_.find(call.from());
     if (before != contexts_of_.end() && before->second >= limits::max_contexts_of_one)
         throw error(errc::overloaded,
@@ -57,20 +58,19 @@ reply<bool> directory_core::reopen(resource_id context, resource_id which, attri
     if (!ring_->ids().wait_until_ready(options_.ring.answer_limit))
         return {errc::overloaded, has_just_begun, {}};
     const bool is_reader = !lets_in_->caller_is(directory_role::context);
-    if (which != context) {  // So that a stranger cannot make us claim ranges for others'
-                             // resources.
-        if (is_reader)
-            return {errc::denied,
-                    fmt::format("{} may search this directory, but not register resources; add it "
-                                "to directory_roles::contexts",
-                                to_text(call_context::current().who())),
-                    {}};
-        const auto known = alone([&] {
-            check_is(context);
-            return true;
-        });
-        if (known.code != errc::ok) return known;
-    }
+    if (which != context && is_reader)
+        return {errc::denied,
+                fmt::format("{} may search this directory, but not register resources; add it to "
+                            "directory_roles::contexts",
+                            to_text(call_context::current().who())),
+                {}};
+    // Here, so that a stranger cannot make us claim ranges for others' resources.
+    const auto may = alone([&] {
+        if (which != context) check_is(context);
+        if (!is_reader) lets_in_->check_owner_of(what);
+        return true;
+    });
+    if (may.code != errc::ok) return may;
     const auto range = static_cast<std::uint32_t>(which) / limits::ids_per_range;
     if (range >= limits::id_ranges || !ring_->ids().own_again(range, is_reader))
         return {errc::denied,

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/uri.hpp>
 #include <amalgam/fabric/signed_broadcast.hpp>
 
 namespace amalgam::detail {
@@ -77,8 +78,10 @@ void directory_ring::sign_medium() {
     if (!options.medium) return;
     const std::vector<std::string> addresses = runtime_.on.addresses();
     const auto encrypted =
-        std::find_if(addresses.begin(), addresses.end(),
-                     [](const std::string& each) { return each.starts_with("tcp+tls:"); });
+        std::find_if(addresses.begin(), addresses.end(), [](const std::string& each) {
+            const auto here = parse_uri(each);
+            return here && is_encrypted(*here);
+        });
     if (options.trust == nullptr && encrypted != addresses.end())
         throw error(errc::invalid,
                     fmt::format("this directory listens at {}, but its broadcasts would not be "

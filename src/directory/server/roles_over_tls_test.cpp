@@ -1,8 +1,10 @@
 // Who may do what at a directory, over tcp+tls: identities are proved, or not, by real outsiders.
 #include <atomic>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,6 +15,7 @@
 
 #include <amalgam/directory/context.hpp>
 #include <amalgam/directory/directory_server.hpp>
+#include <amalgam/fabric/key_folder.hpp>
 #include <amalgam/fabric/loop.hpp>
 #include <amalgam/fabric/signed_broadcast.hpp>
 #include <amalgam/tasks/channel.hpp>
@@ -20,9 +23,11 @@
 #include "conformance/slow_build.hpp"
 #include "directory/limits.hpp"
 #include "directory/protocol/broadcast_packet.hpp"
+#include "directory/protocol/procedures.hpp"
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/trust/tls/tls_testing.hpp"
 #include "rpc/loop_pair.hpp"
+#include "temp_folder.hpp"
 
 namespace amalgam {
 namespace {
@@ -172,6 +177,52 @@ TEST_F(over_tls, who_is_certified_to_read_cannot_register) {
     EXPECT_EQ(directory.contexts(), 2u);
 }
 
+TEST_F(over_tls, who_is_certified_as_a_worker_registers_and_becomes_no_database) {
+    const attribute_list wanted{{"type", "database"}};
+    const directory_server directory(
+        host,
+        {.roles = {.owners_of = {
+                       {.name = "type", .value = "database", .who = {.names = {"database"}}}}}});
+    engine works{"tcp+tls://127.0.0.1:0", named("worker")};
+    engine in_database{"tcp+tls://127.0.0.1:0", named("database")};
+    context worker{works, {.directory = host.address()}};
+    channel<resource_id> seen(10);
+    const resource_watch watch = worker.watch(
+        wanted, [&](const resource_change& change) { seen.try_push(change.which.id); });
+    const resource box = worker.add({{"type", "box"}});
+    const error why = error_of([&] { (void)worker.add(wanted); });
+    EXPECT_EQ(why.code(), errc::denied);
+    EXPECT_EQ(std::string(why.what())
+                  .find("only database may give {type: \"database\"} to resources of this "
+                        "directory, not worker;"),
+              0u)
+        << why.what();
+    EXPECT_EQ(code_of([&] { box.set(wanted); }), errc::denied);
+    EXPECT_EQ(code_of([&] { worker.self().set(wanted); }), errc::denied);
+    const auto reopen = works.procedure<at_directory::reopen>(at_directory::reopen_name)
+                            .on(works.lookup(host.address()));
+    const resource_id another{number(box.id()) + 1};
+    EXPECT_EQ(reopen(worker.id(), another, wanted).code, errc::denied);
+    engine second{"tcp+tls://", named("worker")};
+    EXPECT_EQ(code_of([&] {
+                  const context here{second, {.directory = host.address(), .what = wanted}};
+              }),
+              errc::denied);
+    EXPECT_EQ(counted(host, "directory.refused"), 5u);
+    EXPECT_FALSE(worker.find(wanted));
+    // The database is let in, and seen by the worker, before all others.
+    context owner{in_database, {.directory = host.address()}};
+    const resource database = owner.add(wanted);
+    EXPECT_EQ(*seen.pop(), database.id());
+    const auto found = worker.find(wanted);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->id, database.id());
+    const resource later = owner.add({{"type", "box"}});
+    later.set(wanted);
+    EXPECT_EQ(*seen.pop(), later.id());
+    EXPECT_EQ(counted(host, "directory.refused"), 5u);
+}
+
 TEST_F(over_tls, who_is_not_certified_as_a_member_does_not_join_and_is_not_joined) {
     const directory_roles roles{.members = allow_list{.names = {"host", "second"}}};
     const directory_server first(host, {.ring = quick, .roles = roles});
@@ -249,6 +300,97 @@ TEST_F(over_tls, nobody_sends_as_a_resource_whose_owner_cannot_be_reached) {
     const resource heard = s.add({{"type", "heard"}});
     heard.send(box.id(), 2, "mine");
     EXPECT_EQ(box.receive({.from = heard.id()}).content.text(), "mine");
+}
+
+/// Who owns a resource, who receives, and another, who would send as the owner.
+struct one_who_renews {
+    engine& owner;
+    engine& receiver;
+    engine& other;
+    const std::shared_ptr<const credentials> of_owner;
+};
+
+/// The owner sends while `renew` replaces his key and a connection to him stands; the other cannot.
+template <typename Renew>
+void expect_he_alone_sends_on(const std::string& directory, const one_who_renews& all,
+                              Renew renew) {
+    using send_as = errc(resource_id, resource_id, std::int32_t, const_bytes);
+    context a{all.owner, {.directory = directory}}, r{all.receiver, {.directory = directory}};
+    const resource known = a.add({{"type", "known"}}), box = r.add({{"type", "box"}});
+    // The receiver knows the owner by the first key, and the owner has no connection to it.
+    (void)all.receiver.procedure<std::uint64_t(std::uint64_t)>("amalgam.ping")
+        .on(r.lookup(known.id()))(0);
+    const auto forged = [&] { return counters_of(all.receiver)["context.forged"]; };
+    const auto expect_refused = [&] {
+        const std::uint64_t before = forged();
+        // Kept, and hidden, until the owner has said that it is not his.
+        (void)all.other.procedure<send_as>("amalgam.directory.message")
+            .on(all.other.lookup(all.receiver.address()))(known.id(), box.id(), 1, {});
+        while (forged() == before)
+            EXPECT_FALSE(box.try_receive());
+        EXPECT_FALSE(box.try_receive());
+    };
+    const auto expect_arrives = [&](std::int32_t tag) {
+        const std::uint64_t before = forged();
+        for (;;) {
+            if (const auto got = box.try_receive({.from = known.id()})) {
+                EXPECT_EQ(got->tag, tag);
+                return;
+            }
+            ASSERT_EQ(forged(), before) << "taken for forged";
+            this_task::yield();
+        }
+    };
+    expect_refused();
+    renew();
+    ASSERT_TRUE(all.of_owner->reload());
+    ASSERT_NE(all.receiver.lookup(all.owner.address()).who().key, all.of_owner->self().key)
+        << "a connection stands";
+    for (std::int32_t i = 2; i < 10; ++i) {
+        known.post(box.id(), i, "mine");
+        ASSERT_NO_FATAL_FAILURE(expect_arrives(i));
+    }
+    known.send(box.id(), 10, std::string(100000, 'x'));
+    EXPECT_EQ(box.receive({.from = known.id()}).tag, 10);
+    box.send(known.id(), 11, "and gets the answer");
+    EXPECT_EQ(known.receive({.tag = 11}).content.text(), "and gets the answer");
+    expect_refused();
+}
+
+TEST_F(over_tls, who_replaces_his_key_still_sends_and_nobody_else_of_his_name_does) {
+    const directory_server directory(host);
+    const temp_folder files;
+    const std::string folder = files.with("a");
+    lab.authority.write_folder(folder, lab.authority.issue({.name = "a"}));
+    const auto of_a = credentials::from_folder(folder);
+    engine in_a{"tcp+tls://127.0.0.1:0", {.ports = {.trust = of_a}}};
+    engine in_r{"tcp+tls://127.0.0.1:0", named("r")}, namesake{"tcp+tls://", named("a")};
+    expect_he_alone_sends_on(host.address(), {in_a, in_r, namesake, of_a}, [&] {
+        lab.authority.write_folder(folder, lab.authority.issue({.name = "a"}));
+    });
+}
+
+TEST(over_tls_by_trusted_keys, who_replaces_his_key_still_sends_and_no_other_that_is_trusted_does) {
+    const temp_folder files;
+    const auto folder = [&](const std::string& name) { return files.with(name); };
+    const std::string all[] = {"host", "a", "r", "other", "new"};
+    for (const std::string& each : all)
+        make_key(folder(each), {.name = each, .self_signed = true});
+    for (const std::string& each : all)
+        for (const std::string& whom : all)
+            (void)trust_authority(folder(each), folder(whom));
+    const auto trusting = [&](const std::string& name) {
+        return engine_options{.ports = {.trust = credentials::from_folder(folder(name))}};
+    };
+    const auto of_a = credentials::from_folder(folder("a"));
+    engine host{"tcp+tls://127.0.0.1:0", trusting("host")};
+    engine in_a{"tcp+tls://127.0.0.1:0", {.ports = {.trust = of_a}}};
+    engine in_r{"tcp+tls://127.0.0.1:0", trusting("r")}, other{"tcp+tls://", trusting("other")};
+    const directory_server directory(host);
+    expect_he_alone_sends_on(host.address(), {in_a, in_r, other, of_a}, [&] {
+        for (const char* each : {"/key.pem", "/certificate.pem"})
+            std::filesystem::rename(folder("new") + each, folder("a") + each);
+    });
 }
 
 TEST_F(over_tls, what_a_sender_says_before_he_is_known_arrives_in_order_once_he_is) {
@@ -427,15 +569,24 @@ TEST_F(over_tls, a_member_cannot_ask_by_broadcast_under_the_key_of_another) {
 TEST_F(over_tls, a_medium_whose_packets_would_not_be_signed_is_refused) {
     loop_network net;
     const auto station = net.port("station");
-    const error why = error_of([&] {
-        const directory_server unsafe(host, {.ring = {.medium = net.broadcast("station")}});
-    });
-    EXPECT_EQ(why.code(), errc::invalid);
-    EXPECT_NE(std::string(why.what())
-                  .find("its broadcasts would not be signed; expected "
-                        "ring_options::trust"),
-              std::string::npos)
-        << why.what();
+    const auto medium = net.broadcast("station");
+    for (const char* at :
+         {"tcp+tls://127.0.0.1:0", "ofi+tcp+tls://127.0.0.1:0", "ucx+tcp+tls://127.0.0.1:0"}) {
+        std::optional<engine> on;
+        try {
+            on.emplace(at, named("node"));
+        } catch (const error& why) {
+            EXPECT_NE(why.code(), errc::invalid) << why.what();
+            continue;  // The library is not installed.
+        }
+        const error why =
+            error_of([&] { const directory_server unsafe(*on, {.ring = {.medium = medium}}); });
+        EXPECT_EQ(why.code(), errc::invalid) << at;
+        EXPECT_NE(std::string(why.what())
+                      .find("its broadcasts would not be signed; expected ring_options::trust"),
+                  std::string::npos)
+            << at << why.what();
+    }
 }
 
 }  // namespace

@@ -235,6 +235,137 @@ TEST_F(with_roles, one_process_has_so_many_contexts_and_leaves_room_for_others) 
     EXPECT_EQ(server.contexts(), 1u);
 }
 
+/// A directory where not everybody has everything.
+class with_owners : public with_roles {
+protected:
+    with_owners() : with_roles(1) {
+        all.identify("owned", "hosts");
+        const allow_list databases{.groups = {"databases"}};
+        server = std::make_unique<directory_server>(
+            on, directory_options{
+                    .roles = {.contexts = allow_list{.groups = {"workers", "databases"}},
+                              .readers = allow_list{.groups = {"readers"}},
+                              .owners_of = {
+                                  {.name = "type", .value = "database", .who = databases},
+                                  {.name = "rack", .who = databases},
+                                  {.name = "rack", .value = "7", .who = {.names = {"on7"}}},
+                                  {.name = "nobody's"},
+                              }}});
+        all.net.run_for(1s);
+    }
+    /// Of a context with attributes.
+    errc opens(engine& by, const attribute_list& what) {
+        return in(by, [&] {
+            return code_of(
+                [&] { const context here(by, {.directory = "loop://owned", .what = what}); });
+        });
+    }
+    /// Of a resource.
+    errc adds(engine& by, const attribute_list& what) {
+        return in(by, [&] {
+            context here(by, {.directory = "loop://owned"});
+            return code_of([&] { (void)here.add(what); });
+        });
+    }
+    /// Of what it says it had before the directory was started again: a resource, or its context.
+    errc reopens(engine& by, const attribute_list& what, std::uint32_t range,
+                 bool as_context = false) {
+        return in(by, [&] {
+            const auto there = by.lookup("loop://owned");
+            const auto reopen = by.procedure<at_directory::reopen>(at_directory::reopen_name);
+            const resource_id wanted{range * limits::ids_per_range + 7};
+            if (as_context) return reopen.on(there)(wanted, wanted, what).code;
+            const resource_id self = by.procedure<at_directory::open>(at_directory::open_name)
+                                         .on(there)(attribute_list())
+                                         .take();
+            const errc how = reopen.on(there)(self, wanted, what).code;
+            by.procedure<at_directory::close>(at_directory::close_name).on(there)(self);
+            return how;
+        });
+    }
+
+    engine on{all.net.port("owned")};
+    std::unique_ptr<directory_server> server;
+};
+
+TEST_F(with_owners, nobody_else_gives_a_resource_their_attribute_whichever_way) {
+    const auto worker = process("worker", "workers"), database = process("database", "databases");
+    const attribute_list taken{{"rank", "1"}, {"type", "database"}};
+    in(*worker, [&] {
+        context here(*worker, {.directory = "loop://owned"});
+        const resource box = here.add({{"type", "box"}});
+        const error why = error_of([&] { (void)here.add(taken); });
+        EXPECT_EQ(why.code(), errc::denied);
+        EXPECT_EQ(std::string(why.what()),
+                  "only group:databases may give {type: \"database\"} to resources of this "
+                  "directory, not worker (groups: workers); its operator can add a name, a group "
+                  "or a uid to directory_roles::owners_of");
+        EXPECT_EQ(code_of([&] { box.set(taken); }), errc::denied);
+        EXPECT_EQ(code_of([&] { here.self().set(taken); }), errc::denied);
+        EXPECT_EQ(code_of([&] { box.set({{"load", "7"}}); }), errc::ok);
+        EXPECT_TRUE(here.find({{"type", "box"}, {"load", "7"}}));
+        EXPECT_FALSE(here.find({{"type", "database"}}));
+        EXPECT_FALSE(here.find({{"rank", "1"}})) << "not a part of the change either";
+        return true;
+    });
+    EXPECT_EQ(opens(*worker, taken), errc::denied);
+    EXPECT_EQ(reopens(*worker, taken, 1000), errc::denied);
+    EXPECT_EQ(reopens(*worker, taken, 1000, true), errc::denied);
+    EXPECT_EQ(server->contexts(), 0u);
+    EXPECT_EQ(hosts::counted(on, "directory.refused"), 6u);
+    in(*database, [&] {
+        context here(*database, {.directory = "loop://owned", .what = taken});
+        const resource one = here.add(taken), box = here.add({{"type", "box"}});
+        box.set(taken);
+        here.self().set(taken);
+        EXPECT_TRUE(here.find(taken));
+        return true;
+    });
+    EXPECT_EQ(reopens(*database, taken, 1000), errc::ok);
+    EXPECT_EQ(reopens(*database, taken, 1001, true), errc::ok);
+    EXPECT_EQ(hosts::counted(on, "directory.refused"), 6u);
+}
+
+TEST_F(with_owners, all_that_an_attribute_has_must_allow_who_gives_it) {
+    const auto database = process("database", "databases"), on7 = process("on7", "databases");
+    const auto worker = process("worker", "workers");
+    EXPECT_EQ(adds(*worker, {{"rack", "1"}}), errc::denied) << "whatever its value";
+    EXPECT_EQ(adds(*database, {{"rack", "1"}}), errc::ok);
+    EXPECT_EQ(adds(*database, {{"rack", "7"}}), errc::denied);
+    EXPECT_EQ(adds(*on7, {{"rack", "7"}}), errc::ok);
+    EXPECT_EQ(adds(*on7, {{"rack", "7"}, {"nobody's", ""}}), errc::denied);
+    EXPECT_EQ(adds(*worker, {{"type", "databases"}, {"racks", "7"}}), errc::ok);
+    // But for the directory's own engine.
+    EXPECT_EQ(adds(on, {{"type", "database"}, {"rack", "7"}, {"nobody's", ""}}), errc::ok);
+}
+
+TEST_F(with_owners, who_only_searches_opens_a_context_without_what_he_says_of_it) {
+    const auto reader = process("reader", "readers");
+    EXPECT_EQ(opens(*reader, {{"type", "database"}}), errc::ok);
+    EXPECT_EQ(reopens(*reader, {{"type", "database"}}, 1000, true), errc::ok);
+    EXPECT_EQ(hosts::counted(on, "directory.refused"), 0u);
+}
+
+TEST_F(with_owners, who_is_refused_what_he_says_he_had_uses_up_no_ranges_of_ids) {
+    const auto worker = process("worker", "workers");
+    for (std::uint32_t range = 1000; range < 1000 + limits::max_reclaimed_ranges; ++range)
+        EXPECT_EQ(reopens(*worker, {{"type", "database"}}, range), errc::denied);
+    EXPECT_EQ(reopens(*worker, {{"type", "box"}}, 3000), errc::ok);
+}
+
+TEST_F(with_owners, an_attribute_that_cannot_be_is_refused_when_the_directory_is_made) {
+    engine other(all.net.port("other"));
+    for (const std::string& name : {std::string(), std::string(256, 'x')}) {
+        const error why = error_of([&] {
+            const directory_server unsafe(other, {.roles = {.owners_of = {{.name = name}}}});
+        });
+        EXPECT_EQ(why.code(), errc::invalid);
+        EXPECT_NE(std::string(why.what()).find("bytes, expected 1 to 255; example: {.name = "),
+                  std::string::npos)
+            << why.what();
+    }
+}
+
 class closed_to_strangers : public with_roles {
 protected:
     closed_to_strangers() : with_roles(1) {

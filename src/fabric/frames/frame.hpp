@@ -3,6 +3,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <optional>
 
 #include <amalgam/fabric/completion.hpp>
 #include <amalgam/fabric/extension/peer_traffic.hpp>
@@ -93,6 +94,9 @@ public:
     /// The certificate's key that it proved; null where nobody proves any. Remote keys may be bound
     /// to it: see bound_key.hpp. Lives as long as the link.
     virtual const key_fingerprint* proven_key() const noexcept { return nullptr; }
+    /// The user whose process it is, by the kernel's word; empty where no kernel tells. Remote keys
+    /// may be bound to it, too.
+    virtual std::optional<std::uint32_t> proven_user() const noexcept { return std::nullopt; }
     /// Adds messages that were sent without send().
     virtual void add_traffic(peer_traffic&) const noexcept {}
 

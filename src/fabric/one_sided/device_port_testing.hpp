@@ -108,7 +108,9 @@ protected:
         std::uint64_t to = 0;
     };
 
-    const_bytes own_name() const noexcept override { return as_bytes_of(number_); }
+    const_bytes own_name(const introduced_link&) const noexcept override {
+        return as_bytes_of(number_);
+    }
     std::string explain_paths() const override { return "a device in memory"; }
     std::unique_ptr<introduced_link> make_link() override { return std::make_unique<link>(); }
     status open_path(introduced_link& one, const_bytes name) noexcept override {

@@ -205,7 +205,7 @@ introduced_link& introduced_carrier::add(peer_id who) {
 }
 
 void introduced_carrier::greet(introduced_link& link) {
-    const const_bytes name = own_name();
+    const const_bytes name = own_name(link);
     auto& out = link.said_;
     const std::size_t own = proves() ? 1 : 0;
     out.bytes.resize(greeting_head + scheme_.size() + own + name.size());

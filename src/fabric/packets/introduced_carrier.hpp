@@ -97,6 +97,7 @@ public:
     void start(packet_events& events) noexcept final;
     std::string address() const final;
     std::string explain() const final;
+    identity self() const final { return tcp_->self(); }
     result<std::string> canonical(std::string_view address) const final;
     result<packet_link*> connect(std::string_view address) final;
     void release(packet_link& link) noexcept final;
@@ -128,8 +129,8 @@ protected:
 
     // ---- implemented for each library
 
-    /// How the other end reaches this one.
-    virtual const_bytes own_name() const noexcept = 0;
+    /// How the other end of the link reaches this one.
+    virtual const_bytes own_name(const introduced_link&) const noexcept = 0;
     virtual std::string explain_paths() const = 0;
     virtual std::unique_ptr<introduced_link> make_link() = 0;
     /// The other end's name is known: packets may be sent. On failure the connection is lost.

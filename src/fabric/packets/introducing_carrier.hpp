@@ -71,14 +71,17 @@ struct introduction_trust {
 /// A packet carrier that introduces its ends before packets flow.
 class introducing_carrier : public packet_carrier {
 public:
+    /// See port::self().
+    virtual identity self() const { return {}; }
     /// Hands over the secrets of a connection, once. It has them from the first room() or
     /// received() on. Null: it has none, as ends prove nothing to each other.
     virtual std::unique_ptr<link_secrets> take_secrets(packet_link&) noexcept = 0;
 };
 
-/// Knows who is at the other end of a connection.
+/// Knows who is at the two ends of a connection.
 class link_identities {
 public:
+    virtual identity self() const = 0;
     virtual identity who(const packet_link&) const = 0;
 
 protected:

@@ -4,8 +4,6 @@
 #include <new>
 #include <utility>
 
-#include <unistd.h>
-
 #include "fabric/limits.hpp"
 #include "fabric/one_sided/frames.hpp"
 #include "fabric/packets/accessible.hpp"
@@ -44,7 +42,6 @@ void remove_from(std::vector<T*>& all, T& one) noexcept {
 packet_port::packet_port(std::unique_ptr<packet_carrier> carrier, const packet_port_traits& traits,
                          const port_options& options, const link_identities* identities)
     : framed_port(options, abilities(traits, carrier->one_sided() != nullptr)),
-      process_(::getpid()),
       identities_(identities),
       packets_(traits.packet_bytes),
       carrier_(std::move(carrier)) {
@@ -58,7 +55,7 @@ packet_port::packet_port(std::unique_ptr<packet_carrier> carrier, const packet_p
 }
 
 packet_port::~packet_port() {
-    if (::getpid() != process_) {
+    if (is_inherited()) {
         leave_to_parent();
         return;
     }
@@ -78,6 +75,7 @@ packet_port::~packet_port() {
 /// In a fork() child: libraries below share descriptors and memory with the parent, and wait for
 /// threads that do not exist in the child.
 void packet_port::leave_to_parent() noexcept {
+    end_without_links();
     for (auto& each : connections_)
         (void)each.release();
     (void)one_sided_.release();

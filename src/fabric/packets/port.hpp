@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <sys/types.h>
-
 #include <amalgam/fabric/packets.hpp>
 
 #include "fabric/one_sided/one_sided.hpp"
@@ -31,6 +29,9 @@ public:
 
     std::string address() const override { return carrier_->address(); }
     std::string explain() const override { return carrier_->explain(); }
+    identity self() const override {
+        return identities_ == nullptr ? identity{} : identities_->self();
+    }
     int wait_handle() const noexcept override { return carrier_->wait_handle(); }
     /// Refuses memory that cannot be accessed: packets are copied without guards, so a fault would
     /// hit the process.
@@ -120,7 +121,6 @@ private:
     void remove(packet_connection& who) noexcept;
     void work_off() noexcept;
 
-    const pid_t process_;
     const link_identities* const identities_;
     packet_pool packets_;
     std::vector<std::unique_ptr<packet_connection>> connections_;

@@ -36,7 +36,7 @@ public:
     using introduced_carrier::arrived;
 
 protected:
-    const_bytes own_name() const noexcept override { return {}; }
+    const_bytes own_name(const introduced_link&) const noexcept override { return {}; }
     std::string explain_paths() const override { return "a test asked for it"; }
     std::unique_ptr<introduced_link> make_link() override { return std::make_unique<link>(); }
     status open_path(introduced_link&, const_bytes) noexcept override { return {}; }

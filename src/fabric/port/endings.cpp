@@ -9,6 +9,10 @@
 namespace amalgam::detail {
 
 framed_port::~framed_port() {
+    end_without_links();
+}
+
+void framed_port::end_without_links() noexcept {
     links_stand_ = false;
     end_everything();
 }

@@ -170,6 +170,7 @@ result<region> framed_port::open_region(scatter segments, access rights) noexcep
 }
 
 void framed_port::close_region(std::uint64_t id) noexcept {
+    if (is_inherited()) return;
     const region_entry* entry = regions_.find(id);
     if (entry == nullptr) return;
     if (links_stand_) region_closed(entry->key(incarnation_));

@@ -8,6 +8,7 @@
 
 #include <amalgam/core/buffer.hpp>
 #include <amalgam/core/counter.hpp>
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/fabric/extension/peer_traffic.hpp>
 #include <amalgam/fabric/port.hpp>
@@ -73,6 +74,11 @@ protected:
     void end_everything() noexcept;
     /// Its first part: shuts every link. Runs no callbacks.
     void shut_everything() noexcept;
+    /// This process is a child of fork() of the one that made the port.
+    bool is_inherited() const noexcept { return forked_.is_in_child(); }
+    /// What a transport's destructor calls first in such a child: completes everything with
+    /// `closed`, and touches no link, as these are the parent's.
+    void end_without_links() noexcept;
 
     // ---- implemented by each transport
 
@@ -317,7 +323,9 @@ private:
     bool ending_ = false;  // Nothing is accepted any more; the sink is not called.
     bool starts_transfers_ = false;
     std::uint32_t own_frame_bytes_ = 0;
-    bool links_stand_ = true;  // False in the base destructor, when the transport is gone.
+    // False in the base destructor, when the transport is gone, and in a child of fork().
+    bool links_stand_ = true;
+    const fork_check forked_;
     buffer_pool buffers_;
     completion_queue completions_;
     peer_table peers_;

@@ -96,8 +96,10 @@ public:
     }
 
     std::uint64_t copied_bytes() const noexcept override { return copied; }
+    identity self() const override { return own; }
 
     std::uint64_t copied = 0;
+    identity own;
     std::function<std::size_t(std::size_t)> on_move;
     std::vector<std::unique_ptr<scripted_link>> links;
     std::vector<frame_link*> released;

@@ -10,6 +10,7 @@ namespace {
 constexpr std::uint32_t first_with_atomics = 3;
 constexpr std::uint32_t first_with_identities = 4;
 constexpr std::uint32_t first_with_copied_bytes = 5;
+constexpr std::uint32_t first_with_self = 6;
 
 capabilities as_of_version(capabilities can, std::uint32_t version) noexcept {
     // The older port's structure has padding there, which may hold anything.
@@ -24,7 +25,8 @@ public:
           can_(as_of_version(inner_->can(), version)),
           has_atomics_(version >= first_with_atomics),
           has_identities_(version >= first_with_identities),
-          counts_copies_(version >= first_with_copied_bytes) {}
+          counts_copies_(version >= first_with_copied_bytes),
+          has_self_(version >= first_with_self) {}
     ~older_port() override {
         ending_ = true;
         while (first_ != nullptr)
@@ -127,6 +129,7 @@ public:
     identity who(peer_id peer) const override {
         return has_identities_ ? inner_->who(peer) : port::who(peer);
     }
+    identity self() const override { return has_self_ ? inner_->self() : port::self(); }
 
 private:
     /// Regions are the inner port's own.
@@ -152,6 +155,7 @@ private:
     const bool has_atomics_;
     const bool has_identities_;
     const bool counts_copies_;
+    const bool has_self_;
     completion* first_ = nullptr;  ///< Refused operations that have not ended, oldest first.
     completion* last_ = nullptr;   ///< Unless there are none.
     std::size_t open_ = 0;

@@ -17,7 +17,7 @@ namespace {
 using namespace testing_support;
 
 TEST(older_port, counts_copies_since_version_5) {
-    for (std::uint32_t version = 2; version <= 5; ++version) {
+    for (std::uint32_t version = 2; version <= 6; ++version) {
         auto inner = std::make_unique<scripted_port>();
         inner->copied = 7;
         EXPECT_EQ(inner->transfers().copied_bytes, 7u);
@@ -26,8 +26,17 @@ TEST(older_port, counts_copies_since_version_5) {
     }
 }
 
+TEST(older_port, knows_who_it_is_itself_since_version_6) {
+    for (std::uint32_t version = 2; version <= 6; ++version) {
+        auto inner = std::make_unique<scripted_port>();
+        inner->own.name = "node7";
+        const auto older = make_older_port(std::move(inner), version);
+        EXPECT_EQ(older->self().name, version < 6 ? "" : "node7") << version;
+    }
+}
+
 TEST(older_port, knows_who_a_peer_is_since_version_4) {
-    for (std::uint32_t version = 2; version <= 5; ++version) {
+    for (std::uint32_t version = 2; version <= 6; ++version) {
         const auto open = [] { return transport_registry::native().open("shm://").value(); };
         const auto older = make_older_port(open(), version);
         const auto there = open();

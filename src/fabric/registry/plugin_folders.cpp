@@ -129,27 +129,35 @@ std::string plugin_folder_beside(const void* code) {
 }
 
 plugin_folders::plugin_folders() {
-    if (const char* path = std::getenv("AMALGAM_PLUGIN_PATH")) {
-        std::string_view rest(path);
-        while (!rest.empty()) {
-            const std::string_view one = rest.substr(0, rest.find(':'));
-            if (!one.empty()) folders_.emplace_back(one);
-            rest.remove_prefix(std::min(rest.size(), one.size() + 1));
-        }
+    const char* const path = std::getenv("AMALGAM_PLUGIN_PATH");
+    std::string_view rest(path == nullptr ? "" : path);
+    while (!rest.empty()) {
+        const std::string_view one = rest.substr(0, rest.find(':'));
+        if (!one.empty()) folders_.emplace_back(one);
+        rest.remove_prefix(std::min(rest.size(), one.size() + 1));
     }
+}
+
+const std::vector<std::string>& plugin_folders::folders() const {
+    if (complete_) return folders_;
+    std::vector<std::string> all = folders_;
     std::error_code ignored;
     const fs::path program = fs::read_symlink("/proc/self/exe", ignored);
     if (!program.empty())
-        folders_.push_back(program.parent_path().parent_path() / AMALGAM_PLUGIN_SUBFOLDER);
+        all.push_back(program.parent_path().parent_path() / AMALGAM_PLUGIN_SUBFOLDER);
     if (std::string beside = plugin_folder_beside(reinterpret_cast<void*>(&plugin_folder_beside));
         !beside.empty())
-        folders_.push_back(std::move(beside));
-    folders_.emplace_back(AMALGAM_PLUGIN_FOLDER);
+        all.push_back(std::move(beside));
+    all.emplace_back(AMALGAM_PLUGIN_FOLDER);
+    folders_ = std::move(all);
+    complete_ = true;
+    return folders_;
 }
 
 std::vector<std::string> plugin_folders::names() const {
+    const std::lock_guard lock(mutex_);
     std::set<std::string> names;
-    for (const std::string& folder : folders_) {
+    for (const std::string& folder : folders()) {
         std::error_code ignored;
         for (const auto& entry : fs::directory_iterator(folder, ignored)) {
             std::string name = entry.path().filename();
@@ -164,7 +172,7 @@ std::vector<std::string> plugin_folders::names() const {
 }
 
 std::string plugin_folders::file_of(std::string_view name) const {
-    for (const std::string& folder : folders_) {
+    for (const std::string& folder : folders()) {
         std::string file = fmt::format("{}/{}{}{}", folder, before_name, name, after_name);
         std::error_code ignored;
         if (fs::exists(file, ignored)) return file;

@@ -21,9 +21,11 @@ std::string plugin_folder_beside(const void* code);
 /// Threads: any; a first load() blocks others.
 class plugin_folders {
 public:
-    /// The folders of AMALGAM_PLUGIN_PATH, then those of the installation.
+    /// The folders that AMALGAM_PLUGIN_PATH names now, then those of the installation, which are
+    /// looked for once somebody asks for a plug-in: few programs do.
     plugin_folders();
-    explicit plugin_folders(std::vector<std::string> folders) : folders_(std::move(folders)) {}
+    explicit plugin_folders(std::vector<std::string> folders)
+        : folders_(std::move(folders)), complete_(true) {}
 
     /// Names of all plug-ins found, loadable or not, in order.
     std::vector<std::string> names() const;
@@ -33,10 +35,13 @@ public:
     result<const transport*> load(std::string_view name) noexcept;
 
 private:
+    // These with the lock.
+    const std::vector<std::string>& folders() const;
     std::string file_of(std::string_view name) const;
 
-    std::vector<std::string> folders_;
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
+    mutable std::vector<std::string> folders_;
+    mutable bool complete_ = false;
     std::map<std::string, result<std::unique_ptr<transport>>, std::less<>> loaded_;
 };
 

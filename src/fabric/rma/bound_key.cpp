@@ -13,7 +13,7 @@ namespace amalgam::detail {
 namespace {
 
 /// Of all that a secret may be made for, so that none is taken for another.
-enum class holder_kind : std::uint64_t { nobody, connection, certificate };
+enum class holder_kind : std::uint64_t { nobody, connection, certificate, user };
 
 /// A random key of the process. A transport's plug-in has a copy of this code and checks what the
 /// program's made, so it comes from what the kernel gave the process, not from either's own
@@ -47,6 +47,10 @@ remote_key bound_to(const remote_key& key, const key_fingerprint& holder) noexce
 
 remote_key bound_to(const remote_key& key, peer_id holder) noexcept {
     return bound(key, holder_kind::connection, std::as_bytes(std::span(&holder.value, 1)));
+}
+
+remote_key bound_to_user(const remote_key& key, std::uint32_t uid) noexcept {
+    return bound(key, holder_kind::user, std::as_bytes(std::span(&uid, 1)));
 }
 
 remote_key bound_to_nobody(const remote_key& key) noexcept {

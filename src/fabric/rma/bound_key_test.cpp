@@ -40,7 +40,8 @@ TEST(bound_key, is_one_for_each_holder_and_region_and_the_same_each_time) {
     for (const remote_key& each : {first, second}) {
         for (const remote_key& made :
              {bound_to(each, alice), bound_to(each, bob), bound_to(each, peer_id{1}),
-              bound_to(each, peer_id{2}), bound_to_nobody(each), bound_to_nobody(each)}) {
+              bound_to(each, peer_id{2}), bound_to_user(each, 1), bound_to_user(each, 2),
+              bound_to_nobody(each), bound_to_nobody(each)}) {
             EXPECT_FALSE(each.grants(made, 0, 1, access::read));
             secrets.push_back(made.secret);
             remote_key otherwise_the_same = made;
@@ -49,6 +50,7 @@ TEST(bound_key, is_one_for_each_holder_and_region_and_the_same_each_time) {
         }
         EXPECT_EQ(bound_to(each, alice), bound_to(each, alice));
         EXPECT_EQ(bound_to(each, peer_id{1}), bound_to(each, peer_id{1}));
+        EXPECT_EQ(bound_to_user(each, 1), bound_to_user(each, 1));
     }
     std::sort(secrets.begin(), secrets.end());
     EXPECT_EQ(std::adjacent_find(secrets.begin(), secrets.end()), secrets.end());

@@ -367,8 +367,21 @@ bool rma_initiator::stop(rma_operation& op, status why) noexcept {
     op.stopped = true;
     op.why = why;
     if (!op.listed_asked) list_as_asked(op);
-    take_back(op, keep::begun_notice);
+    // A notice that the link has copied leaves, and so must all that is before it.
+    const bool must_be_true = why == errc::canceled && op.notice_left && !notice_is_lent(op);
+    if (!must_be_true) take_back(op, keep::begun_notice);
     return op.peer->up() && op.is_quiet();
+}
+
+/// Whether its last piece, with the notice, is in memory that the link borrows.
+bool rma_initiator::notice_is_lent(const rma_operation& op) noexcept {
+    completion* one = op.pieces_lent > 0 ? op.peer->sends.first() : nullptr;
+    for (; one != nullptr; one = one->port_next) {
+        if (kind_of(*one) != op_kind::piece) continue;
+        const auto& piece = static_cast<const lent_piece&>(*one);
+        if (piece.operation == &op && piece.notifies) return true;
+    }
+    return false;
 }
 
 void rma_initiator::list_as_asked(rma_operation& op) noexcept {

@@ -159,6 +159,7 @@ private:
     completion& retire(rma_operation&) noexcept;
     enum class keep : std::uint8_t { nothing, begun_notice };
     void take_back(rma_operation&, keep) noexcept;
+    static bool notice_is_lent(const rma_operation&) noexcept;
 
     completion_queue& completions_;
     piece_pool& pieces_;

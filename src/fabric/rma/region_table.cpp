@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <new>
+#include <optional>
 
 #include <amalgam/core/random.hpp>
 #include <amalgam/fabric/extension/bound_key.hpp>
@@ -82,8 +83,12 @@ region_entry* region_table::check_bound(const peer_record& by, const remote_key&
     // Null: it has no key of its own, as behind a pre-shared one, or the port proves nothing and
     // has given nobody such a key.
     const key_fingerprint* const proven = by.link->proven_key();
-    return (proven != nullptr && bound_to(issued, *proven).grants(key, offset, bytes, asked)) ||
-                   bound_to(issued, by.id).grants(key, offset, bytes, asked)
+    const std::optional<std::uint32_t> user = by.link->proven_user();
+    const auto opens = [&](const remote_key& made) {
+        return made.grants(key, offset, bytes, asked);
+    };
+    return (proven != nullptr && opens(bound_to(issued, *proven))) ||
+                   (user && opens(bound_to_user(issued, *user))) || opens(bound_to(issued, by.id))
                ? entry
                : nullptr;
 }

@@ -79,6 +79,7 @@ public:
     one_sided_carrier* one_sided() noexcept override;
     std::unique_ptr<link_secrets> take_secrets(packet_link&) noexcept override { return nullptr; }
 
+    identity self() const override { return below_->self(); }
     identity who(const packet_link& link) const override {
         return static_cast<const sealed_link&>(link).who_;
     }

@@ -73,6 +73,7 @@ public:
     void start(packet_events& events) noexcept override;
     std::string address() const override;
     std::string explain() const override;
+    identity self() const override { return trust_->self(); }
     result<std::string> canonical(std::string_view address) const override;
     result<packet_link*> connect(std::string_view address) override;
     void release(packet_link& link) noexcept override;

@@ -68,6 +68,7 @@ TEST_F(packet_introducer_test, ends_that_trust_each_other_share_keys_and_know_wh
     EXPECT_NE(here->sending, here->receiving);
     EXPECT_EQ(here->who.name, "node");
     EXPECT_EQ(there->who.name, "node");
+    EXPECT_EQ(called.here->self(), here->who);
     EXPECT_EQ(here->their_ciphers, 2);
     EXPECT_EQ(there->their_ciphers, 3);
     // What follows is the port's.

@@ -49,7 +49,7 @@ bool is_interface(const std::vector<interface_address>& machine, const std::stri
 
 }  // namespace
 
-result<binding> choose_binding(const uri& where, const std::vector<interface_address>& machine) {
+result<binding> choose_binding(const uri& where, const machine_interfaces& machine) {
     if (!where.options.empty())
         return wrong(where, errc::invalid, 0,
                      fmt::format("unknown option \"{}\": tcp has none", where.options.front().key));
@@ -60,17 +60,17 @@ result<binding> choose_binding(const uri& where, const std::vector<interface_add
             return wrong(where, errc::invalid, 0,
                          fmt::format("the link-local address {0} needs an interface, as in "
                                      "[{0}%eth0]; this host has: {1}",
-                                     address->host(), to_text(machine)));
+                                     address->host(), to_text(machine.all())));
         return at_address(*address, address->is_wildcard()
                                         ? fmt::format("all {} addresses", family_name(*address))
                                         : "the requested address");
     }
-    if (is_interface(machine, where.host)) {
-        socket_address address = preferred_address(machine, where.host);
+    if (is_interface(machine.all(), where.host)) {
+        socket_address address = preferred_address(machine.all(), where.host);
         if (!address)
             return wrong(where, errc::unreachable, 0,
                          fmt::format("the interface {} has no address; this host has: {}",
-                                     where.host, to_text(machine)));
+                                     where.host, to_text(machine.all())));
         binding chosen =
             at_address(address.with_port(port),
                        fmt::format("the {} address of {}", family_name(address), where.host));
@@ -81,16 +81,16 @@ result<binding> choose_binding(const uri& where, const std::vector<interface_add
     if (!found)
         return wrong(where, errc::unreachable, found.code().native,
                      fmt::format("{}, and no interface has this name; this host has: {}",
-                                 found.sentence(), to_text(machine)));
+                                 found.sentence(), to_text(machine.all())));
     std::size_t own = 0;
-    while (own < found->size() && !is_own(machine, (*found)[own]))
+    while (own < found->size() && !is_own(machine.all(), (*found)[own]))
         ++own;
     return at_address((*found)[own < found->size() ? own : 0],
                       fmt::format("an address of {}", where.host));
 }
 
 result<unique_fd> open_listener(const uri& where, const socket_address& at,
-                                const std::vector<interface_address>& machine) {
+                                const machine_interfaces& machine) {
     unique_fd socket(::socket(at.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     int on = 1;
     int off = 0;
@@ -113,7 +113,7 @@ result<unique_fd> open_listener(const uri& where, const socket_address& at,
         case EADDRNOTAVAIL:
             return wrong(where, errc::invalid, why,
                          fmt::format("{} is not an address of this host; this host has: {}",
-                                     at.host(), to_text(machine)));
+                                     at.host(), to_text(machine.all())));
         case EACCES:
             return wrong(
                 where, errc::denied, why,
@@ -128,11 +128,10 @@ result<unique_fd> open_listener(const uri& where, const socket_address& at,
     }
 }
 
-advertisement advertise(const socket_address& listening,
-                        const std::vector<interface_address>& machine) {
+advertisement advertise(const socket_address& listening, const machine_interfaces& machine) {
     if (!listening.is_wildcard()) return {listening, ""};
     const int family = listening.family() == AF_INET6 ? AF_UNSPEC : AF_INET;
-    interface_address best = advertised_address(machine, family);
+    interface_address best = advertised_address(machine.all(), family);
     if (!best.address) best = {"lo", *socket_address::numeric("127.0.0.1", 0), true};
     return {
         best.address.with_port(listening.port()),

@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <amalgam/core/result.hpp>
 #include <amalgam/core/unique_fd.hpp>
@@ -25,20 +24,19 @@ struct binding {
 
 /// Resolves `where` against this machine's addresses.
 /// Failure: `invalid` or `unreachable`, one sentence. Cost: may wait for DNS if a host is named.
-result<binding> choose_binding(const uri& where, const std::vector<interface_address>& machine);
+result<binding> choose_binding(const uri& where, const machine_interfaces& machine);
 
 /// Opens a non-blocking listening socket there.
 /// Failure: `invalid`, `denied` or `unreachable`, one sentence.
 result<unique_fd> open_listener(const uri& where, const socket_address& at,
-                                const std::vector<interface_address>& machine);
+                                const machine_interfaces& machine);
 
 /// Address that a listening port announces: never a wildcard.
 struct advertisement {
     socket_address address;
     std::string why;  ///< For a wildcard: why this address; else empty.
 };
-advertisement advertise(const socket_address& listening,
-                        const std::vector<interface_address>& machine);
+advertisement advertise(const socket_address& listening, const machine_interfaces& machine);
 
 /// One sentence about the choice.
 std::string explain_binding(const binding& chosen, const advertisement& shown,

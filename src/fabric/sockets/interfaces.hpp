@@ -1,7 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fabric/sockets/socket_address.hpp"
@@ -18,6 +20,25 @@ struct interface_address {
 /// All IPv4 and IPv6 addresses of this machine, in the kernel's order. Includes interfaces that are
 /// up but have no address.
 std::vector<interface_address> interface_addresses();
+
+/// The same, looked up once somebody asks: that takes two conversations with the kernel, and most
+/// ports have a numeric address or none.
+///
+/// Threads: one at a time.
+class machine_interfaces {
+public:
+    machine_interfaces() = default;
+    machine_interfaces(std::vector<interface_address> known) : all_(std::move(known)) {}
+
+    const std::vector<interface_address>& all() const {
+        if (!all_) all_ = interface_addresses();
+        return *all_;
+    }
+    bool were_asked_for() const noexcept { return all_.has_value(); }
+
+private:
+    mutable std::optional<std::vector<interface_address>> all_;
+};
 
 /// The address to use if a user names an interface: IPv4 first, then routable IPv6, then
 /// link-local; empty if no interface of that name has an address.

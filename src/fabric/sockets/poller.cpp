@@ -4,13 +4,12 @@
 #include <cerrno>
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <amalgam/core/status.hpp>
 
 namespace amalgam::detail {
 
-poller::poller() : owner_(::getpid()), fd_(::epoll_create1(EPOLL_CLOEXEC)) {
+poller::poller() : fd_(::epoll_create1(EPOLL_CLOEXEC)) {
     if (!fd_)
         throw error(status{errc::no_memory, errno},
                     "out of file descriptors for a tcp port's epoll set; raise the limit on open "
@@ -41,10 +40,6 @@ void poller::close(unique_fd& socket) noexcept {
         ::shutdown(socket.get(), SHUT_RDWR);
     }
     socket.reset();
-}
-
-bool poller::is_inherited() const noexcept {
-    return ::getpid() != owner_;
 }
 
 void poller::poll() noexcept {

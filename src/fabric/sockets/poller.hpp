@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include <sys/epoll.h>
-#include <sys/types.h>
 
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
 namespace amalgam::detail {
@@ -39,14 +39,14 @@ public:
     /// Forgets a socket and closes it. A connection ends for the peer, and a listener for its
     /// callers, also while a child of fork() has copies; a child closes no more than its copy.
     void close(unique_fd& socket) noexcept;
-    /// This process is a child of the one that made it. Cost: a system call.
-    bool is_inherited() const noexcept;
+    /// This process is a child of the one that made it.
+    bool is_inherited() const noexcept { return forked_.is_in_child(); }
 
     /// Reports events; does not wait. Cost: one system call.
     void poll() noexcept;
 
 private:
-    const pid_t owner_;
+    const fork_check forked_;
     unique_fd fd_;
 };
 

@@ -13,8 +13,9 @@ namespace amalgam::detail {
 inline constexpr std::size_t library_descriptors = 24;
 
 /// Whether this process can still open so many. For libraries that do not say that they could not.
-inline bool has_spare_descriptors() noexcept {
-    std::array<unique_fd, library_descriptors> held;
+template <std::size_t Count = library_descriptors>
+bool has_spare_descriptors() noexcept {
+    std::array<unique_fd, Count> held;
     for (unique_fd& one : held) {
         one.reset(::eventfd(0, EFD_CLOEXEC));
         if (!one) return false;

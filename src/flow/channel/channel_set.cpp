@@ -58,7 +58,8 @@ void channel_set::add_in(std::size_t edge, std::size_t from_group) {
         run_.replicas_of(from_group),
         receiver::limits{.window_bytes = run_.options.window_bytes,
                          .starving_items = on_demand ? about.routing->queue_items : 1,
-                         .tells_at_once = on_demand},
+                         .tells_at_once = on_demand,
+                         .takes_marks = run_.takes_marks},
         about.back);
     run_.nodes.attach(edge, static_cast<channel_in&>(*made));
     in_.emplace(edge, in_edge{from_group, std::move(made), loop_of_way_back(edge)});

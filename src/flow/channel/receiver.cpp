@@ -36,13 +36,13 @@ void throw_bad_batch(std::string_view why) {
 bool receiver::next(batch& into) {
     std::unique_lock hold(lock_);
     give_back_held();
-    const auto ready = [this] { return first_ != nullptr || stopped_ || all_ended(); };
+    const auto ready = [this] { return queue_.first != nullptr || stopped_ || all_ended(); };
     if (!ready()) {
         const counted_wait counted(clock_);
         changed_.wait(hold, ready);
     }
     if (stopped_) throw error(errc::canceled, "the run is being stopped; return");
-    if (first_ == nullptr) return false;
+    if (queue_.first == nullptr) return false;
     take_first(into);
     return true;
 }
@@ -51,14 +51,14 @@ receiver::found receiver::try_next(batch& into) {
     std::unique_lock hold(lock_);
     give_back_held();
     if (stopped_) throw error(errc::canceled, "the run is being stopped; return");
-    if (first_ == nullptr) return all_ended() ? found::end : found::nothing_yet;
+    if (queue_.first == nullptr) return all_ended() ? found::end : found::nothing_yet;
     take_first(into);
     return found::batch;
 }
 
 bool receiver::is_ready() const noexcept {
     std::unique_lock hold(lock_);
-    return stopped_ || first_ != nullptr || all_ended();
+    return stopped_ || queue_.first != nullptr || all_ended();
 }
 
 std::uint64_t receiver::items_taken() const {
@@ -70,8 +70,12 @@ std::uint64_t receiver::items_taken() const {
 }
 
 void receiver::take_first(batch& into) noexcept {
-    held_ = std::exchange(first_, first_->next);
-    into = held_->what;
+    arrival* const taken = queue_.pop();
+    into = taken->what;
+    if (taken == &mark_)
+        mark_waits_ = false;
+    else
+        held_ = taken;
 }
 
 void receiver::told_consumer() noexcept {
@@ -87,14 +91,19 @@ void receiver::release() noexcept {
 void receiver::give_back_held() noexcept {
     arrival* done = std::exchange(held_, nullptr);
     if (done == nullptr) return;
-    link& from = links_[done->sender];
-    --from.waiting;
-    from.consumed_items += done->what.items;
-    from.consumed_bytes += weight_of(done->what);
-    from.held_bytes -= weight_of(done->what);
-    from.held_items -= done->what.items;
+    count_consumed(*done);
+    const link& from = links_[done->sender];
     over(*done, false);
     if (from.ended && from.waiting == 0) consumed_.notify_all();
+}
+
+void receiver::count_consumed(const arrival& one) noexcept {
+    link& from = links_[one.sender];
+    --from.waiting;
+    from.consumed_items += one.what.items;
+    from.consumed_bytes += weight_of(one.what);
+    from.held_bytes -= weight_of(one.what);
+    from.held_items -= one.what.items;
 }
 
 /// The batch is no longer needed; it is freed here.
@@ -115,7 +124,8 @@ void receiver::accept(arrival& one, std::uint64_t number) {
     if (known || past_the_end)
         throw error(errc::invalid, fmt::format("batch {} is out of sequence, expected batch {}",
                                                number, from.expected));
-    if (one.what.items == 0)
+    const bool is_mark = limits_.takes_marks && one.what.bytes.size() == wire::mark_bytes;
+    if (one.what.items == 0 && !is_mark)
         throw error(errc::invalid,
                     fmt::format("batch {} is empty, expected at least one item", number));
     if (!keeps_) count_held(from, number, one.what);
@@ -128,6 +138,7 @@ void receiver::accept(arrival& one, std::uint64_t number) {
          early != from.early.end() && early->first == from.expected;
          early = from.early.erase(early))
         enqueue(*early->second);
+    pass_mark_if_all_sent_it();
     told_consumer();
 }
 
@@ -161,6 +172,11 @@ bool receiver::deliver(std::size_t sender, std::uint64_t number, batch what, con
     mine.delivered_by.waits_for("flow batch to be consumed");
     mine.delivered_by.park();
     if (mine.refused) throw_closed();
+    if (mine.is_bad)
+        throw error(errc::invalid,
+                    fmt::format("batch {} is the mark of a checkpoint before an earlier one was "
+                                "over",
+                                number));
 
     hold.lock();
     link& from = links_[sender];
@@ -204,6 +220,7 @@ void receiver::finish(std::size_t sender, std::uint64_t batches, std::uint64_t i
     // Its last batches may still be in flight.
     from.ended = true;
     from.batches = batches;
+    pass_mark_if_all_sent_it();
     told_consumer();
     consumed_.wait(
         hold, [&] { return stopped_ || (from.expected >= from.batches && from.waiting == 0); });
@@ -222,9 +239,11 @@ bool receiver::is_open(std::size_t sender) const {
 void receiver::stop() noexcept {
     std::unique_lock hold(lock_);
     if (stopped_.exchange(true)) return;
-    while (first_ != nullptr)
-        over(*std::exchange(first_, first_->next), true);
+    while (arrival* const each = queue_.pop())
+        if (each != &mark_) over(*each, true);
     for (link& one : links_) {
+        while (arrival* const each = one.behind.pop())
+            over(*each, true);
         for (auto& [number, early] : one.early)
             over(*early, true);
         one.early.clear();
@@ -239,12 +258,46 @@ receiver::link& receiver::checked(std::size_t sender) {
     throw error(errc::invalid, fmt::format("there is no sender {} on this edge", sender));
 }
 
-void receiver::enqueue(arrival& one) {
+void receiver::enqueue(arrival& one) noexcept {
     link& from = links_[one.sender];
     ++from.expected;
     ++from.waiting;
-    (first_ == nullptr ? first_ : last_->next) = &one;
-    last_ = &one;
+    if (one.what.items == 0)
+        take_mark(one);
+    else
+        (from.marked ? from.behind : queue_).push(one);
+}
+
+/// What that sender has sent before the mark is in the queue; what it sends behind it waits until
+/// all others have sent theirs, or have ended.
+void receiver::take_mark(arrival& one) noexcept {
+    link& from = links_[one.sender];
+    const auto number = load_le<std::uint64_t>(one.what.bytes.data());
+    one.is_bad = from.marked || number <= (mark_waits_ ? mark_number_ : 0);
+    if (!one.is_bad) {
+        from.marked = true;
+        mark_number_ = number;
+    }
+    count_consumed(one);
+    over(one, false);
+    if (from.ended && from.waiting == 0) consumed_.notify_all();
+}
+
+void receiver::pass_mark_if_all_sent_it() noexcept {
+    const auto sent = [](const link& one) { return one.marked; };
+    const auto will_send = [](const link& one) {
+        return !one.marked && !(one.ended && one.expected >= one.batches);
+    };
+    if (std::none_of(links_.begin(), links_.end(), sent) || mark_waits_) return;
+    if (std::any_of(links_.begin(), links_.end(), will_send)) return;
+    mark_.what.mark = mark_number_;
+    mark_waits_ = true;
+    queue_.push(mark_);
+    for (link& one : links_) {
+        one.marked = false;
+        while (arrival* const each = one.behind.pop())
+            queue_.push(*each);
+    }
 }
 
 bool receiver::all_ended() const noexcept {

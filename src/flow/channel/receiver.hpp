@@ -28,6 +28,8 @@ public:
         std::size_t starving_items = 1;
         /// Credit is returned for each consumed batch, not per quarter of the window.
         bool tells_at_once = false;
+        /// Senders may mark their streams, for checkpoints.
+        bool takes_marks = false;
     };
     /// `keeps`: batches are copied, and count as consumed at once; so there is no limit. For the
     /// feedback edge of a loop, where a waiting sender could wait for itself.
@@ -65,11 +67,27 @@ private:
         std::size_t sender = 0;
         arrival* next = nullptr;
         bool refused = false;
+        bool is_bad = false;  ///< A mark that must not come now.
         waiter delivered_by;
     };
     /// A copied batch: nobody waits.
     struct kept_arrival : arrival {
         std::vector<std::byte> bytes;
+    };
+    /// Nothing in it can fail.
+    struct arrival_queue {
+        arrival* first = nullptr;
+        arrival* last = nullptr;
+        void push(arrival& one) noexcept {
+            one.next = nullptr;
+            (first == nullptr ? first : last->next) = &one;
+            last = &one;
+        }
+        arrival* pop() noexcept {
+            arrival* const one = first;
+            if (one != nullptr) first = one->next;
+            return one;
+        }
     };
     struct link {
         std::uint64_t expected = 0;  ///< Number of the next batch in order.
@@ -85,12 +103,17 @@ private:
         std::uint64_t last_bytes = 0;  ///< Of that batch.
         std::uint64_t last_items = 0;
         std::map<std::uint64_t, arrival*> early;  ///< Arrived out of order.
+        bool marked = false;                      ///< It has sent a mark; others have yet to.
+        arrival_queue behind;                     ///< Arrived in order, behind that mark.
         bool ended = false;
         std::uint64_t batches = 0;  ///< Total; known once ended.
     };
 
     link& checked(std::size_t sender);
-    void enqueue(arrival& one);
+    void enqueue(arrival& one) noexcept;
+    void take_mark(arrival& one) noexcept;
+    void pass_mark_if_all_sent_it() noexcept;
+    void count_consumed(const arrival& one) noexcept;
     void give_back_held() noexcept;
     void take_first(batch& into) noexcept;
     void told_consumer() noexcept;
@@ -107,9 +130,11 @@ private:
     std::vector<link> links_;
     const limits limits_;
     const bool keeps_;
-    arrival* first_ = nullptr;  // In order of consumption.
-    arrival* last_ = nullptr;
+    arrival_queue queue_;      // In order of consumption.
     arrival* held_ = nullptr;  // Held by the consumer, not in the queue.
+    arrival mark_;             // In the queue where all senders have sent their marks.
+    bool mark_waits_ = false;  // It is there.
+    std::uint64_t mark_number_ = 0;
 };
 
 }  // namespace amalgam::detail

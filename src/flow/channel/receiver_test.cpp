@@ -1,6 +1,7 @@
 #include "flow/channel/receiver.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/core/bytes.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/flow/detail/channel.hpp>
@@ -131,6 +133,75 @@ TEST_F(receiver_of_batches, restores_each_senders_order_however_batches_overtake
         ASSERT_EQ(got.size(), 20u);
         EXPECT_TRUE(std::is_sorted(got.begin(), got.end()));
     }
+}
+
+/// With marks; one sender.
+class receiver_of_marks : public testing::Test {
+protected:
+    void deliver(std::uint64_t number, std::uint32_t items, std::uint64_t content) {
+        auto& bytes = *posted_.emplace_back(std::make_unique<std::array<std::byte, 8>>());
+        store_le(bytes.data(), content);
+        tasks_.push_back(spawn(stream_, [this, number, items, &bytes] {
+            try {
+                receiver::consumed so_far;
+                tested_.deliver(0, number, {bytes, items}, so_far);
+                ++delivered_;
+            } catch (const error& why) {
+                refusals_.push_back(why.code().code);
+            }
+        }));
+    }
+    void consume() {
+        tasks_.push_back(spawn(stream_, [this] {
+            channel_in::batch got;
+            while (tested_.next(got))
+                taken_.push_back(got.mark != 0 ? 1000 + got.mark
+                                               : load_le<std::uint64_t>(got.bytes.data()));
+            ended_ = true;
+        }));
+    }
+
+    execution_stream stream_{execution_stream_options{.driven = true}};
+    receiver tested_{1, {.window_bytes = 4096, .takes_marks = true}};
+    std::vector<std::unique_ptr<std::array<std::byte, 8>>> posted_;
+    std::vector<errc> refusals_;
+    std::vector<std::uint64_t> taken_;
+    unsigned delivered_ = 0;
+    bool ended_ = false;
+    std::vector<ult> tasks_;  // Last: joined first.
+};
+
+TEST_F(receiver_of_marks, a_wrong_mark_that_overtook_is_told_to_its_sender_and_harms_no_batch) {
+    for (const std::uint64_t number : {3, 2})
+        deliver(number, 0, 0);  // No checkpoint is 0.
+    deliver(1, 1, 7);
+    stream_.run_ready();
+    deliver(0, 1, 5);
+    stream_.run_ready();
+    EXPECT_EQ(refusals_, (std::vector<errc>{errc::invalid, errc::invalid}));
+    tasks_.push_back(spawn(stream_, [this] { tested_.finish(0, 4, 2); }));
+    consume();
+    stream_.run_ready();
+    EXPECT_EQ(taken_, (std::vector<std::uint64_t>{5, 7}));
+    EXPECT_EQ(delivered_, 2u);
+    EXPECT_TRUE(ended_);
+}
+
+TEST_F(receiver_of_marks, a_sender_whose_mark_came_after_its_end_is_done) {
+    consume();
+    deliver(0, 1, 5);
+    bool finished = false;
+    tasks_.push_back(spawn(stream_, [&] {
+        tested_.finish(0, 2, 1);
+        finished = true;
+    }));
+    stream_.run_ready();
+    EXPECT_FALSE(finished);
+    deliver(1, 0, 3);
+    stream_.run_ready();
+    EXPECT_TRUE(finished);
+    EXPECT_EQ(taken_, (std::vector<std::uint64_t>{5, 1003}));
+    EXPECT_TRUE(ended_);
 }
 
 // Of a loop's way back: nobody waits until a batch was consumed.

@@ -40,7 +40,8 @@ struct run_context {
     local_nodes& nodes;
     run_options options;
     key_book keys;
-    event closed;  ///< Set when this process is done with the others.
+    bool takes_marks = false;  ///< There are checkpoints.
+    event closed;              ///< Set when this process is done with the others.
 
     std::size_t replicas_of(std::size_t group) const {
         return config.find(graph.group_names()[group])->replicas();

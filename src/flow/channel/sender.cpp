@@ -1,6 +1,7 @@
 #include "flow/channel/sender.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -98,6 +99,39 @@ void sender::post_all(std::unique_lock<mutex>& hold) {
         const counted_wait counted(clock_);
         changed_.wait(hold);
     }
+}
+
+void sender::mark(std::uint64_t number) {
+    std::unique_lock hold(lock_);
+    post_all(hold);
+    for (link& one : links_) {
+        const auto has_room = [&] {
+            return is_stopped() || one.in_flight() < limits_.window_bytes;
+        };
+        if (!has_room()) {
+            const counted_wait counted(clock_);
+            changed_.wait(hold, has_room);
+        }
+        if (is_stopped()) throw_stopped();
+        post_mark_to(one, number, hold);
+    }
+}
+
+/// A batch of no items.
+void sender::post_mark_to(link& receiver, std::uint64_t number, std::unique_lock<mutex>& hold) {
+    std::array<std::byte, wire::mark_bytes> bytes;
+    store_le(bytes.data(), number);
+    try {
+        batch_.on(receiver.to)
+            .post(edge_, replica_, receiver.posted_batches, std::uint32_t{0}, const_bytes(bytes));
+    } catch (const error& wrong) {
+        hold.unlock();  // lost_ stops this sender.
+        lost_(static_cast<std::size_t>(&receiver - links_.data()),
+              failure{wrong.code(), wrong.what()});
+        throw_stopped();
+    }
+    ++receiver.posted_batches;
+    receiver.posted_bytes += limits::batch_overhead + bytes.size();
 }
 
 bool sender::has_unposted() const noexcept {

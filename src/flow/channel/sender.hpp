@@ -54,6 +54,7 @@ public:
 
     void end() override;
     void wait_ended() override;
+    void mark(std::uint64_t number) override;
     traffic traffic_so_far() const override;
 
 private:
@@ -82,6 +83,7 @@ private:
     bool has_unposted() const noexcept;
     std::uint64_t waiting_items() const noexcept;
     void post_to(link& receiver, std::unique_lock<mutex>& hold);
+    void post_mark_to(link& receiver, std::uint64_t number, std::unique_lock<mutex>& hold);
     void post_if_starving(std::unique_lock<mutex>& hold);
     void post_all(std::unique_lock<mutex>& hold);
     void start_batch(std::size_t item_bytes, std::size_t needed);

@@ -11,7 +11,9 @@
 ///
 ///     sender -> receiver
 ///         join    graph fingerprint, group, replica      who I am; fails if the graphs differ
-///         batch   edge, replica, number, items, bytes    one-way; numbers count from 0
+///         batch   edge, replica, number, items, bytes    one-way; numbers count from 0; without
+///                                                        items, a mark: the bytes are the number
+///                                                        of the checkpoint, little-endian
 ///         end     edge, replica, batches, items          answered when all were consumed: empty,
 ///                                                        or why they will not be
 ///     receiver -> sender
@@ -35,6 +37,9 @@ inline constexpr const char* credit = "amalgam.flow.credit";
 inline constexpr const char* loop_counts = "amalgam.flow.loop_counts";
 inline constexpr const char* loop_over = "amalgam.flow.loop_over";
 inline constexpr const char* stay = "amalgam.flow.stay";
+
+/// Of a mark.
+inline constexpr std::size_t mark_bytes = 8;
 
 using join_signature = void(std::string, std::uint32_t, std::uint32_t);
 using batch_signature = void(std::uint32_t, std::uint32_t, std::uint64_t, std::uint32_t,

@@ -139,6 +139,27 @@ std::string graph_core::fault_of_groups(const flow_config* config) const {
     return {};
 }
 
+status graph_core::check_checkpoints(std::string& sentence) const {
+    sentence = fault_of_checkpoints();
+    return {sentence.empty() ? errc::ok : errc::unsupported};
+}
+
+std::string graph_core::fault_of_checkpoints() const {
+    if (loops_ != 0)
+        return "the graph has a loop (feedback()), and checkpoints are asked for, expected one or "
+               "the other: what is in a loop is not saved";
+    if (!ordered_.empty())
+        return fmt::format(
+            "\"{}\" is of an ordered farm, and checkpoints are asked for, expected a farm or no "
+            "checkpoints: results that wait for earlier ones are not saved",
+            nodes_[ordered_.front().emitter].name);
+    for (const graph_node& node : nodes_)
+        if (const std::string fault = node.body->fault_of_saving(); !fault.empty())
+            return fmt::format("checkpoints are asked for, but the node \"{}\" {}", node.name,
+                               fault);
+    return {};
+}
+
 /// Routing by key, by a function or to all needs every worker, but in a group of several processes
 /// a node knows only the workers of its own process.
 std::string graph_core::fault_of_choice(const graph_edge& edge, const flow_config& config) const {

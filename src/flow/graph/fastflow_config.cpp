@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include <netdb.h>
 #include <unistd.h>
 
+#include <amalgam/core/detail/absolute_path.hpp>
 #include <amalgam/core/detail/memory.hpp>
 
 namespace amalgam::detail {
@@ -83,7 +83,7 @@ flow_config read_fastflow_config(const json_reader& whole, std::string_view path
     const bool ranks = protocol == "MPI" || protocol == "mpi";
     flow_config config;
     config.stand_alone = true;
-    const std::string file = std::filesystem::absolute(std::string(path)).string();
+    const std::string file = absolute_path(std::string(path)).value();
     for (std::size_t i = 0; i != groups.value().size(); ++i) {
         const json_reader group = groups.at(i);
         if (!group.value().is_object() || !group.has("name"))

@@ -13,8 +13,8 @@
 #include <iterator>
 #include <mutex>
 #include <optional>
-#include <sstream>
 #include <string_view>
+#include <system_error>
 #include <thread>
 
 #include <fcntl.h>
@@ -23,11 +23,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <amalgam/core/detail/no_thread.hpp>
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/fabric/temporary_key.hpp>
 
 #include "flow/launcher/control.hpp"
 #include "flow/launcher/pmix.hpp"
+#include "flow/launcher/rank_message.hpp"
 #include "flow/launcher/run_keys.hpp"
 #include "flow/launcher/status_codec.hpp"
 
@@ -85,6 +87,7 @@ public:
         group_ = welcome->group;
         replica_ = welcome->replica;
         report_interval_ = std::chrono::milliseconds(welcome->report_ms);
+        checkpoints_ = {welcome->checkpoints, welcome->checkpoint, welcome->restart};
     }
 
     ~launched() override {
@@ -124,7 +127,11 @@ public:
         send(ready);
         auto go = line_.receive();
         if (!go || go->what != control_message::kind::go) ended_before_the_start();
-        watch_ = std::thread([this] { end_with_the_launcher(); });
+        try {
+            watch_ = std::thread([this] { end_with_the_launcher(); });
+        } catch (const std::system_error& why) {
+            throw no_thread("that listens to the launcher", why);
+        }
         return go->addresses;
     }
 
@@ -141,6 +148,18 @@ public:
         failed.sentence = why.what.sentence;
         failed.because_of_other = why.because_of_other;
         return send(failed);
+    }
+
+    void on_checkpoint(std::function<void(std::uint64_t)> begin) override {
+        const std::lock_guard hold(checkpoint_lock_);
+        begin_checkpoint_ = std::move(begin);
+    }
+    void tell_saved(std::uint64_t number, const result<void>& written) override {
+        control_message saved;
+        saved.what = control_message::kind::saved;
+        saved.checkpoint = number;
+        if (!written) saved.sentence = written.sentence();
+        send(saved);
     }
 
     std::chrono::milliseconds report_interval() const override { return report_interval_; }
@@ -192,6 +211,10 @@ private:
     /// Works also if a script is between this process and the launcher.
     void end_with_the_launcher() {
         while (const auto message = line_.receive()) {
+            if (message->what == control_message::kind::checkpoint) {
+                const std::lock_guard hold(checkpoint_lock_);
+                if (begin_checkpoint_) begin_checkpoint_(message->checkpoint);
+            }
             if (message->what != control_message::kind::status_query) continue;
             const std::lock_guard hold(queries_lock_);
             ++queries_;
@@ -213,6 +236,8 @@ private:
     std::uint64_t queries_ = 0;  // Asked for; `answered_` of them answered, or about to be.
     std::uint64_t answered_ = 0;
     bool ults_asked_ = false;
+    std::mutex checkpoint_lock_;
+    std::function<void(std::uint64_t)> begin_checkpoint_;
     std::thread watch_;
 };
 
@@ -299,12 +324,12 @@ public:
                 refuse_as(here_.rank,
                           fmt::format("groups {} and {} built different graphs, expected the same "
                                       "nodes, pipelines and groups in every process",
-                                      all.front().label(config_), one.label(config_)));
+                                      label_of(all.front()), label_of(one)));
             std::string& address = addresses[one.group][one.replica];
             if (!address.empty())
                 refuse_as(here_.rank,
                           fmt::format("two processes claim to be {}, expected one for each of {}",
-                                      one.label(config_), list_processes(config_)));
+                                      label_of(one), list_processes(config_)));
             address = one.said.address.empty() ? "-" : one.said.address;
         }
         return addresses;
@@ -326,15 +351,9 @@ public:
     }
 
 private:
-    struct rank_message {
-        std::size_t group;
-        std::size_t replica;
-        control_message said;
-
-        std::string label(const flow_config& config) const {
-            return process_label(config.groups[group], replica);
-        }
-    };
+    std::string label_of(const rank_message& one) const {
+        return process_label(config_.groups[one.group], one.replica);
+    }
 
     void end_if_refused(const control_message& said) {
         if (said.what != control_message::kind::refused) return;
@@ -345,26 +364,10 @@ private:
 
     /// The messages of all ranks, in order.
     std::vector<rank_message> exchange(const control_message& mine) {
-        const std::string own = fmt::format("{} {} {}", group_, replica_, encode(mine));
         std::vector<rank_message> all;
-        for (const std::string& text : pmix_.all_say(own, here_.size)) {
-            std::istringstream words(text);
-            std::string group, line;
-            rank_message one{};
-            words >> group >> one.replica >> std::ws;
-            std::getline(words, line);
-            while (one.group < config_.groups.size() && config_.groups[one.group].name != group)
-                ++one.group;
-            auto said = decode_control(line);
-            if (!said || one.group == config_.groups.size() ||
-                one.replica >= config_.groups[one.group].replicas())
-                throw error(errc::mismatch,
-                            fmt::format("one of the processes has another config, because it "
-                                        "claims to be {}.{}, expected one of {}",
-                                        group, one.replica, list_processes(config_)));
-            one.said = std::move(said).value();
-            all.push_back(std::move(one));
-        }
+        for (const std::string& text :
+             pmix_.all_say(encode_rank_message(group_, replica_, mine), here_.size))
+            all.push_back(decode_rank_message(text, config_).value());
         return all;
     }
 

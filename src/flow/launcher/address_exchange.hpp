@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include <amalgam/core/metrics.hpp>
+#include <amalgam/core/result.hpp>
 #include <amalgam/fabric/credentials.hpp>
 #include <amalgam/fabric/identity.hpp>
 #include <amalgam/flow/config.hpp>
@@ -57,6 +60,18 @@ public:
     /// must.
     virtual bool tell_refusal(const std::string& sentence) = 0;
     virtual bool report_failure(const run_failure& why) = 0;
+    /// Checkpoints of this run.
+    struct checkpoint_plan {
+        std::string folder;          ///< Empty: there are none.
+        std::uint64_t restores = 0;  ///< Go on from that one; 0: from the start.
+        std::string restart;         ///< Why the run was started again; empty: it was not.
+    };
+    const checkpoint_plan& checkpoints() const noexcept { return checkpoints_; }
+    /// `begin` is called with each checkpoint's number, on another thread, until this is called
+    /// with an empty function. Before meet().
+    virtual void on_checkpoint(std::function<void(std::uint64_t)> /*begin*/) {}
+    /// This process's part of it is written, or cannot be. From any thread.
+    virtual void tell_saved(std::uint64_t /*number*/, const result<void>& /*written*/) {}
     /// Interval at which this process should report its nodes' progress; 0: never.
     virtual std::chrono::milliseconds report_interval() const { return {}; }
     /// Called a last time at the end. From any thread.
@@ -82,6 +97,7 @@ protected:
     flow_config config_;
     std::string group_;
     std::size_t replica_ = 0;
+    checkpoint_plan checkpoints_;
     std::vector<std::vector<key_fingerprint>> keys_;
 };
 

@@ -15,15 +15,17 @@ namespace {
 using json = nlohmann::json;
 using kind = control_message::kind;
 
-constexpr std::array<std::pair<kind, const char*>, 9> kinds{{{kind::welcome, "welcome"},
-                                                             {kind::key, "key"},
-                                                             {kind::keys, "keys"},
-                                                             {kind::ready, "ready"},
-                                                             {kind::refused, "refused"},
-                                                             {kind::go, "go"},
-                                                             {kind::status_query, "status_query"},
-                                                             {kind::report, "report"},
-                                                             {kind::failed, "failed"}}};
+constexpr std::array<std::pair<kind, const char*>, 11> kinds{{{kind::welcome, "welcome"},
+                                                              {kind::key, "key"},
+                                                              {kind::keys, "keys"},
+                                                              {kind::ready, "ready"},
+                                                              {kind::refused, "refused"},
+                                                              {kind::go, "go"},
+                                                              {kind::status_query, "status_query"},
+                                                              {kind::report, "report"},
+                                                              {kind::checkpoint, "checkpoint"},
+                                                              {kind::saved, "saved"},
+                                                              {kind::failed, "failed"}}};
 
 constexpr int max_depth = 4;
 
@@ -39,6 +41,9 @@ std::string encode(const control_message& message) {
             out["replica"] = message.replica;
             out["config"] = message.config;
             out["report_ms"] = message.report_ms;
+            out["checkpoints"] = message.checkpoints;
+            out["checkpoint"] = message.checkpoint;
+            if (!message.restart.empty()) out["restart"] = message.restart;
             break;
         case kind::key:
             out["join_ms"] = message.join_ms;
@@ -65,6 +70,14 @@ std::string encode(const control_message& message) {
         case kind::status_query:
             if (message.asks_ults) out["asks_ults"] = true;
             break;
+        case kind::checkpoint:
+            out["checkpoint"] = message.checkpoint;
+            break;
+        case kind::saved:
+            out["checkpoint"] = message.checkpoint;
+            out["sentence"] =
+                std::string_view(message.sentence).substr(0, limits::max_reason_bytes);
+            break;
         case kind::refused:
         case kind::failed:
             out["sentence"] =
@@ -89,11 +102,18 @@ result<control_message> decode_control(std::string_view line) {
             known = true;
         }
         if (!known) return {errc::invalid, "a control message has an unknown kind"};
+        // A number with a point may be larger than all of ours.
+        for (const char* number : {"replica", "report_ms", "join_ms", "checkpoint"})
+            if (const auto found = in.find(number); found != in.end() && found->is_number_float())
+                return {errc::invalid, std::string(number) + " is not a whole number"};
         message.group = in.value("group", "");
         message.replica = in.value("replica", std::size_t{0});
         message.config = in.value("config", "");
         message.report_ms = in.value("report_ms", std::uint64_t{0});
         message.report = in.value("report", "");
+        message.checkpoints = in.value("checkpoints", "");
+        message.checkpoint = in.value("checkpoint", std::uint64_t{0});
+        message.restart = in.value("restart", "");
         message.metrics = in.value("metrics", "");
         message.drawing = in.value("drawing", "");
         message.asks_ults = in.value("asks_ults", false);

@@ -24,12 +24,27 @@ inline constexpr const char* control_variable = "AMALGAM_CONTROL";
 ///     launcher -> process   go        all addresses
 ///     launcher -> process   status_query  report now, with your numbers; to those that say
 ///     `answers_queries` process  -> launcher  report    progress of my nodes, at the interval or
-///     after `status_query` process  -> launcher  failed    I am about to end, and why
+///     after `status_query`
+///     launcher -> process   checkpoint  sources, mark your streams for that checkpoint
+///     process  -> launcher  saved     my part of that checkpoint is written, or why it is not
+///     process  -> launcher  failed    I am about to end, and why
 ///
 /// One JSON object per line, of at most max_control_bytes. A side that sees the other end closed
 /// ends, too.
 struct control_message {
-    enum class kind { welcome, key, keys, ready, refused, go, status_query, report, failed };
+    enum class kind {
+        welcome,
+        key,
+        keys,
+        ready,
+        refused,
+        go,
+        status_query,
+        report,
+        checkpoint,
+        saved,
+        failed
+    };
 
     kind what = kind::welcome;
     std::string group;            ///< welcome
@@ -47,7 +62,11 @@ struct control_message {
     std::string ults;           ///< report, if asked for them: as encode_ults() has them
     std::uint64_t join_ms = 0;  ///< key, ready: how long the others may take; 0: unlimited
     std::vector<std::string> keys;                    ///< key: one; keys: of all processes
-    std::string sentence;                             ///< refused, failed
+    std::string checkpoints;                          ///< welcome: their folder; empty: none
+    std::uint64_t checkpoint = 0;                     ///< checkpoint, saved: its number; welcome:
+                                                      ///< to go on from it, unless 0
+    std::string restart;                              ///< welcome: why it was started again
+    std::string sentence;                             ///< refused, failed; saved: why it is not
     bool because_of_other = false;                    ///< failed: only because another group did
     std::vector<std::vector<std::string>> addresses;  ///< go: by group, then by replica
 };
@@ -72,6 +91,8 @@ public:
     std::optional<control_message> try_receive(bool& gone);
     /// Why the last input was malformed; empty if the other end is just gone.
     const std::string& nonsense() const noexcept { return nonsense_; }
+    /// The descriptor is closed, and its number may be another's: the other end is gone for good.
+    void forget_descriptor() noexcept { fd_ = -1; }
 
 private:
     std::optional<control_message> next(bool wait, bool& gone);

@@ -62,7 +62,7 @@ TEST(control, nonsense_is_an_error_not_a_message) {
     for (const char* line :
          {"", "7", "{}", R"({"kind": "dance"})", R"({"kind": 1})",
           R"({"kind": "go", "addresses": 3})", R"({"kind": "keys", "keys": [1]})",
-          R"({"kind": "welcome", "replica": "x"})"})
+          R"({"kind": "welcome", "replica": "x"})", R"({"kind": "key", "join_ms": 1e300})"})
         EXPECT_FALSE(decode_control(line).ok()) << line;
 }
 

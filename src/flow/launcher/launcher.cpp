@@ -13,6 +13,7 @@
 #include <amalgam/flow/launcher.hpp>
 #include <amalgam/rpc/metrics_server.hpp>
 
+#include "flow/checkpoints/run_checkpoints.hpp"
 #include "flow/launcher/address_exchange.hpp"
 #include "flow/launcher/guarded.hpp"
 #include "flow/launcher/run_keys.hpp"
@@ -98,6 +99,10 @@ int launch(const launch_options& asked) {
     if (options.insecure) options.config = detail::without_keys(std::move(options.config));
     // A single rank starts everything itself, as in a shell from srun.
     if (const detail::job_rank here = detail::job_rank_from_environment(); here.size > 1) {
+        if (!options.checkpoints.empty())
+            throw error(errc::unsupported,
+                        "--checkpoints is given within mpirun or srun, which start the processes, "
+                        "expected a run that amalgam starts itself");
         if (!options.web.empty())
             throw error(
                 errc::unsupported,
@@ -126,8 +131,9 @@ int launch(const launch_options& asked) {
     if (any(options.config, false)) program = detail::find_program(options.command.front()).value();
     if (any(options.config, true))
         (void)detail::find_program(options.ssh.empty() ? "" : options.ssh.front()).value();
+    detail::run_checkpoints checkpoints(options);
     return detail::run_guarded([&](unique_fd guard) {
-        return detail::supervisor(options, program, std::move(guard)).run();
+        return detail::supervisor(options, program, std::move(guard), checkpoints).run();
     });
 }
 

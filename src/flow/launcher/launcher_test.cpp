@@ -43,6 +43,18 @@ TEST_F(launcher, groups_that_other_hosts_can_reach_run_with_keys_of_the_run) {
     EXPECT_EQ(run({"count"}, {"--insecure"}).code, 0);
 }
 
+TEST_F(launcher, groups_over_libfabric_that_other_hosts_can_reach_run_with_keys_of_the_run_too) {
+    // G1 has a port of libfabric to call by, and G3 one of tcp.
+    write_config(R"({"groups": {"G1": {"endpoint": "tcp://0.0.0.0:0"},
+                                "G2": {"endpoint": "ofi+tcp://0.0.0.0:0"},
+                                "G3": {"endpoint": "ofi+tcp://0.0.0.0:0"}}})");
+    auto [code, output] = run({"count"});
+    if (contains(output, "there is no transport")) GTEST_SKIP() << "built without ofi";
+    EXPECT_EQ(code, 0) << output;
+    EXPECT_EQ(output, "[G3] got 1000\n");
+    EXPECT_EQ(run({"count"}, {"--insecure"}).code, 0);
+}
+
 TEST_F(launcher, groups_with_keys_of_the_run_reach_those_with_credentials_of_the_user_and_back) {
     make_key(folder_ + "/lab", {.name = "lab", .authority = true});
     for (const std::string name : {"one", "two"}) {

@@ -31,7 +31,6 @@ namespace amalgam {
 namespace {
 
 using namespace detail;
-using clock = std::chrono::steady_clock;
 
 /// Moves both ends of ssh's connection away, so that no process we start inherits them.
 unique_fd take_over(int standard) {
@@ -89,7 +88,7 @@ private:
             if (info.ssi_signo != SIGCHLD) end(128 + static_cast<int>(info.ssi_signo));
         if (!to_launcher_.empty() && ready > 0 && watched[3].revents != 0)
             to_launcher_.write_some();
-        if (process_ && clock::now() - last_said_ >= silence_ / 4)
+        if (process_ && std::chrono::steady_clock::now() - last_said_ >= silence_ / 4)
             say(remote_frame_kind::alive, "");
         if (watched[0].revents != 0) {
             read_frames();
@@ -100,7 +99,9 @@ private:
 
     /// Timeout of poll().
     int turn() const { return process_ ? static_cast<int>(silence_.count() / 4) : -1; }
-    bool launcher_is_silent() const { return process_ && clock::now() - last_heard_ > silence_; }
+    bool launcher_is_silent() const {
+        return process_ && std::chrono::steady_clock::now() - last_heard_ > silence_;
+    }
 
     void read_frames() {
         char piece[16384];
@@ -110,7 +111,7 @@ private:
             launcher_left_ = true;
             return end(1);
         }
-        last_heard_ = clock::now();
+        last_heard_ = std::chrono::steady_clock::now();
         frames_.feed({piece, static_cast<std::size_t>(got)});
     }
 
@@ -157,7 +158,7 @@ private:
                 ++group;
             options_.config.groups[group].hosts.clear();  // It runs here.
             silence_ = std::chrono::milliseconds(asked->silence_ms);
-            last_heard_ = last_said_ = clock::now();
+            last_heard_ = last_said_ = std::chrono::steady_clock::now();
             process_ = start_process(options_, group, asked->replica,
                                      find_program(options_.command.at(0)).value(), true);
         } catch (const std::exception& wrong) {
@@ -210,7 +211,7 @@ private:
 
     void say(remote_frame_kind kind, std::string_view bytes) {
         add_frame(to_launcher_, kind, bytes);
-        last_said_ = clock::now();
+        last_said_ = std::chrono::steady_clock::now();
     }
 
     /// Waits for room; if the launcher is gone, the rest is dropped.
@@ -240,7 +241,7 @@ private:
     launch_options options_;
     std::optional<launched_process> process_;  // Set once started.
     std::chrono::milliseconds silence_{0};
-    clock::time_point last_heard_{}, last_said_{};
+    std::chrono::steady_clock::time_point last_heard_{}, last_said_{};
     bool launcher_left_ = false;
     bool over_ = false;
     int code_ = 0;

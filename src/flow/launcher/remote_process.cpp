@@ -33,8 +33,6 @@
 namespace amalgam::detail {
 namespace {
 
-using clock = std::chrono::steady_clock;
-
 constexpr int cannot_reach = 255;  // As ssh itself.
 
 /// Quoted for the host's shell, whichever that is.
@@ -74,7 +72,7 @@ public:
                           .silence_ms = static_cast<std::size_t>(options_.host_silence.count()),
                           .command = options_.command,
                           .environment = carried_environment(environ)}));
-        last_heard_ = last_said_ = clock::now();
+        last_heard_ = last_said_ = std::chrono::steady_clock::now();
         while (!ended_) {
             wait();
             take_frames();
@@ -151,15 +149,16 @@ private:
             say(remote_frame_kind::signal, {&number, 1});
         }
         if (watched[2].revents != 0) read_control();
-        if (clock::now() - last_said_ >= turn) say(remote_frame_kind::alive, "");
+        if (std::chrono::steady_clock::now() - last_said_ >= turn)
+            say(remote_frame_kind::alive, "");
         if (watched[3].revents != 0) to_agent_.write_some();
         if (watched[4].revents != 0) out_.write_some();
         if (watched[5].revents != 0) err_.write_some();
         if (watched[1].revents != 0)
             read_frames();
         else if (!hears || !frames_.greeted())  // ssh decides how long a login may take.
-            last_heard_ = clock::now();
-        else if (clock::now() - last_heard_ > options_.host_silence)
+            last_heard_ = std::chrono::steady_clock::now();
+        else if (std::chrono::steady_clock::now() - last_heard_ > options_.host_silence)
             fail(cannot_reach,
                  fmt::format("{} was silent for {} s", host_,
                              std::chrono::duration<double>(options_.host_silence).count()));
@@ -177,7 +176,7 @@ private:
         const ssize_t got = ::read(from_ssh_.get(), piece, sizeof piece);
         if (got < 0 && errno == EINTR) return;
         if (got <= 0) return explain_the_loss();
-        last_heard_ = clock::now();
+        last_heard_ = std::chrono::steady_clock::now();
         frames_.feed({piece, static_cast<std::size_t>(got)});
     }
 
@@ -230,7 +229,7 @@ private:
 
     void say(remote_frame_kind kind, std::string_view bytes) {
         add_frame(to_agent_, kind, bytes);
-        last_said_ = clock::now();
+        last_said_ = std::chrono::steady_clock::now();
     }
 
     /// Ends with `exit_code`, and reports this sentence.
@@ -253,7 +252,7 @@ private:
     output_queue to_agent_{-1};
     output_queue out_{STDOUT_FILENO}, err_{STDERR_FILENO};
     remote_frame_reader frames_{remote_greeting};
-    clock::time_point last_heard_{}, last_said_{};
+    std::chrono::steady_clock::time_point last_heard_{}, last_said_{};
     bool ended_ = false;
     int wait_status_ = 0;
 };

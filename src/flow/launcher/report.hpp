@@ -31,6 +31,12 @@ public:
     /// Replaces the previous report of that process.
     void take(std::size_t process, std::string_view json);
 
+    /// All processes are started again.
+    void start_over() noexcept {
+        by_process_.clear();
+        last_ = {};
+    }
+
     /// Time from `now` until the next line is due; if none is, never.
     std::chrono::milliseconds until_next(clock::time_point now,
                                          std::chrono::milliseconds never) const noexcept;

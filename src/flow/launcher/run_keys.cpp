@@ -1,6 +1,7 @@
 #include "flow/launcher/run_keys.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -8,10 +9,6 @@
 
 namespace amalgam::detail {
 namespace {
-
-bool encrypts(const uri& where) noexcept {
-    return transport_of(where).ends_with("+tls");
-}
 
 bool has_own_credentials(const uri& where) noexcept {
     return where.option("credentials").has_value();
@@ -25,14 +22,29 @@ bool may_be_reached(const uri& where) noexcept {
     return over_sockets && listens && !is_loopback_host(where.host);
 }
 
+/// The same endpoint, over the form of its transport that encrypts.
+uri encrypted(uri where) {
+    if (!is_encrypted(where)) where.protocol += where.protocol.empty() ? "tls" : "+tls";
+    return where;
+}
+
+/// And over the one that does not, which has no use for what only the other takes.
+uri plain(uri where) {
+    if (is_encrypted(where)) {
+        const std::size_t plus = where.protocol.rfind('+');
+        where.protocol.resize(plus == std::string::npos ? 0 : plus);
+    }
+    return without_option(std::move(where), "trusted_wire");
+}
+
 template <typename Change>
 flow_config changed(flow_config config, Change change) {
     for (group_config& group : config.groups)
         for (std::string& endpoint : group.endpoints) {
             uri where = uri::parse(endpoint);
-            if (!may_be_reached(where) || where.option("insecure")) continue;
-            change(where);
-            endpoint = to_string(where);
+            if (!may_be_reached(where) || where.option("insecure") || has_own_credentials(where))
+                continue;
+            endpoint = to_string(change(std::move(where)));
         }
     return config;
 }
@@ -48,15 +60,14 @@ bool any_endpoint(const flow_config& config, Predicate is) {
 }  // namespace
 
 bool makes_keys(const flow_config& config) {
-    return any_endpoint(
-        config, [](const uri& where) { return encrypts(where) && !has_own_credentials(where); });
+    return any_endpoint(config, [](const uri& where) {
+        return is_encrypted(where) && !has_own_credentials(where);
+    });
 }
 
 flow_config with_keys(flow_config config) {
     if (config.stand_alone) return config;
-    return changed(std::move(config), [](uri& where) {
-        if (where.scheme == "tcp") where.protocol = "tls";
-    });
+    return changed(std::move(config), encrypted);
 }
 
 std::string calling_port(const std::string& own, const std::string& endpoint) {
@@ -69,7 +80,7 @@ std::string calling_port(const std::string& own, const std::string& endpoint) {
 std::string called_address(const std::vector<std::string>& ports, const std::string& endpoint,
                            const std::string& address) {
     const auto parsed = parse_uri(address);
-    if (!parsed || !encrypts(*parsed)) return address;
+    if (!parsed || !is_encrypted(*parsed)) return address;
     uri there = without_option(*parsed, "credentials");
     // A lookup goes to the ports of its transport, one after the other.
     const auto may_be_asked = [speaks = transport_of(there)](const std::string& port) {
@@ -84,10 +95,10 @@ std::string called_address(const std::vector<std::string>& ports, const std::str
 }
 
 flow_config without_keys(flow_config config) {
-    return changed(std::move(config), [](uri& where) {
-        if (has_own_credentials(where)) return;
-        if (transport_of(where) == "tcp+tls") where.protocol.clear();
+    return changed(std::move(config), [](uri where) {
+        where = plain(std::move(where));
         where.options.push_back({"insecure", "yes"});
+        return where;
     });
 }
 

@@ -17,9 +17,11 @@ namespace amalgam::detail {
 /// and names no credentials.
 bool makes_keys(const flow_config& config);
 
-/// Makes each tcp endpoint that other hosts may reach one of tcp+tls. Leaves those that say
-/// `insecure` or name credentials of the user's, and all if the processes find each other without
-/// us. On loopback, where other users of the host may connect, one of tcp+tls is as it is written.
+/// Makes each endpoint of tcp, ofi and ucx that other hosts may reach one that encrypts: tcp+tls,
+/// ofi+…+tls. Leaves those that say `insecure` or name credentials of the user's, and all if the
+/// processes find each other without us. On loopback, where other users of the host may connect,
+/// one of tcp+tls is as it is written. So is mpi+static, which only ranks of one job reach, and
+/// which has no `insecure` by which a user could say no: decision 0019.
 flow_config with_keys(flow_config config);
 
 /// The port by which a process that listens at `own` calls one that listens at `endpoint`: with the
@@ -32,7 +34,8 @@ std::string calling_port(const std::string& own, const std::string& endpoint);
 std::string called_address(const std::vector<std::string>& ports, const std::string& endpoint,
                            const std::string& address);
 
-/// Lets each endpoint that other hosts may reach say `insecure`, in place of keys.
+/// Lets each endpoint that other hosts may reach say `insecure`, in place of keys, and no longer
+/// encrypt. Leaves those that with_keys() leaves.
 flow_config without_keys(flow_config config);
 
 }  // namespace amalgam::detail

@@ -19,14 +19,24 @@ std::string opened(const std::string& endpoint) {
     return without_keys(config_of({endpoint})).groups.front().endpoints.front();
 }
 
-TEST(run_keys, are_for_tcp_endpoints_that_other_hosts_may_reach) {
+TEST(run_keys, are_for_endpoints_that_other_hosts_may_reach) {
     EXPECT_EQ(encrypted("tcp://eth0:0"), "tcp+tls://eth0:0");
     EXPECT_EQ(encrypted("tcp://[::]:7000"), "tcp+tls://[::]:7000");
     EXPECT_EQ(encrypted("tcp://:7000"), "tcp+tls://:7000");
     EXPECT_EQ(encrypted("tcp+tls://10.0.0.5"), "tcp+tls://10.0.0.5");
+    EXPECT_EQ(encrypted("ofi+tcp://eth0:0"), "ofi+tcp+tls://eth0:0");
+    EXPECT_EQ(encrypted("ofi+tcp+tls://eth0:0"), "ofi+tcp+tls://eth0:0");
+    EXPECT_EQ(encrypted("ofi+verbs;ofi_rxm://mlx5_0/10.0.0.5:0?one_sided=no"),
+              "ofi+verbs;ofi_rxm+tls://mlx5_0/10.0.0.5:0?one_sided=no");
+    EXPECT_EQ(encrypted("ucx+shm://eth0:0"), "ucx+shm+tls://eth0:0");
+    EXPECT_EQ(encrypted("ucx+tcp://eth0:0?trusted_wire=yes"),
+              "ucx+tcp+tls://eth0:0?trusted_wire=yes");
     for (const char* same :
          {"shm://", "tcp://", "tcp://127.0.0.1:0", "tcp://localhost:0", "tcp://[::1]:0",
-          "tcp://eth0:0?insecure=yes", "ucx+tcp://eth0:0", "mpi+static"})
+          "tcp://eth0:0?insecure=yes", "tcp+tls://eth0:0?credentials=lab", "ofi+tcp://",
+          "ofi+tcp://127.0.0.1:0", "ofi+tcp://eth0:0?insecure=yes",
+          "ofi+tcp://eth0:0?credentials=lab", "ucx+tcp://lo:0", "ucx+tcp://eth0:0?insecure=no",
+          "mpi+static"})
         EXPECT_EQ(encrypted(same), same);
 }
 
@@ -91,6 +101,10 @@ TEST(run_keys, can_be_left_out_where_that_is_said) {
     EXPECT_EQ(opened("tcp+tls://eth0:0"), "tcp://eth0:0?insecure=yes");
     EXPECT_EQ(opened("ofi+tcp://eth0:0?one_sided=no"),
               "ofi+tcp://eth0:0?one_sided=no&insecure=yes");
+    EXPECT_EQ(opened("ofi+tcp+tls://eth0:0"), "ofi+tcp://eth0:0?insecure=yes");
+    for (const char* each :
+         {"ucx+tcp+tls://eth0:0?trusted_wire=yes", "ucx+tcp://eth0:0?trusted_wire=yes"})
+        EXPECT_EQ(opened(each), "ucx+tcp://eth0:0?insecure=yes") << each;
     for (const char* same :
          {"shm://", "tcp://127.0.0.1:0", "tcp://eth0:0?insecure=no",
           "tcp+tls://eth0:0?credentials=lab", "ofi+tcp+tls://eth0:0?credentials=lab"})

@@ -29,6 +29,12 @@ void run_watch::add(const std::string& label, const std::string& where) {
     fresh.known.running = true;
 }
 
+void run_watch::start_over() {
+    const std::lock_guard hold(lock_);
+    processes_.clear();
+    news_.notify_all();
+}
+
 void run_watch::is_ready(std::size_t which, const std::string& address, bool answers_queries) {
     const std::lock_guard hold(lock_);
     processes_[which].known.address = address;
@@ -111,14 +117,22 @@ result<ult_report> run_watch::query_ults(std::string_view label, std::chrono::mi
     std::unique_lock hold(lock_);
     const auto found = find_running(label);
     if (!found) return found.why();
-    process& of = *found.value();
     // What was asked before this is as good only if it comes later.
-    const std::uint64_t before = of.ults_answers;
-    of.wants_ults = true;
+    const std::uint64_t before = found.value()->ults_answers;
+    found.value()->wants_ults = true;
     wake_supervisor();
-    news_.wait_for(hold, limit, [&] { return of.ults_answers != before || !of.known.running; });
-    if (of.ults_answers != before) return of.ults;
-    if (!of.known.running) return {errc::closed, fmt::format("{} has ended", label)};
+    // Looked up again: meanwhile all processes may have been started again.
+    const auto now = [&]() -> process* {
+        const auto again = find_running(label);
+        return again ? again.value() : nullptr;
+    };
+    const auto has_answered = [&](const process* of) {
+        return of != nullptr && of->ults_answers != before;
+    };
+    news_.wait_for(hold, limit, [&] { return now() == nullptr || has_answered(now()); });
+    process* const of = now();
+    if (has_answered(of)) return of->ults;
+    if (of == nullptr) return {errc::closed, fmt::format("{} has ended", label)};
     return {errc::timed_out,
             fmt::format("{} does not answer: it is stopped, or computes without a wait", label)};
 }

@@ -28,6 +28,8 @@ public:
 
     /// Processes, in the order of their numbers.
     void add(const std::string& label, const std::string& where);
+    /// All processes are started again: they are added anew.
+    void start_over();
     /// It takes part in the run: whether it `answers_queries`.
     void is_ready(std::size_t which, const std::string& address, bool answers_queries);
     void has_ended(std::size_t which);

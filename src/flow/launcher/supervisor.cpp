@@ -37,12 +37,14 @@ sigset_t watched_signals() {
 
 }  // namespace
 
-supervisor::supervisor(const launch_options& options, std::string program, unique_fd launcher)
+supervisor::supervisor(const launch_options& options, std::string program, unique_fd launcher,
+                       run_checkpoints& checkpoints)
     : options_(options),
       program_(std::move(program)),
       launcher_(std::move(launcher)),
       report_(options),
       watch_(fmt::format("{}", fmt::join(options.command, " "))),
+      checkpoints_(checkpoints),
       makes_keys_(makes_keys(options.config)) {
     sigset_t set = watched_signals();
     signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -67,6 +69,54 @@ int supervisor::run() {
         return 1;
     }
     offer_status();
+    try {
+        run_until_all_have_ended();
+        while (starts_again()) {
+            start_over();
+            run_until_all_have_ended();
+        }
+    } catch (const error& failed) {  // No process or descriptor is left to start again.
+        say(failed.what());
+        exit_code_ = 1;
+        stop_now();
+        kill_descendants(limits::kill_limit);
+    }
+    blame();
+    check_that_somebody_ran();
+    show_report();
+    if (exit_code_.value_or(0) != 0) say_that_checkpoint_is_kept();
+    if (page_) {
+        show_page();
+        page_->finish();
+    }
+    std::size_t left = kill_descendants(limits::kill_limit);
+    if (left > 0 && !stopping_)
+        say(fmt::format("the groups left {} process{} running; stopped", left,
+                        left == 1 ? "" : "es"));
+    show_the_rest();
+    if (out_.lost_for() != 0 && exit_code_.value_or(0) == 0) {
+        say(
+            fmt::format("standard output cannot be written completely ({}), expected room for what "
+                        "the groups print",
+                        std::strerror(out_.lost_for())));
+        say_that_checkpoint_is_kept();
+        show_the_rest();
+        return 1;
+    }
+    if (exit_code_.value_or(0) == 0 && introduced_) checkpoints_.remove_all();
+    return exit_code_.value_or(0);
+}
+
+void supervisor::say_that_checkpoint_is_kept() {
+    if (checkpoints_.complete() == 0 || !introduced_) return;
+    const std::string why = last_said_;
+    const std::string kept =
+        fmt::format("checkpoint {} is kept: --resume goes on from it", checkpoints_.complete());
+    say(kept);
+    last_said_ = why + "; " + kept;  // The page shows both.
+}
+
+void supervisor::run_until_all_have_ended() {
     while (anything_runs()) {
         wait_for_something();
         take_signals();
@@ -85,29 +135,124 @@ int supervisor::run() {
         check_that_the_run_is_not_late();
         if (stopping_ && !killed_ && clock::now() >= kill_at_) stop_now();
         if (page_ && clock::now() >= page_at_) show_page();
+        begin_checkpoint_when_due();
         if (const std::string line = report_.next_line(clock::now()); !line.empty()) say(line);
     }
-    blame();
-    check_that_somebody_ran();
-    show_report();
-    if (page_) {
-        show_page();
-        page_->finish();
+}
+
+/// Whether the run has lost a process, and goes on from a checkpoint.
+bool supervisor::starts_again() {
+    if (!stopping_ || exit_code_ || restarts_ == options_.restarts ||
+        next_stop_ == stop_press::ends_wait)
+        return false;
+    const launched_process& first = first_to_blame();
+    if (!is_lost(first)) return false;
+    const std::uint64_t from = checkpoints_.complete();
+    if (from == 0 && !options_.restart_from_start) {
+        say("the run is not started again: no checkpoint is complete, and --from-start was not "
+            "given");
+        return false;
     }
-    std::size_t left = kill_descendants(limits::kill_limit);
-    if (left > 0 && !stopping_)
-        say(fmt::format("the groups left {} process{} running; stopped", left,
-                        left == 1 ? "" : "es"));
+    if (end_asked_for_) {
+        exit_code_ = end_asked_for_->exit_code;
+        say(end_asked_for_->why);
+        return false;
+    }
+    // Of those that have only lost another, the words say whom.
+    const std::string why = !first.last_words.empty() ? first.last_words
+                            : stopped_by_us(first)
+                                ? "it was lost"
+                                : "it ended with " + describe_end(first.wait_status);
+    const std::string where =
+        from == 0 ? std::string("the start") : fmt::format("checkpoint {}", from);
+    note_ = fmt::format("group {} ({}): {}; restart {} of {}: all groups go on from {}",
+                        first.label, first.where, why, ++restarts_, options_.restarts, where);
+    say(note_);
+    restart_ = fmt::format("{} of {}, from {}, as group {}: {}", restarts_, options_.restarts,
+                           where, first.label, why)
+                   .substr(0, limits::max_reason_bytes);
+    return true;
+}
+
+/// Whether that process is gone for a reason that another one may not meet.
+bool supervisor::is_lost(const launched_process& one) const noexcept {
+    return one.because_of_other || (one.last_words.empty() && WIFSIGNALED(one.wait_status));
+}
+
+/// The children of this fork() are copies of one thread, but others run: until they become the
+/// program, they do only what glibc allows then, and no other thread changes the environment.
+void supervisor::start_over() {
+    kill_descendants(limits::kill_limit);  // What the groups have left.
     show_the_rest();
-    if (out_.lost_for() != 0 && exit_code_.value_or(0) == 0) {
-        say(
-            fmt::format("standard output cannot be written completely ({}), expected room for what "
-                        "the groups print",
-                        std::strerror(out_.lost_for())));
-        show_the_rest();
-        return 1;
-    }
-    return exit_code_.value_or(0);
+    checkpoints_.abandon();
+    processes_.clear();
+    watch_.start_over();
+    report_.start_over();
+    ended_ = 0;
+    shared_keys_ = introduced_ = more_messages_ = stopping_ = killed_ = false;
+    ready_by_ = clock::time_point::max();
+    start_all();
+}
+
+/// Empty: one may begin.
+std::string supervisor::why_no_checkpoint() const {
+    if (!checkpoints_.are_on()) return "this run has no folder for checkpoints (--checkpoints)";
+    if (checkpoints_.is_under_way()) return "a checkpoint is being taken already";
+    if (!introduced_) return "the groups have not begun yet";
+    const bool all_run = std::all_of(processes_.begin(), processes_.end(),
+                                     [](const launched_process& one) { return one.running; });
+    if (stopping_ || !all_run) return "the run is about to end";
+    return {};
+}
+
+void supervisor::begin_checkpoint(bool asked) {
+    checkpoint_is_asked_for_ = asked;
+    control_message ask;
+    ask.what = control_message::kind::checkpoint;
+    ask.checkpoint = checkpoints_.begin(clock::now());
+    for (launched_process& one : processes_)
+        one.talk.send(ask);
+}
+
+void supervisor::begin_checkpoint_when_due() {
+    if (clock::now() >= checkpoints_.due() && why_no_checkpoint().empty()) begin_checkpoint(false);
+}
+
+void supervisor::take_saved(launched_process& from, const control_message& message) {
+    if (!checkpoints_.are_on()) return;
+    const run_checkpoints::news news =
+        checkpoints_.take(number_of(from), message.checkpoint, message.sentence);
+    if (news.sentence.empty()) return;
+    note_ = news.sentence;
+    // Those that come by themselves would fill the screen.
+    if (checkpoint_is_asked_for_ || !news.is_complete) say(news.sentence);
+    const stop_press was = std::exchange(next_stop_, stop_press::takes_checkpoint);
+    if (was != stop_press::ends_wait) return;
+    if (news.is_complete) return stop_for_page();
+    note_ += "; the run goes on: the next press of stop ends it without one";
+    next_stop_ = stop_press::ends_run;
+}
+
+/// With checkpoints, takes one first. Asked once more, stops at once.
+void supervisor::stop_safely() {
+    const bool can_begin = why_no_checkpoint().empty();
+    const bool waits_for_one = can_begin || checkpoints_.is_under_way();
+    if (next_stop_ != stop_press::takes_checkpoint || !waits_for_one) return stop_for_page();
+    if (can_begin) begin_checkpoint(true);
+    next_stop_ = stop_press::ends_wait;
+    note_ = "a checkpoint is taken, then the run stops; the next press of stop ends it at once";
+}
+
+void supervisor::stop_for_page() {
+    end_run(128 + SIGTERM, "the stop button of the live page was pressed: stopped all groups");
+}
+
+/// For somebody who wants the run to end. One that has lost a process is not started again.
+void supervisor::end_run(int exit_code, std::string why) {
+    if (stopping_ && !exit_code_)
+        end_asked_for_ = {exit_code, std::move(why)};
+    else
+        stop_the_others(exit_code, std::move(why));
 }
 
 void supervisor::start_all() {
@@ -125,6 +270,9 @@ void supervisor::start_all() {
     welcome.what = control_message::kind::welcome;
     welcome.config = to_json(options_.config);
     welcome.report_ms = report_.interval_ms();
+    welcome.checkpoints = checkpoints_.folder();
+    welcome.checkpoint = checkpoints_.complete();
+    welcome.restart = restart_;
     for (launched_process& one : processes_) {
         welcome.group = groups[one.group].name;
         welcome.replica = one.replica;
@@ -187,6 +335,8 @@ void supervisor::wait_for_something() {
         timeout = timeout == never ? left : std::min(timeout, left);
     };
     if (more_messages_) wake_at(now);
+    if (why_no_checkpoint().empty() && checkpoints_.due() != clock::time_point::max())
+        wake_at(checkpoints_.due());
     if (page_) wake_at(page_at_);
     if (stopping_ && !killed_) wake_at(kill_at_);
     if (!stopping_ && stop_at_ != clock::time_point::max()) wake_at(stop_at_);
@@ -207,7 +357,7 @@ void supervisor::take_signals() {
     while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
         if (info.ssi_signo == SIGCHLD) continue;
         int signal = static_cast<int>(info.ssi_signo);
-        stop_the_others(128 + signal, fmt::format("{}: stopped all groups", ::strsignal(signal)));
+        end_run(128 + signal, fmt::format("{}: stopped all groups", ::strsignal(signal)));
     }
 }
 
@@ -221,7 +371,10 @@ bool supervisor::take_messages(launched_process& from) {
             take(from, *message);
             continue;
         }
-        if (gone) from.control.reset();
+        if (gone) {
+            from.control.reset();
+            from.talk.forget_descriptor();
+        }
         if (const std::string& why = from.talk.nonsense(); gone && !why.empty())
             stop_the_others(
                 1, fmt::format("group {} ({}) wrote an invalid message to its control socket "
@@ -263,6 +416,10 @@ void supervisor::take(launched_process& from, const control_message& message) {
             if (page_)
                 if (auto ults = decode_ults(message.ults)) page_->tell_ults(from.label, *ults);
             break;
+        case control_message::kind::saved:
+            take_saved(from, message);
+            break;
+        case control_message::kind::checkpoint:
         case control_message::kind::welcome:
         case control_message::kind::keys:
         case control_message::kind::go:
@@ -307,6 +464,11 @@ void supervisor::reap() {
         found->wait_status = status;
         found->end_order = ++ended_;
         watch_.has_ended(number_of(*found));
+        if (checkpoints_.owes(number_of(*found))) {
+            checkpoints_.abandon();
+            // None can be taken any more.
+            if (status == 0 && next_stop_ == stop_press::ends_wait) stop_for_page();
+        }
         if (status != 0 && !stopping_) stop_the_others(not_decided, "");
     }
 }
@@ -438,8 +600,7 @@ bool supervisor::anything_runs() const noexcept {
                        [](const auto& one) { return one.running; });
 }
 
-void supervisor::blame() {
-    if (!stopping_ || exit_code_) return;
+const launched_process& supervisor::first_to_blame() const noexcept {
     // In order: processes that failed on their own account; that ended badly unasked; that only
     // lost another; that we stopped.
     auto guilt = [this](const launched_process& one) {
@@ -448,10 +609,15 @@ void supervisor::blame() {
         if (!one.last_words.empty()) return 4;
         return stopped_by_us(one) ? 1 : 3;
     };
-    auto first = std::max_element(
+    return *std::max_element(
         processes_.begin(), processes_.end(), [&guilt](const auto& a, const auto& b) {
             return std::pair(guilt(a), b.end_order) < std::pair(guilt(b), a.end_order);
         });
+}
+
+void supervisor::blame() {
+    if (!stopping_ || exit_code_) return;
+    const launched_process* const first = &first_to_blame();
     const bool cut_short = stopped_by_us(*first);
     exit_code_ = cut_short ? 1 : exit_code_of(first->wait_status);
     std::string how = cut_short ? "failed" : "ended with " + describe_end(first->wait_status);
@@ -498,6 +664,7 @@ void supervisor::open_page() {
     page_ = std::make_unique<live_page>(
         options_.web, page_options{.title = fmt::format("{}", fmt::join(options_.command, " ")),
                                    .can_stop = true,
+                                   .can_checkpoint = checkpoints_.are_on(),
                                    .tells_ults = true});
     say(fmt::format("the live page of the run is {}", page_->url()));
     last_said_.clear();
@@ -520,17 +687,25 @@ void supervisor::show_page() {
     const bool over = !anything_runs();
     const bool failed = exit_code_.value_or(0) != 0;
     now.state = !over ? (stopping_ ? "stopping" : "running") : failed ? "failed" : "ended";
-    if (stopping_ || over) now.sentence = last_said_;
+    now.sentence = stopping_ || over ? last_said_ : note_;
     now.run = report_.all();
     page_->show(now);
+}
+
+void supervisor::take_checkpoint_for_page() {
+    if (const std::string why = why_no_checkpoint(); !why.empty())
+        note_ = fmt::format("no checkpoint was taken: {}", why);
+    else
+        begin_checkpoint(true);
 }
 
 void supervisor::take_page_requests() {
     if (!page_) return;
     for (const page_request& each : page_->take_requests()) {
         if (each.what == page_request::kind::stop)
-            stop_the_others(128 + SIGTERM,
-                            "the stop button of the live page was pressed: stopped all groups");
+            stop_safely();
+        else if (each.what == page_request::kind::checkpoint)
+            take_checkpoint_for_page();
         else if (const auto asked = watch_.ask_ults(each.process); !asked)
             page_->tell_ults(each.process, asked.why());
     }

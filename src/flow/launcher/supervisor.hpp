@@ -12,6 +12,7 @@
 #include <amalgam/flow/live_page.hpp>
 #include <amalgam/rpc/metrics_server.hpp>
 
+#include "flow/checkpoints/run_checkpoints.hpp"
 #include "flow/launcher/output.hpp"
 #include "flow/launcher/process.hpp"
 #include "flow/launcher/report.hpp"
@@ -28,7 +29,8 @@ class supervisor {
 public:
     /// `launcher` becomes readable when the launcher is gone. SIGCHLD and the signals that end a
     /// run must already be blocked.
-    supervisor(const launch_options& options, std::string program, unique_fd launcher);
+    supervisor(const launch_options& options, std::string program, unique_fd launcher,
+               run_checkpoints& checkpoints);
 
     /// Returns the exit code of the whole run.
     int run();
@@ -37,6 +39,17 @@ private:
     using clock = std::chrono::steady_clock;
 
     void start_all();
+    void run_until_all_have_ended();
+    void say_that_checkpoint_is_kept();
+    bool starts_again();
+    void start_over();
+    std::string why_no_checkpoint() const;
+    void begin_checkpoint(bool asked);
+    void stop_safely();
+    void stop_for_page();
+    void end_run(int exit_code, std::string why);
+    void begin_checkpoint_when_due();
+    void take_saved(launched_process& from, const control_message& message);
     void offer_status();
     void ask_for_status();
     std::size_t number_of(const launched_process& one) const noexcept {
@@ -61,12 +74,15 @@ private:
     void stop_now();
     bool anything_runs() const noexcept;
     bool stopped_by_us(const launched_process& one) const noexcept;
+    const launched_process& first_to_blame() const noexcept;
+    bool is_lost(const launched_process& one) const noexcept;
     void blame();
     void show_the_rest();
     void show_report();
     void open_page();
     void show_page();
     void take_page_requests();
+    void take_checkpoint_for_page();
     void ask_for_status_of(const run_watch::question& what);
     void say(const std::string& sentence);
 
@@ -84,6 +100,24 @@ private:
     std::unique_ptr<live_page> page_;  // Null: none was asked for.
     clock::time_point page_at_{};      // When it is shown next.
     std::string last_said_;
+    std::string note_;     // For the page, while the run goes on.
+    std::string restart_;  // The last one, in words.
+
+    run_checkpoints& checkpoints_;
+    bool checkpoint_is_asked_for_ = false;  // The one under way: by somebody.
+    /// What the next press of the page's stop button does.
+    enum class stop_press : std::uint8_t {
+        takes_checkpoint,  ///< If one can be taken; then the run ends.
+        ends_wait,         ///< For that checkpoint: the run ends without it.
+        ends_run           ///< That checkpoint could not be taken.
+    };
+    stop_press next_stop_ = stop_press::takes_checkpoint;
+    unsigned restarts_ = 0;
+    struct asked_end {
+        int exit_code;
+        std::string why;
+    };
+    std::optional<asked_end> end_asked_for_;  // After a process was lost, which decides until then.
 
     int ended_ = 0;
     const bool makes_keys_;

@@ -172,6 +172,8 @@ void local_nodes::wire(running_node& node) {
     const graph_node& about = graph_.nodes()[node.index];
     node_ends& ends = node.ends;
     if (!node.is_fused) {
+        ends.ended_inputs.assign(about.in.size(), 0);
+        if (ends.restored != nullptr) ends.ended_inputs = ends.restored->ended_inputs;
         for (const std::size_t loop : about.loops)
             ends.loops.push_back(loops_[loop].get());
         for (const std::size_t number : about.in) {
@@ -244,12 +246,102 @@ void local_nodes::end_outputs(running_node& node, bool wait) {
         end_outputs(*each, wait);
 }
 
+/// nullptr: it does not go on from a checkpoint.
+const node_record* local_nodes::record_of(const running_node& node) const {
+    if (!restored_) return nullptr;
+    const graph_node& about = graph_.nodes()[node.index];
+    const auto found =
+        std::find_if(restored_->begin(), restored_->end(),
+                     [&about](const node_record& each) { return each.name == about.name; });
+    if (found == restored_->end()) throw_bad_state(about.name, "it is not there");
+    if (found->ended_inputs.size() != (node.is_fused ? 0 : about.in.size()))
+        throw_bad_state(about.name, "it has other inputs");
+    return &*found;
+}
+
+void local_nodes::take_part_in_checkpoints(snapshot& into,
+                                           std::optional<std::vector<node_record>> restored) {
+    saved_ = &into;
+    restored_ = std::move(restored);
+    std::size_t number = 0;
+    for (auto& node : nodes_) {
+        node->ends.restored = record_of(*node);
+        if (node->is_fused) continue;
+        node->number = number++;
+        node->marks = std::make_unique<own_marks>(*this, *node);
+        node->ends.marks = node->marks.get();
+    }
+}
+
+void local_nodes::begin_checkpoint(std::uint64_t number) {
+    saved_->begin(number);
+    for (auto& node : nodes_)
+        if (node->marks) node->marks->ask(number);  // Those with inputs wait for theirs.
+}
+
+/// Sends the mark to all receivers.
+void local_nodes::mark_outputs(running_node& node, std::uint64_t number) {
+    for (const auto& [edge, takers] : node.out) {
+        for (const taker& to : takers) {
+            if (to.here != nullptr) to.here->mark(number);
+            if (to.there != nullptr) to.there->mark(number);
+        }
+    }
+    for (running_node* each : node.fused)
+        mark_outputs(*each, number);
+}
+
+/// Of a node that had ended when it was saved, and so had all that send to it: they end once more,
+/// and those in other processes take this one for lost if it is not there.
+void local_nodes::take_ends(running_node& node) {
+    for (const inlet& in : node.ends.in) {
+        channel_in::batch none;
+        while (in.there != nullptr && in.there->next(none)) {
+        }
+    }
+}
+
+/// Runs in the node's ULT, between two items.
+void local_nodes::save(running_node& node, std::uint64_t number) {
+    std::vector<node_record> records;
+    add_records(node, false, records);
+    mark_outputs(node, number);
+    // Last: when all have saved, the next checkpoint may begin, so the marks must be under way.
+    saved_->add(number, node.number, std::move(records));
+}
+
+/// Before its outputs end: who has come to their end has all that this node has sent.
+void local_nodes::save_ended(running_node& node) {
+    if (failed()) return;  // It has been ended early.
+    std::vector<node_record> records;
+    add_records(node, true, records);
+    saved_->add_last(node.number, std::move(records));
+}
+
+/// The node's, and those of the nodes inside it.
+void local_nodes::add_records(const running_node& node, bool ended,
+                              std::vector<node_record>& to) const {
+    const graph_node& about = graph_.nodes()[node.index];
+    const bool is_restored = node.ends.restored != nullptr && node.ends.restored->ended;
+    if (is_restored)
+        to.push_back(*node.ends.restored);
+    else
+        to.push_back({about.name, ended, node.ends.ended_inputs, about.body->save()});
+    for (const running_node* each : node.fused)
+        add_records(*each, ended, to);
+}
+
 void local_nodes::run_one(running_node& node) noexcept {
     const graph_node& about = graph_.nodes()[node.index];
     node.thread.store(::gettid());
     node.started.store(cycles());
     try {
-        about.body->run(where_, node.ends);
+        const bool is_over = node.ends.restored != nullptr && node.ends.restored->ended;
+        if (!is_over)
+            about.body->run(where_, node.ends);
+        else
+            take_ends(node);
+        if (saved_ != nullptr) save_ended(node);
         if (about.in.empty())
             for (loop_count* each : node.ends.loops)
                 each->take_away();

@@ -23,6 +23,7 @@
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "flow/checkpoints/snapshot.hpp"
 #include "flow/nodes/samples.hpp"
 #include "flow/nodes/streams.hpp"
 
@@ -55,6 +56,16 @@ public:
     /// Counts of that loop in this process.
     loop_count& loop(std::size_t number) noexcept { return *loops_[number]; }
 
+    /// The nodes give their records to `into`, and go on from those in `restored`, if there are
+    /// some. Before start().
+    /// Precondition: graph_core::check_checkpoints().
+    /// Failure: throws error{mismatch} unless `restored` is of these nodes.
+    void take_part_in_checkpoints(snapshot& into, std::optional<std::vector<node_record>> restored);
+    /// Number of nodes with a ULT of their own, which `into` counts.
+    std::size_t running_count() const noexcept { return left_.load(); }
+    /// Has the sources mark their streams for that checkpoint. Any thread.
+    void begin_checkpoint(std::uint64_t number);
+
     /// Starts every node as a ULT, except those fused into another.
     void start();
     /// From here on the loops' counts are complete.
@@ -81,6 +92,14 @@ public:
     void sample();
 
 private:
+    struct running_node;
+    /// One node's part in checkpoints.
+    struct own_marks final : node_marks {
+        own_marks(local_nodes& all, running_node& one) : nodes(all), node(one) {}
+        void save_and_pass_on(std::uint64_t number) override { nodes.save(node, number); }
+        local_nodes& nodes;
+        running_node& node;
+    };
     struct running_node {
         std::size_t index = 0;
         execution_stream* stream = nullptr;
@@ -94,6 +113,8 @@ private:
         wait_clock waits_after_end;
         std::atomic<pid_t> thread{0};  ///< Its stream's.
         busy_samples samples;
+        std::size_t number = 0;  ///< Among those that run, in a snapshot.
+        std::unique_ptr<own_marks> marks;
     };
 
     running_node& running(std::size_t node) const;
@@ -106,6 +127,12 @@ private:
     void wire(running_node& node);
     void run_one(running_node& node) noexcept;
     void end_outputs(running_node& node, bool wait);
+    void mark_outputs(running_node& node, std::uint64_t number);
+    void save(running_node& node, std::uint64_t number);
+    void save_ended(running_node& node);
+    static void take_ends(running_node& node);
+    const node_record* record_of(const running_node& node) const;
+    void add_records(const running_node& node, bool ended, std::vector<node_record>& to) const;
 
     graph_core& graph_;
     place where_;
@@ -124,6 +151,9 @@ private:
     std::chrono::steady_clock::time_point sampled_at_{};
     std::atomic<std::size_t> left_;
     event ended_;
+
+    snapshot* saved_ = nullptr;  // nullptr: there are no checkpoints.
+    std::optional<std::vector<node_record>> restored_;
 
     mutable std::mutex failure_lock_;
     std::optional<run_failure> failure_;

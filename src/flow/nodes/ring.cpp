@@ -39,6 +39,12 @@ void ring_core::close() noexcept {
     consumer_bell_->ring();
 }
 
+void ring_core::mark(std::uint64_t number) noexcept {
+    marked_for_ = number;
+    mark_.store(pushed_, std::memory_order_seq_cst);  // As in finish_push().
+    consumer_bell_->ring();
+}
+
 void ring_core::stop() noexcept {
     stopped_.store(true);
     consumer_bell_->ring();
@@ -85,13 +91,15 @@ void ring_core::let_items_gather() noexcept {
 }
 
 bool ring_core::wait_for_item() {
-    if (!is_stopped() && look_for_item()) {
+    if (!stopped_seen() && look_for_item()) {
         if (across_streams_) let_items_gather();
         return true;
     }
     give_room_back();
     // Reads closed_ before the last check, so that items pushed earlier come first.
-    const auto ready = [this] { return stopped_.load() || closed_.load() || look_for_item(); };
+    const auto ready = [this] {
+        return stopped_.load() || closed_.load() || look_for_item() || is_at_mark();
+    };
     constexpr const char* what = "item in a flow queue";
     if (across_streams_)
         consumer_bell_->look_and_wait_until(what, ready);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <condition_variable>
-#include <csignal>
 #include <cstdio>
 #include <mutex>
 #include <string>
@@ -16,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <amalgam/core/blocked_signals.hpp>
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/tasks/inspect.hpp>
 
@@ -156,10 +156,7 @@ void local_nodes::sample() {
 }
 
 sampler::sampler(local_nodes& of) {
-    // Signals are for the program's own threads.
-    ::sigset_t every, before;
-    ::sigfillset(&every);
-    ::pthread_sigmask(SIG_BLOCK, &every, &before);
+    const blocked_signals not_ours;
     thread_ = std::jthread([&of](const std::stop_token& stop) {
         std::mutex lock;
         std::condition_variable_any ended;
@@ -173,7 +170,6 @@ sampler::sampler(local_nodes& of) {
                 std::chrono::milliseconds(20), 50 * (std::chrono::steady_clock::now() - start));
         }
     });
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace amalgam::detail

@@ -12,13 +12,14 @@ std::vector<std::size_t> nodes_of(const graph_core& graph, std::size_t group) {
 }
 
 group_run::group_run(graph_core& graph, const flow_config& config, process_id here, engine& over,
-                     const node_streams& streams, const run_options& options, key_book keys)
+                     const node_streams& streams, const run_options& options, key_book keys,
+                     bool takes_marks)
     : nodes_(graph, nodes_of(graph, here.group),
              place{.group = graph.group_names()[here.group],
                    .replica = here.replica,
                    .replicas = config.find(graph.group_names()[here.group])->replicas()},
              streams, options),
-      run_{graph, config, here, over, nodes_, options, std::move(keys), {}},
+      run_{graph, config, here, over, nodes_, options, std::move(keys), takes_marks, {}},
       channels_(run_, [this](process_id receiver,
                              const failure& why) { others_.lose_receiver(receiver, why); }),
       others_(run_, channels_),

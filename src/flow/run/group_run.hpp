@@ -27,9 +27,11 @@ class group_run {
 public:
     /// Starts serving the other processes' calls, so the engine's address may be published.
     /// With `keys`, nobody who has the key of one process is taken for another.
+    /// With `takes_marks`, take_part_in_checkpoints() must follow.
     /// Precondition: graph and config fit (graph_core::check()).
     group_run(graph_core& graph, const flow_config& config, process_id here, engine& over,
-              const node_streams& streams, const run_options& options, key_book keys = {});
+              const node_streams& streams, const run_options& options, key_book keys = {},
+              bool takes_marks = false);
 
     /// Called first when this run fails. Set before start().
     void report_failure_to(std::function<void(const run_failure&)> tell) {

@@ -13,13 +13,16 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/no_thread.hpp>
 #include <amalgam/core/detail/printable.hpp>
+#include <amalgam/core/detail/recorder.hpp>
 #include <amalgam/core/uri.hpp>
 #include <amalgam/flow/detail/node_body.hpp>
 #include <amalgam/flow/run.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/metrics.hpp>
 
+#include "flow/checkpoints/process_checkpoints.hpp"
 #include "flow/launcher/address_exchange.hpp"
 #include "flow/launcher/run_keys.hpp"
 #include "flow/nodes/samples.hpp"
@@ -73,6 +76,12 @@ run_failure stopped_by_user() {
     return {{{errc::canceled}, "the run was stopped by its own program"}};
 }
 
+/// It ends the run, which would else go on and never be reported.
+run_failure no_thread_to_report(const std::exception& why) {
+    const error told = detail::no_thread("that reports on the run", why);
+    return {{told.code(), told.what()}};
+}
+
 /// A graph has one run at a time.
 class graph_use {
 public:
@@ -115,7 +124,11 @@ run_report run_whole(detail::graph_core& graph, const run_options& options, std:
     const std::stop_callback when_stopped(stop, [&] { nodes.fail(stopped_by_user()); });
     {
         std::optional<detail::sampler> samples;
-        if (shows_reports()) samples.emplace(nodes);
+        try {
+            if (shows_reports()) samples.emplace(nodes);
+        } catch (const std::exception& why) {
+            nodes.fail(no_thread_to_report(why));
+        }
         nodes.ended().wait();
     }
     if (auto failed = nodes.failed()) throw error(failed->what.what, failed->what.sentence);
@@ -226,6 +239,47 @@ detail::key_book keys_of(const detail::address_exchange& others, const detail::g
     return keys;
 }
 
+/// What cannot be in checkpoints is refused, the same in every process.
+void check_checkpoints(detail::address_exchange& others, const detail::graph_core& graph) {
+    if (others.checkpoints().folder.empty()) return;
+    std::string sentence;
+    const status can = graph.check_checkpoints(sentence);
+    if (!can.ok()) refuse(others, can, sentence, sentence);
+}
+
+/// Takes part in the checkpoints of the run, if it has some.
+class part_in_checkpoints {
+public:
+    /// `files`: nodes write to it until the last has ended.
+    /// Failure: throws error{mismatch} if what is to be restored is not there.
+    part_in_checkpoints(std::optional<detail::process_checkpoints>& files,
+                        detail::local_nodes& nodes, const detail::graph_core& graph,
+                        detail::address_exchange& others)
+        : others_(others) {
+        const auto& plan = others.checkpoints();
+        if (plan.folder.empty()) return;
+        std::optional<std::vector<detail::node_record>> restored;
+        if (plan.restores != 0)
+            restored = detail::read_process_record(plan.folder, plan.restores, others.label(),
+                                                   graph.fingerprint())
+                           .value()
+                           .nodes;
+        files.emplace(plan.folder, others.label(), graph.fingerprint(), nodes.running_count(),
+                      [&others](std::uint64_t number, const result<void>& written) {
+                          if (written) detail::record_mark("checkpoint", std::to_string(number));
+                          others.tell_saved(number, written);
+                      });
+        nodes.take_part_in_checkpoints(files->nodes(), std::move(restored));
+        others.on_checkpoint([&nodes](std::uint64_t number) { nodes.begin_checkpoint(number); });
+    }
+    part_in_checkpoints(const part_in_checkpoints&) = delete;
+    part_in_checkpoints& operator=(const part_in_checkpoints&) = delete;
+    ~part_in_checkpoints() { others_.on_checkpoint({}); }
+
+private:
+    detail::address_exchange& others_;
+};
+
 /// As run_whole().
 run_report run_group(detail::graph_core& graph, const run_options& options, std::stop_token stop,
                      detail::address_exchange& others, bool& started) {
@@ -233,6 +287,7 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
     std::string sentence;
     status fits = graph.check(&config, sentence);
     if (!fits.ok()) refuse(others, fits, sentence, sentence);  // The same in every process.
+    check_checkpoints(others, graph);
     detail::process_id here{number_of(graph, others.group()), others.replica()};
 
     std::size_t threads =
@@ -254,13 +309,18 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
         shared.push_back(&over.stream(i));
     const detail::node_streams streams(graph, nodes, options, std::move(shared));
 
+    if (const std::string& why = others.checkpoints().restart; !why.empty())
+        detail::record_mark("restart", why);
+
     std::optional<run_failure> failed;
     std::atomic<bool> told{false};
     run_report report;
+    std::optional<detail::process_checkpoints> files;
     {
         detail::group_run running(graph, config, here, over, streams, options,
-                                  keys_of(others, graph));
+                                  keys_of(others, graph), !others.checkpoints().folder.empty());
         const engine_stop before_it_ends{over};
+        const part_in_checkpoints saving(files, running.nodes(), graph, others);
         running.report_failure_to(
             [&](const run_failure& why) { told = others.report_failure(why); });
         started = true;
@@ -270,12 +330,17 @@ run_report run_group(detail::graph_core& graph, const run_options& options, std:
             running.fail({{{errc::canceled}, refused.what()}, true});
             throw;
         }
-        const std::stop_callback when_stopped(stop, [&] { running.fail(stopped_by_user()); });
         {
-            const report_teller teller(running, over, graph, others);
+            const std::stop_callback when_stopped(stop, [&] { running.fail(stopped_by_user()); });
+            std::optional<report_teller> teller;
             std::optional<detail::sampler> samples;
-            if (others.report_interval().count() > 0 || shows_reports())
-                samples.emplace(running.nodes());
+            try {
+                teller.emplace(running, over, graph, others);
+                if (others.report_interval().count() > 0 || shows_reports())
+                    samples.emplace(running.nodes());
+            } catch (const std::exception& why) {
+                running.fail(no_thread_to_report(why));
+            }
             running.over().wait();
         }
         failed = running.failed();

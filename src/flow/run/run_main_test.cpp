@@ -12,6 +12,7 @@
 #include <amalgam/flow/report.hpp>
 #include <amalgam/flow/run.hpp>
 
+#include "few_threads.hpp"
 #include "temp_folder.hpp"
 
 namespace amalgam {
@@ -97,6 +98,33 @@ TEST(run_main, tells_what_the_nodes_did_where_it_is_asked_to) {
     const printed refused = run_one(got);
     EXPECT_EQ(refused.code, 1);
     EXPECT_NE(refused.err.find("/no/such/folder/report.json"), std::string::npos) << refused.err;
+}
+
+/// The signals that this thread does not take.
+std::string blocked_here() {
+    std::ifstream status("/proc/thread-self/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.starts_with("SigBlk:")) return line;
+    return {};
+}
+
+TEST(run_main, says_what_to_do_where_no_thread_is_left_and_leaves_the_signals_as_they_were) {
+    if (detail::sanitized) GTEST_SKIP() << "threads cannot run out";
+    const variable stats("AMALGAM_STATS", "1");
+    const std::string blocked = blocked_here();
+    std::string last;
+    int spare = 0;
+    for (;; ++spare) {
+        int got = 0;
+        const few_threads few(spare);
+        const printed told = run_one(got);
+        EXPECT_EQ(blocked_here(), blocked);
+        if (told.code == 0) break;
+        last = told.err;
+        EXPECT_NE(last.find("raise the limit on processes (ulimit -u)"), last.npos) << last;
+    }
+    EXPECT_GE(spare, 2) << "one for the nodes, and one that looks at them";
+    EXPECT_NE(last.find("a thread that reports on the run: "), last.npos) << last;
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,7 +31,10 @@ public:
         std::string label;
         graph built;
         std::unique_ptr<engine> over;
+        std::unique_ptr<snapshot> saved;  ///< If the run takes checkpoints.
         std::unique_ptr<group_run> running;
+        std::optional<std::vector<node_record>> restored;               ///< Set before start().
+        std::map<std::uint64_t, std::vector<node_record>> checkpoints;  ///< Whole ones.
     };
 
     /// `build` makes the graph; called once per process, with its number.
@@ -62,7 +67,15 @@ public:
         one.over = std::make_unique<engine>(net.port(one.label, ports), how);
         const node_streams streams(one.built.core(), {}, options_, {&one.over->stream()});
         one.running = std::make_unique<group_run>(one.built.core(), config, one.where, *one.over,
-                                                  streams, options_);
+                                                  streams, options_, key_book{}, takes_checkpoints);
+        if (takes_checkpoints) {
+            local_nodes& nodes = one.running->nodes();
+            one.saved = std::make_unique<snapshot>(
+                nodes.running_count(), [&one](std::uint64_t number, std::vector<node_record> all) {
+                    one.checkpoints[number] = std::move(all);
+                });
+            nodes.take_part_in_checkpoints(*one.saved, one.restored);
+        }
         address_book addresses;
         for (const group_config& group : config.groups) {
             addresses.emplace_back();
@@ -109,6 +122,7 @@ public:
     flow_config config;
     std::vector<std::unique_ptr<process>> processes;
     port_options ports;
+    bool takes_checkpoints = false;  ///< Set before start().
     /// May change a process's view of the others' addresses.
     std::function<void(const process&, address_book&)> misinform;
 

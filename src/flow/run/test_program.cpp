@@ -1,4 +1,5 @@
 // A flow program for tests; its first argument selects what it does.
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -19,6 +20,8 @@
 #include <amalgam/tasks/event.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "few_threads.hpp"
+#include "flow/checkpoints/summing_graph.hpp"
 #include "flow/graph/random_graph.hpp"
 #include "flow/graph/random_pipeline.hpp"
 
@@ -234,6 +237,79 @@ int run_twice() {
     return 0;
 }
 
+/// summing ITEMS FOLDER [GROUP AFTER TIMES]: a run with checkpoints. After so many items, or steps,
+/// since its start, the process of GROUP is killed, TIMES times in all; 0: a node throws; -1: the
+/// process is stopped, once. The sink prints what it has at its end.
+int summing_run(int argc, char** argv) {
+    namespace summing = am::detail::summing;
+    const std::string folder = argv[3];
+    const bool dies = argc > 6 && group() == argv[4];
+    const std::uint64_t after = dies ? std::stoull(argv[5]) : 0;
+    const int times = dies ? std::atoi(argv[6]) : 0;
+    std::atomic<std::uint64_t> seen{0};
+    const auto die_in_time = [&] {
+        if (!dies || ++seen != after) return;
+        if (times == 0) throw std::runtime_error("no more of these");
+        if (times < 0 && ::open((folder + "/stopped").c_str(), O_CREAT | O_EXCL, 0600) >= 0)
+            ::kill(::getpid(), SIGSTOP);
+        for (int i = 0; i < times; ++i)
+            if (::open((folder + "/died." + std::to_string(i)).c_str(), O_CREAT | O_EXCL, 0600) >=
+                0)
+                ::kill(::getpid(), SIGKILL);
+    };
+    summing::hooks watched;
+    watched.on_item = die_in_time;
+    watched.between_steps = [&, steps = 0]() mutable {
+        die_in_time();
+        if (++steps % 32 == 0) am::this_task::sleep_for(std::chrono::milliseconds(1));
+    };
+    watched.on_end = [](const summing::outcome& all) {
+        std::printf("items %llu sum %llu counts %llu\n", static_cast<unsigned long long>(all.items),
+                    static_cast<unsigned long long>(all.sum),
+                    static_cast<unsigned long long>(all.counts));
+    };
+    am::graph graph;
+    summing::build(graph, std::stoull(argv[2]), watched);
+    return am::run_main(graph, {.queue_items = 64, .batch_bytes = 512, .window_bytes = 4096});
+}
+
+/// threads N ITEMS FOLDER: as "summing", but G0 can start N threads only.
+int summing_run_with_few_threads(int argc, char** argv) {
+    const am::few_threads few(group() == "G0" ? std::stoi(argv[2]) : -1);
+    return summing_run(argc - 1, argv + 1);
+}
+
+std::atomic<bool> enough_ticks{false};
+
+struct ticks : am::source<int> {
+    bool step(am::outlet<int>& out) {
+        out.send(1);
+        am::this_task::sleep_for(std::chrono::milliseconds(1));
+        return group() == "G2" && !enough_ticks;
+    }
+    template <typename Archive>
+    void serialize(Archive&) {}
+};
+
+/// parted: the parts of G1 and G2 have nothing in common. That of G1 ends at once, its process and
+/// the part of G2 on SIGUSR1. Checkpoints can be taken.
+int parted_run() {
+    std::signal(SIGUSR1, [](int) { enough_ticks = true; });
+    am::graph graph;
+    for (const std::string each : {"G1", "G2"}) {
+        const auto from = graph.add<ticks>("from " + each);
+        const auto to = graph.add_sink<int>("to " + each, [](int) {});
+        graph.pipeline(from, to);
+        graph.group(each).add(from, to);
+    }
+    const int code = am::run_main(graph);
+    if (group() != "G1") return code;
+    std::signal(SIGUSR1, [](int) { ::_exit(0); });
+    std::fputs("this part has ended\n", stderr);
+    for (;;)
+        ::pause();
+}
+
 /// Numbers that circulate through G1, G2 and G3 until they are large.
 int loop_of_three_groups() {
     am::graph graph;
@@ -283,6 +359,7 @@ int main(int argc, char** argv) {
         report(argv[2]);
         return three_groups(0, mode);
     }
+    if (mode == "summing") return summing_run(argc, argv);
     if (mode == "flowing") return three_groups(0, mode, argv[2]);
     if (mode == "orphan") leave_an_orphan();
     if (mode == "asked") return end_when_asked(argv[2]);
@@ -290,6 +367,8 @@ int main(int argc, char** argv) {
     if (mode == "demand") return demand_one();
     if (mode == "says") return say_on_the_control_line(argv[2]);
     if (mode == "again") return run_twice();
+    if (mode == "threads") return summing_run_with_few_threads(argc, argv);
+    if (mode == "parted") return parted_run();
     if (mode == "loop") return loop_of_three_groups();
     if (mode == "stopped")
         return three_groups(0, mode, nullptr, {.silence_limit = std::chrono::milliseconds(2000)});

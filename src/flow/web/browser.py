@@ -85,6 +85,29 @@ class Run:
         self.end()
 
 
+class Checkpointed:
+    """The same with checkpoints, of a program whose sources do not end soon."""
+
+    def __init__(self, amalgam, program):
+        own = os.path.join(work, "summing.json")
+        with open(own, "w") as to:
+            json.dump({"groups": {group: {"endpoint": "shm://"} for group in ("G0", "G1", "G2")}}, to)
+        self.process = subprocess.Popen(
+            [amalgam, "run", "-c", own, "--web", "--checkpoints", os.path.join(work, "saved"), "--restarts", "1",
+             "--grace", "1", "--", program, "summing", "100000000", work],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.url, self.output = url_in(self.process, "")
+
+    def end(self):
+        """Reads the rest of the output, and returns the exit code."""
+        self.output += self.process.stdout.read()
+        return self.process.wait()
+
+    def kill(self):
+        self.process.kill()
+        self.end()
+
+
 class Browser:
     """Chromium, over the pipe of its DevTools."""
 

@@ -199,12 +199,14 @@ std::function<std::string()> live_page::state::new_browser() {
 /// from.
 http_answer live_page::state::take(const http_request& one) {
     const bool for_ults = one.path == "/ults" && of.tells_ults;
-    if (!for_ults && (one.path != "/stop" || !of.can_stop))
+    const bool for_checkpoint = one.path == "/checkpoint" && of.can_checkpoint;
+    if (!for_ults && !for_checkpoint && (one.path != "/stop" || !of.can_stop))
         return refusal(404, "there is no such button");
     const std::string scheme = listener.origin().substr(0, listener.origin().find("://") + 3);
     if (!detail::same_token(one.token, token) || one.origin != scheme + one.host)
         return refusal(403, "only this page may ask for that");
     page_request what;
+    if (for_checkpoint) what.what = page_request::kind::checkpoint;
     if (for_ults) what = {page_request::kind::ults, process_in(one.query)};
     if (for_ults && what.process.empty()) return refusal(400, "expected /ults?process=G1");
     {

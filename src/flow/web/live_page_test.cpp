@@ -191,7 +191,7 @@ TEST_F(page_of_a_run, has_only_the_buttons_that_it_was_given) {
     other.start();
     const std::string at = other.url().substr(7, other.url().find('/', 7) - 7);
     const std::string its = other.url().substr(other.url().find('=') + 1);
-    for (const char* path : {"/stop", "/ults?process=G1"}) {
+    for (const char* path : {"/stop", "/checkpoint", "/ults?process=G1"}) {
         const std::string answer = amalgam::ask(
             at, std::string("POST ") + path + " HTTP/1.1\r\nHost: " + at +
                     "\r\nX-Amalgam-Token: " + its + "\r\nOrigin: http://" + at + "\r\n\r\n");

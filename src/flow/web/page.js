@@ -18,7 +18,9 @@
     at("command").textContent = state.command;
     document.title = `${state.state}: ${state.command}`;
     at("stop").hidden = at("stop-key").hidden = !state.can_stop;
-    at("stop").disabled = state.state !== "running";
+    at("checkpoint").hidden = at("checkpoint-key").hidden = at("ask-kept").hidden = !state.can_checkpoint;
+    at("ask-text").hidden = state.can_checkpoint;
+    at("stop").disabled = at("checkpoint").disabled = state.state !== "running";
     at("graph-section").hidden = at("node-keys").hidden = !state.has_graph;
     for (const each of document.querySelectorAll(".of-graph")) each.hidden = !state.has_graph;
     for (const each of document.querySelectorAll(".of-all")) each.hidden = state.has_graph;
@@ -93,7 +95,7 @@
       at("state-text").textContent = refused
         ? "this run is over; a page of a later one is at the address that amalgam has printed"
         : "no contact with amalgam; trying again";
-      at("stop").disabled = true;
+      at("stop").disabled = at("checkpoint").disabled = true;
     });
   }
 
@@ -135,6 +137,14 @@
     if (wrong) log(["the run was not stopped: " + wrong]);
   }
 
+  async function checkpoint() {
+    if (at("checkpoint").disabled || at("checkpoint").hidden) return;
+    at("checkpoint").disabled = true;  // Until the next state.
+    const wrong = await post("/checkpoint");
+    if (wrong) log(["no checkpoint was taken: " + wrong]);
+  }
+
+  at("checkpoint").addEventListener("click", checkpoint);
   at("pause").addEventListener("click", pause);
   at("stop").addEventListener("click", ask);
   at("ask").addEventListener("close", () => { if (at("ask").returnValue === "yes") stop(); at("ask").returnValue = ""; });
@@ -142,6 +152,7 @@
     if (pressed.ctrlKey || pressed.metaKey || pressed.altKey || document.querySelector("dialog[open]")) return;
     if (pressed.key === "p") pause();
     if (pressed.key === "s") ask();
+    if (pressed.key === "c") checkpoint();
     if (pressed.key === "Escape") { graph.letGo(); show(); }
   });
   // Browsers keep few connections to one host: a page that nobody sees needs none.

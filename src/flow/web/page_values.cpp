@@ -181,6 +181,7 @@ page_texts texts_of(const page_options& of, bool returns, double seconds, const 
     value all{
         {"command", of.title},
         {"can_stop", of.can_stop},
+        {"can_checkpoint", of.can_checkpoint},
         {"tells_ults", of.tells_ults},
         {"returns", returns},
         {"state", now.state},

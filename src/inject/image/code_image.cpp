@@ -1,19 +1,14 @@
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 #include <sodium.h>
-#include <unistd.h>
 
 #include <amalgam/core/detail/read_file.hpp>
+#include <amalgam/core/detail/whole_file.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/inject/code_image.hpp>
 #include <amalgam/rpc/archive.hpp>
@@ -336,25 +331,13 @@ code_image code_image::find(std::string_view name) {
 void code_image::save(const std::string& path) const {
     if (contents_ == nullptr)
         throw error(errc::invalid, "there is no image to save; load() or find() returns one");
-    namespace fs = std::filesystem;
-    std::error_code absent;
-    const bool is_there = fs::exists(path, absent);
-    const bool is_device = is_there && !fs::is_regular_file(path, absent);
-    // Beside the file that it replaces, which may be the only copy, or be read meanwhile.
-    const fs::path place = is_there ? fs::canonical(path, absent) : fs::path(path);
-    const std::string beside =
-        is_device ? path : fmt::format("{}.{}.new", place.string(), ::gettid());
-    std::ofstream file(beside, std::ios::binary);
-    if (is_there && !is_device)
-        fs::permissions(beside, fs::status(place, absent).permissions(), absent);
-    file.write(reinterpret_cast<const char*>(bytes().data()),
-               static_cast<std::streamsize>(bytes().size()));
-    file.close();
-    if (file && (is_device || std::rename(beside.c_str(), place.c_str()) == 0)) return;
-    const int why = errno;
-    if (!is_device) std::remove(beside.c_str());
-    throw error(errc::denied,
-                fmt::format("the image {} cannot be written: {}", path, std::strerror(why)));
+    // What it replaces may be the only copy, or be read meanwhile.
+    const detail::write_fault why = detail::write_whole_file(
+        path, bytes(),
+        {.keeps_mode = true, .follows_links = true, .special = detail::special_file::written});
+    if (why)
+        throw error(errc::denied,
+                    fmt::format("the image {} cannot be written: {}", path, why.text));
 }
 
 std::optional<signer_key> code_image::signer() const noexcept {

@@ -1,7 +1,12 @@
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <memory>
+#include <new>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -28,6 +33,37 @@ static_assert(std::tuple_size_v<signer_key> == crypto_sign_PUBLICKEYBYTES);
 
 void use_sodium() {
     if (::sodium_init() < 0) throw error(errc::unsupported, "cannot initialize libsodium");
+}
+
+/// In memory that is locked, as far as the limit allows, in no core dump, and wiped in the end. Not
+/// by fabric's reader of secrets, whose memory is OpenSSL's, which code needs not to travel.
+/// Failure: throws std::bad_alloc.
+template <typename T>
+std::shared_ptr<T> make_secret() {
+    static_assert(alignof(T) == 1);
+    use_sodium();
+    void* const memory = ::sodium_malloc(sizeof(T));
+    if (memory == nullptr) throw std::bad_alloc();
+    return {new (memory) T{}, [](T* one) { ::sodium_free(one); }};
+}
+
+/// A file with a key, and one byte more.
+using key_text = std::array<char, detail::limits::max_key_file_bytes + 1>;
+
+error unreadable(const std::string& path) {
+    return {errc::not_found,
+            fmt::format("the key {} cannot be read ({})", path, std::strerror(errno))};
+}
+
+/// All of a file, into `text`, without the end of its line.
+std::string_view read_line(int file, const std::string& path, key_text& text) {
+    const auto size = detail::read_into(file, std::as_writable_bytes(std::span(text)));
+    if (!size) throw unreadable(path);
+    if (*size == text.size())
+        throw error(errc::invalid, fmt::format("the key {} is longer than {} bytes", path,
+                                               detail::limits::max_key_file_bytes));
+    const std::string_view all(text.data(), *size);
+    return all.substr(0, all.find_last_not_of("\r\n") + 1);
 }
 
 /// The signed text: its purpose, the hash of the image, and all that follows up to the proof.
@@ -58,46 +94,40 @@ signer_key parse_signer_key(std::string_view text) {
 }
 
 signing_key signing_key::generate() {
-    use_sodium();
-    signing_key key;
+    auto made = make_secret<secret>();
     signer_key open{};
-    ::crypto_sign_keypair(open.data(), key.secret_.data());
-    return key;
+    ::crypto_sign_keypair(open.data(), made->data());
+    return signing_key(std::move(made));
 }
 
 signing_key signing_key::load(const std::string& path) {
-    auto read = detail::read_file(path, detail::limits::max_key_file_bytes);
-    if (!read) throw error(read.code(), fmt::format("the key {} {}", path, read.sentence()));
-    std::string_view text(reinterpret_cast<const char*>(read->data()), read->size());
-    while (!text.empty() && (text.back() == '\n' || text.back() == '\r'))
-        text.remove_suffix(1);
-    signing_key key;
-    const bool good = detail::parse_digits(text, key.secret_);
-    ::sodium_memzero(read->data(), read->size());
-    if (!good)
+    const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    struct stat about {};
+    if (!file || ::fstat(file.get(), &about) != 0) throw unreadable(path);
+    const auto text = make_secret<key_text>();
+    const std::string_view digits = read_line(file.get(), path, *text);
+    auto made = make_secret<secret>();
+    if (!detail::parse_digits(digits, *made))
         throw error(errc::invalid,
                     fmt::format("{} is not a signing key; amalgam inject key makes one", path));
-    struct stat about {};
-    if (::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode) && (about.st_mode & 077) != 0)
+    if (S_ISREG(about.st_mode) && (about.st_mode & 077) != 0)
         throw error(errc::denied,
                     fmt::format("the key {} is open to others (mode {:04o}), expected a file that "
                                 "only its owner can read; example: chmod 600 {}",
                                 path, about.st_mode & 07777, path));
-    return key;
-}
-
-signing_key::~signing_key() {
-    ::sodium_memzero(secret_.data(), secret_.size());
+    return signing_key(std::move(made));
 }
 
 void signing_key::save(const std::string& path) const {
+    const auto text = make_secret<key_text>();
+    ::sodium_bin2hex(text->data(), text->size(), secret_->data(), secret_->size());
+    const std::size_t bytes = 2 * secret_->size() + 1;
+    text->at(bytes - 1) = '\n';
     const unique_fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    std::string text = detail::to_hex(std::as_bytes(std::span(secret_))) + "\n";
-    const ssize_t put = file ? ::write(file.get(), text.data(), text.size()) : -1;
-    const bool whole = put == static_cast<ssize_t>(text.size());
+    const ssize_t put = file ? ::write(file.get(), text->data(), bytes) : -1;
+    const bool whole = put == static_cast<ssize_t>(bytes);
     // A short write says nothing in errno; it is the disk that is full.
     const int why = put >= 0 && !whole ? ENOSPC : errno;
-    ::sodium_memzero(text.data(), text.size());
     if (whole && ::fsync(file.get()) == 0) return;
     const int failed = whole ? errno : why;
     // Half a key would keep the name, which must be free.
@@ -110,7 +140,7 @@ void signing_key::save(const std::string& path) const {
 
 signer_key signing_key::signer() const noexcept {
     signer_key open{};
-    ::crypto_sign_ed25519_sk_to_pk(open.data(), secret_.data());
+    ::crypto_sign_ed25519_sk_to_pk(open.data(), secret_->data());
     return open;
 }
 
@@ -127,7 +157,7 @@ code_image code_image::signed_by(const signing_key& key, const image_manifest& m
     const std::string text =
         signed_text(hash(), const_bytes(bytes).first(proof_at).subspan(contents_->unsigned_bytes));
     ::crypto_sign_detached(reinterpret_cast<std::uint8_t*>(bytes.data()) + proof_at, nullptr,
-                           data_of(text), text.size(), key.secret_.data());
+                           data_of(text), text.size(), key.secret_->data());
     auto image = parse(std::move(bytes));
     if (!image) throw error(image.code(), image.sentence());
     return std::move(*image);

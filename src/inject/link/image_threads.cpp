@@ -12,10 +12,13 @@
 
 #include "inject/link/linked_image.hpp"
 
-// How std::thread starts a thread; templates in images call this directly.
+#ifdef __GLIBCXX__
+// How std::thread starts a thread; templates in images call this directly. Those of libc++ call
+// pthread_create().
 extern "C" void
 _ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE(
     std::thread* self, std::unique_ptr<std::thread::_State>* work, void (*depend)());
+#endif
 
 namespace amalgam::detail {
 
@@ -69,6 +72,7 @@ int start_c_thread(thrd_t* into, thrd_start_t function, void* argument) {
                       [&](auto what, void* with) { return ::thrd_create(into, what, with); });
 }
 
+#ifdef __GLIBCXX__
 struct kept_state final : std::thread::_State {
     kept_state(std::shared_ptr<const void> of, std::unique_ptr<std::thread::_State> inner)
         : image(std::move(of)), work(std::move(inner)) {}
@@ -90,15 +94,18 @@ void start_cpp_thread(std::thread* self, std::unique_ptr<std::thread::_State>* w
     ::_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE(
         self, &kept, depend);
 }
+#endif
 
 }  // namespace
 
 void* thread_starting_symbol(std::string_view name) {
     if (name == "pthread_create") return reinterpret_cast<void*>(&start_pthread);
     if (name == "thrd_create") return reinterpret_cast<void*>(&start_c_thread);
+#ifdef __GLIBCXX__
     if (name ==
         "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE")
         return reinterpret_cast<void*>(&start_cpp_thread);
+#endif
     return nullptr;
 }
 

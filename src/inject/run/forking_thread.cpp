@@ -9,6 +9,7 @@
 
 #include <unistd.h>
 
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/status.hpp>
 
 #include "inject/link/image_thread_blocks.hpp"
@@ -20,7 +21,7 @@ namespace {
 
 class forking_thread {
 public:
-    forking_thread() : of_(::getpid()) {
+    forking_thread() {
         sigset_t all, before;
         ::sigfillset(&all);
         ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -34,7 +35,7 @@ public:
     }
 
     pid_t fork_to(apart what, void* context) {
-        if (::getpid() != of_)
+        if (forked_.is_in_child())
             throw error(errc::unsupported,
                         "a child of fork() cannot run confined code when its parent has; call "
                         "exec() first");
@@ -65,7 +66,7 @@ private:
         }
     }
 
-    const pid_t of_;
+    const fork_check forked_;
     std::mutex one_asks_;
     std::mutex lock_;
     std::condition_variable changed_;

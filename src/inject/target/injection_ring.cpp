@@ -26,7 +26,7 @@ constexpr std::uint64_t ring_unit = 64;
 
 /// Precedes each message.
 struct ring_message {
-    std::uint64_t mark = 0;  ///< Its position + 1, written last. Older values there are smaller.
+    std::uint64_t mark = 0;        ///< Its position + 1, written last. Until then 0.
     std::uint32_t code_bytes = 0;  ///< 0: the next message is at the start of the ring.
     std::uint32_t payload_at = 0;  ///< Relative to this header.
     std::uint32_t payload_bytes = 0;
@@ -82,10 +82,17 @@ private:
         if (!skips)
             target_->run_polled({at + sizeof(what), what.code_bytes},
                                 {at + what.payload_at, what.payload_bytes});
+        forget(at, what.bytes);
         taken_ += what.bytes;
         auto& seen = *reinterpret_cast<std::uint64_t*>(memory_.data());
         std::atomic_ref(seen).store(taken_, std::memory_order_release);
         return skips ? taken::skip : taken::message;
+    }
+
+    /// A later message may begin within one that was taken, whose bytes must not be its mark.
+    static void forget(std::byte* at, std::uint64_t bytes) noexcept {
+        for (std::uint64_t i = 0; i < bytes; i += ring_unit)
+            std::memset(at + i, 0, sizeof(ring_message::mark));
     }
 
     std::shared_ptr<target_core> target_;

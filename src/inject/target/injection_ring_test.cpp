@@ -1,3 +1,4 @@
+#include <cstring>
 #include <memory>
 
 #include <amalgam/bulk/expose.hpp>
@@ -134,6 +135,33 @@ TEST_F(injector_test, a_ring_that_skips_where_no_source_would_is_closed) {
         EXPECT_EQ(ring.poll(), 0u);
     }
     EXPECT_EQ(sum, 0);
+}
+
+TEST_F(injector_test, what_a_message_held_is_not_taken_for_one_that_begins_there_later) {
+    const injection_target target(at_target, open_to_all());
+    constexpr std::uint64_t room = 65536, head = 64, message_bytes = room / 2;
+    injection_ring ring(target, room + head);
+    at_target.define("ring", [&] { return ring.memory(); });
+    injection_ring_writer writer(at_source.procedure<bulk()>("ring").on(there)());
+    const injected_function function = inject.add(adder());
+    const std::uint64_t alignment = function.image().payload_alignment();
+    const std::uint64_t code_end = head + 24 + function.image().bytes().size();
+    const std::uint64_t payload_at = (code_end + alignment - 1) / alignment * alignment - head;
+    injection message = function.create(message_bytes - payload_at);
+    // Wherever it is read again, it says that a message begins there in the second round.
+    for (std::uint64_t at = 0; at < message_bytes; at += 64) {
+        const std::uint64_t mark = room + at + 1;
+        if (at >= payload_at)
+            std::memcpy(message.payload().data() + at - payload_at, &mark, sizeof mark);
+    }
+    writer.post(message);
+    writer.post(message);
+    EXPECT_EQ(ring.poll(), 2u);
+    for (int i = 0; i < 2; ++i) {
+        writer.post(function.create(as_bytes_of(ones)));
+        EXPECT_EQ(ring.poll(), 1u);
+        EXPECT_EQ(ring.poll(), 0u);
+    }
 }
 
 TEST_F(injector_test, code_in_a_ring_has_the_rights_of_its_target_which_it_may_outlive) {

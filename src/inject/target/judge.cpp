@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/absolute_path.hpp>
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/inject/image_manifest.hpp>
@@ -61,6 +62,7 @@ bool image_judge::has_list() const {
 }
 
 void image_judge::replace(injection_policy allows) {
+    allows.revoked = absolute_path(allows.revoked).value();
     reread_files list;
     list.begin({file_stamp::of(allows.revoked)});
     rules fresh{nullptr, revocations_in(allows.revoked)};
@@ -72,9 +74,11 @@ void image_judge::replace(injection_policy allows) {
 }
 
 result<bool> image_judge::reload() {
-    const auto allows = now().allows;
+    std::unique_lock known(lock_);
+    const auto allows = now_.allows;
+    reread_files list = list_;
+    known.unlock();
     if (allows->revoked.empty()) return false;
-    reread_files list;
     list.begin({file_stamp::of(allows->revoked)});
     std::shared_ptr<const image_revocations> fresh;
     try {

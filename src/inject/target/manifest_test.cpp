@@ -3,6 +3,7 @@
 #include <atomic>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -250,6 +251,17 @@ TEST_F(manifest_test, what_is_revoked_ends_as_soon_as_the_file_says_so) {
     std::ofstream(list, std::ios::app) << "key " << to_text(key.signer()) << "   # stolen\n";
     poll_until([&] { return target.images() == 0; });
     EXPECT_FALSE(run(other).empty());
+}
+
+TEST_F(manifest_test, a_relative_list_is_the_same_file_after_chdir) {
+    std::optional<in_folder> here(own.path());
+    std::ofstream("revoked") << "# nothing so far";
+    injection_target target(at_target, judged({.revoked = "revoked"}));
+    here.reset();
+    EXPECT_EQ(run(made({})), "");
+    image_revocations{.images = {adder().hash()}}.append_to(own.with("revoked"));
+    EXPECT_TRUE(target.reload());
+    EXPECT_FALSE(run(made({})).empty());
 }
 
 TEST_F(manifest_test, a_list_that_cannot_be_read_changes_nothing) {

@@ -44,14 +44,14 @@ struct handed_one_way final : work_unit {
 /// Whether calls of this target need dress_call().
 bool needs_dress(const call_settings& settings, const call_target& target,
                  const call_context* serving) noexcept {
-    return target.trace || (serving != nullptr && serving->trace() != nullptr) ||
+    return target.dressed || (serving != nullptr && serving->trace() != nullptr) ||
            !settings.interceptors(target.what->library).empty() ||
-           (settings.traced && !target.what->library);
+           ((settings.traced || settings.counted) && !target.what->library);
 }
 
 /// Whether this call of the target needs no more than its arguments sent, and perhaps a deadline.
 bool is_plain(const call_target& target, const call_context* serving) noexcept {
-    return target.attempts <= 1 && !target.trace &&
+    return target.attempts <= 1 && !target.dressed &&
            (serving == nullptr || serving->trace() == nullptr);
 }
 
@@ -60,33 +60,38 @@ bool has_deadline(const call_target& target, const call_context* serving) noexce
            (serving != nullptr && serving->deadline());
 }
 
-constexpr std::string_view peer_is_gone = "the peer is gone; look up its address again";
-
 [[noreturn]] void cannot_post(const call_target& target, errc code, std::string_view why) {
     throw error(code,
                 fmt::format("one-way call of \"{}\": {}", printable_name(target.what->name), why));
 }
 
+[[noreturn]] void cannot_post_to_lost(const call_target& target, caller& by) {
+    const errc why = by.why_lost(target.to).code;
+    cannot_post(target, why, peer_addresses::sentence_of_lost(why));
+}
+
 }  // namespace
 
 call_record::call_record(const call_target& target)
-    : arguments(&context_of(*target.core).buffers()), core_(target.core), target_(&target) {
+    : arguments(&context_of(*target.core).buffers()),
+      core_(target.core),
+      target_(&target),
+      loans_() {
     static_assert(sizeof(pending_call) <= pending_bytes && alignof(pending_call) <= 8);
     ::new (static_cast<void*>(pending_)) pending_call(*this, target);
 }
 
 static_assert(std::is_trivially_destructible_v<std::optional<pending_call::posted_task>>);
 
-namespace {
-[[gnu::noinline]] void end(pending_call& call) noexcept {
-    call.~pending_call();
+[[gnu::noinline]] void call_record::end_rare() noexcept {
+    pending().~pending_call();
+    loans_.~lent_list();
 }
-}  // namespace
 
 call_record::~call_record() {
     // Most have nothing that needs it.
-    if (pending().extras != nullptr || pending().timer) [[unlikely]]
-        end(pending());
+    if (pending().extras != nullptr || pending().timer || loans_.capacity() != 0) [[unlikely]]
+        end_rare();
 }
 
 std::string_view call_record::procedure_name() const noexcept {
@@ -94,7 +99,11 @@ std::string_view call_record::procedure_name() const noexcept {
 }
 
 void call_record::submit_in_turn() noexcept {
-    if (submit_plain(task_here())) return;  // It has not begun if anything is queued.
+    if (!submit_plain(task_here())) submit_after_others();
+}
+
+/// What is queued goes first.
+[[gnu::noinline]] void call_record::submit_after_others() noexcept {
     const peer& to = target_->to;
     try {
         if (to && to.owner() == core_) caller_of(*core_).admit(to);
@@ -122,7 +131,7 @@ inline bool call_record::submit_plain(const task_place& here) noexcept {
     engine_context& context = by.context();
     // On the stream: its driver calls settle().
     if (here.stream == &context.stream()) return begin_plain(by, serving);
-    if (!context.on_owner() || !begin_plain(by, serving)) return false;
+    if (!context.on_owner(here.stream) || !begin_plain(by, serving)) return false;
     context.settle_idle();
     return true;
 }
@@ -268,6 +277,7 @@ void one_way::send() {
     // Calls that fit a message are sent as one, so that they stay in order.
     if (held_.owner == nullptr && arguments.size() > most_in_message()) send_by_rendezvous(extras);
     if (!loans_.empty()) add_loans(extras, loans_);
+    tell_parent(extras, by.settings(), *target_.what, serving);
     by.admit(target_.to);
     if (span) span->end_one_way(target_.what->name, target_.to);
     one_way_message message(target_, deadline);
@@ -278,7 +288,7 @@ void one_way::send() {
     if (context.on_owner() && !by.would_overtake()) {
         peer_state* const there = by.way_to(target_.to);
         if (there == nullptr) {
-            cannot_post(target_, by.why_lost(target_.to).code, peer_is_gone);
+            cannot_post_to_lost(target_, by);
         }
         if (!by.post(*there, message)) {
             if (!by.is_closed()) {
@@ -289,7 +299,7 @@ void one_way::send() {
         return;
     }
     if (by.is_lost(target_.to)) {
-        cannot_post(target_, by.why_lost(target_.to).code, peer_is_gone);
+        cannot_post_to_lost(target_, by);
     }
     buffer held = context.buffers().take(sizeof(handed_one_way) + arguments.size());
     std::byte* const home = held.data();

@@ -20,6 +20,7 @@ struct call_settings {
           checksums(options.checksum),
           max_values_bytes(options.max_values_bytes),
           max_queued(options.max_queued),
+          counted(options.statistics.has_value()),
           of_users(options.interceptors) {
         for (const auto& each : of_users) {
             if (each != nullptr && each->sees_library_procedures()) of_library.push_back(each);
@@ -35,11 +36,12 @@ struct call_settings {
     const bool checksums;  ///< Messages have one.
     const std::size_t max_values_bytes;
     const std::size_t max_queued;
+    const bool counted;  ///< See engine_context::statistics().
     std::vector<std::shared_ptr<interceptor>> of_users;
     std::vector<std::shared_ptr<interceptor>> of_library;
     const bool traced = start_tracing();  ///< See AMALGAM_TRACE.
-    const bool plain =
-        of_users.empty() && !checksums && !traced;  ///< None of what all calls would pay for.
+    const bool plain = of_users.empty() && !checksums && !traced &&
+                       !counted;  ///< None of what all calls would pay for.
 };
 
 }  // namespace amalgam::detail

@@ -87,6 +87,47 @@ TEST(call, numbers_of_every_width_travel_to_either_kind_of_handler_in_either_enc
     }
 }
 
+// From the second call on, whose answer needs no look at its names.
+TEST(call, results_that_are_numbers_arrive_by_themselves_in_either_encoding) {
+    for (const encoding as : {encoding::native, encoding::xdr}) {
+        loop_network net;
+        engine server{net.port("server")}, client{net.port("client"), {.encoding = as}};
+        const auto expect = [&](const char* name, auto value) {
+            server.define(name, [value] { return value; });
+            auto done = client.spawn([&] {
+                const auto give =
+                    client.procedure<decltype(value)()>(name).on(client.lookup(server.address()));
+                for (int i = 0; i < 2; ++i) {
+                    EXPECT_EQ(give(), value);
+                    EXPECT_EQ(give.start().get(), value);
+                }
+            });
+            net.run_until_idle();
+            done.get();
+        };
+        expect("double", -2.5);
+        expect("float", 0.125f);
+        expect("u64", std::uint64_t{0x0102030405060708});
+        expect("i64", std::int64_t{-3});
+        expect("u32", std::uint32_t{0x01020304});
+        expect("i32", std::int32_t{-70'000});
+        expect("i16", std::int16_t{-321});
+        expect("u8", std::uint8_t{200});
+        expect("bool", true);
+        expect("text", std::string("four"));  // As long as a number.
+        server.define("none", [] {});
+        auto done = client.spawn([&] {
+            const auto none = client.procedure<void()>("none").on(client.lookup(server.address()));
+            for (int i = 0; i < 2; ++i) {
+                none();
+                none.start().get();
+            }
+        });
+        net.run_until_idle();
+        done.get();
+    }
+}
+
 TEST(call, what_a_handler_of_numbers_throws_reaches_the_caller) {
     for (const handler way : {handler::ult, handler::inline_}) {
         loop_pair two;

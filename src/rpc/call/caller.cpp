@@ -13,6 +13,7 @@
 #include "rpc/call/pending_call.hpp"
 #include "rpc/call/result_fetch.hpp"
 #include "rpc/limits.hpp"
+#include "rpc/statistics/statistics_table.hpp"
 
 namespace amalgam::detail {
 
@@ -93,6 +94,12 @@ void write_plain(std::byte* to, message_kind kind, std::uint16_t provider, bool 
 inline bool caller::take_slot(pending_call& call) noexcept {
     if (first_free_ == none && !add_slot()) [[unlikely]]
         return false;
+    take_free_slot(call);
+    return true;
+}
+
+/// Precondition: there is one.
+inline void caller::take_free_slot(pending_call& call) noexcept {
     const std::uint32_t index = first_free_;
     slot& mine = slots_[index];
     first_free_ = std::exchange(mine.next_free, 0);
@@ -101,7 +108,6 @@ inline bool caller::take_slot(pending_call& call) noexcept {
     ++pending_;
     if (--until_measured_ == 0) [[unlikely]]
         start_measuring(call, mine);
-    return true;
 }
 
 /// Several calls may be measured at once, so that long ones are not dropped for others.
@@ -281,11 +287,18 @@ void caller::finish(pending_call& call) noexcept {
         tell_called(settings_, *call.what, call.to, call.record.why.what,
                     context_.now() - call.extras->began);
     }
+    if (call.extras->counted) count(call);
     if (call.extras->span) record(call);
     if (std::exchange(call.extras->streams, false)) counted(*call.what).received_values.end();
     call.extras->values.reset();
     call.extras->arguments.reset();
     return true;
+}
+
+void caller::count(const pending_call& call) noexcept {
+    context_.statistics()->called(
+        {call.what->name, call.provider, call.to, parent_in(call.extras->wire)},
+        call.record.why.what, context_.now() - call.extras->began);
 }
 
 void caller::record(pending_call& call) noexcept {
@@ -400,7 +413,7 @@ void caller::send_credit(pending_call& call, std::uint32_t items) noexcept {
 
 template <bool timed>
 inline void caller::start_plain(pending_call& call, peer_state& there, std::size_t bytes) noexcept {
-    take_slot(call);
+    take_free_slot(call);
     counts_.calls.add();
     counted(*call.what).sent_bytes += bytes;
     call.callee = &there;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -117,8 +118,16 @@ public:
     const call_settings& settings() const noexcept { return settings_; }
     /// For the sizes of messages.
     const detail::outbox& outbox() const noexcept { return out_; }
+    /// What the largest value of a stream takes that this peer sends in a message: see
+    /// stream_call::bound_memory().
+    std::size_t value_bytes_from(const peer& whom) const noexcept {
+        constexpr std::size_t to_oneself = std::size_t{1} << 20;  // There the limit is endless.
+        return std::clamp<std::size_t>(out_.eager_bytes(whom), 1, to_oneself);
+    }
     /// Waits until the queue to `there` is below its limit.
     void admit(const peer& there);
+    /// See has_room() in mail.hpp.
+    bool has_room(const peer& there) noexcept;
     /// The peer; if that path is lost, another one to the same engine, if any.
     peer way_now(const peer& to);
     /// See peer_addresses.
@@ -219,6 +228,7 @@ private:
     bool post_short_mail(peer_state& there, std::initializer_list<const_bytes> pieces) noexcept;
     bool add_slot() noexcept;
     bool take_slot(pending_call& call) noexcept;
+    void take_free_slot(pending_call& call) noexcept;
     void start_measuring(const pending_call& call, slot& in) noexcept;
     void stop_measuring(slot& in) noexcept;
     void refuse(pending_call& call) noexcept;
@@ -248,6 +258,7 @@ private:
     void finish(pending_call& call) noexcept;
     /// False: the call has not ended, but will be retried.
     bool finish_extras(pending_call& call) noexcept;
+    void count(const pending_call& call) noexcept;
     void record(pending_call& call) noexcept;
     void fetch(pending_call& call, peer_state& from, const rendezvous_values& what, loan_ids loans);
     static const char* wrong_item(const pending_call& call, const parsed_message& item) noexcept;
@@ -255,6 +266,7 @@ private:
     /// `loans`: null if nothing was lent.
     void read_result(pending_call& call, const_bytes result, loan_ids* loans) noexcept;
     static bool is_plain(const pending_call& call, const parsed_message& reply) noexcept;
+    static bool decode_flat_xdr(call_record& call, const_bytes result) noexcept;
     void on_special_reply(pending_call& call, peer_state& from, const parsed_message& reply,
                           std::uint64_t id) noexcept;
     void drop_reply(peer_state& from, const parsed_message& reply) noexcept;

@@ -34,6 +34,16 @@ void caller::admit(const peer& there) {
     }
 }
 
+bool caller::has_room(const peer& there) noexcept {
+    std::size_t queued = 0;
+    if (!context_.on_owner()) {
+        queued = out_.queued() + handed_over_.load(std::memory_order_relaxed);
+    } else if (const peer_state* const state = way_to(there)) {
+        queued = state->queued;
+    }
+    return 2 * queued < settings_.max_queued;
+}
+
 peer caller::way_now(const peer& to) {
     peer now = to;
     context_.on_stream([&] {

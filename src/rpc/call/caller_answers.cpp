@@ -21,13 +21,17 @@ constexpr std::string_view too_long =
     "the result exceeds the caller's engine_options::max_values_bytes";
 
 constexpr std::string_view too_far_ahead =
-    "the caller sent larger values ahead than this engine's engine_options::max_reader_bytes "
-    "allows";
+    "larger values were sent ahead than this engine's engine_options::max_reader_bytes allows";
 
 /// Codes a server sends only after the names have matched.
 bool comes_after_the_names(errc answer) noexcept {
     return answer == errc::ok || answer == errc::handler_failed || answer == errc::timed_out ||
            answer == errc::too_large || answer == errc::overloaded;
+}
+
+/// By what reads its result. Null: the engine's.
+const archive_context* context_seen_by(const pending_call& call) noexcept {
+    return call.extras != nullptr ? &call.extras->context : nullptr;
 }
 
 }  // namespace
@@ -48,12 +52,25 @@ void caller::on_reply(peer_state& from, std::uint64_t id, const parsed_message& 
         return others_.on_any(from, arrived);
     }
     const const_bytes result = arrived.bytes().subspan(reply_bytes);
-    if (!call->xdr && result.size() <= settings_.max_values_bytes &&
-        call->record.decode_flat(result)) {
+    if (result.size() <= settings_.max_values_bytes &&
+        (call->xdr ? decode_flat_xdr(call->record, result) : call->record.decode_flat(result))) {
         counted(*call->what).received_bytes += result.size();
         return end_well(*call);
     }
     read_result(*call, result, nullptr);
+}
+
+/// As call_record::decode_flat(). A number of 4 or 8 bytes is the native one, swapped; smaller ones
+/// are left to the archive.
+[[gnu::noinline]] bool caller::decode_flat_xdr(call_record& call, const_bytes result) noexcept {
+    const auto decode = [&call](auto word) {
+        std::byte native[sizeof word];
+        store_le(native, byte_swapped(word));
+        return call.decode_flat(native);
+    };
+    if (result.size() == 4) return decode(load_le<std::uint32_t>(result.data()));
+    if (result.size() == 8) return decode(load_le<std::uint64_t>(result.data()));
+    return result.empty() && call.decode_flat(result);
 }
 
 /// A plain value for a plain call, so on_special_reply() would do nothing but read it.
@@ -109,7 +126,8 @@ void caller::drop_reply(peer_state& from, const parsed_message& reply) noexcept 
                                                          loan_ids* lent_to_us) noexcept {
     if (result.size() > settings_.max_values_bytes) return end(call, {errc::too_large}, too_long);
     counted(*call.what).received_bytes += result.size();
-    const origin between{&context_.core(), call.callee->name, nullptr, lent_to_us};
+    const origin between{&context_.core(), call.callee->name, nullptr, lent_to_us,
+                         context_seen_by(call)};
     archive_reader reader(result, call.xdr ? encoding::xdr : encoding::native, &between);
     try {
         call.record.decode(reader);
@@ -160,9 +178,17 @@ void caller::fetched(pending_call& call, const failure& why, const_bytes result,
                      loan_ids& lent_to_us) noexcept {
     call.extras->result = nullptr;
     if (!why.what.ok()) return give_up(call, why.what, why.sentence);
-    if (call.record.window == 0) return read_result(call, result, &lent_to_us);
-    static_cast<stream_call&>(call.record).fetching_ = false;
-    read_item(call, result, lent_to_us);
+    // The last one lends the values themselves: no value takes it over.
+    const bool has_own = !lent_to_us.empty();
+    const std::uint64_t own = has_own ? lent_to_us.back() : 0;
+    if (has_own) lent_to_us.pop_back();
+    if (call.record.window == 0) {
+        read_result(call, result, &lent_to_us);
+    } else {
+        static_cast<stream_call&>(call.record).fetching_ = false;
+        read_item(call, result, lent_to_us);
+    }
+    if (has_own) lent_to_us.push_back(own);
 }
 
 void caller::on_damaged(peer_state& from, std::uint64_t id) noexcept {
@@ -242,7 +268,8 @@ void caller::read_item(pending_call& call, const_bytes item, loan_ids& lent_to_u
     if (item.size() > settings_.max_values_bytes) return give_up(call, {errc::too_large}, too_long);
     counted(*call.what).received_values.add(item.size());
     if (call.extras != nullptr && call.extras->values) call.extras->values->add(item.size());
-    const origin between{&context_.core(), call.callee->name, nullptr, &lent_to_us};
+    const origin between{&context_.core(), call.callee->name, nullptr, &lent_to_us,
+                         context_seen_by(call)};
     archive_reader reader(item, call.xdr ? encoding::xdr : encoding::native, &between);
     try {
         if (static_cast<stream_call&>(call.record).take_item(reader)) return;

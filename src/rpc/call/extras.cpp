@@ -5,6 +5,7 @@
 #include <amalgam/rpc/interceptor.hpp>
 
 #include "rpc/limits.hpp"
+#include "rpc/statistics/call_parent.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam {
@@ -45,6 +46,11 @@ void add_loans(std::vector<std::byte>& extras, const lent_list& what) {
     for (std::size_t i = 0; i < what.size(); ++i)
         store_le(ids.data() + 8 * i, what[i].id);
     add_extra(extras, extra::loans, ids);
+}
+
+void tell_parent(std::vector<std::byte>& extras, const call_settings& settings,
+                 const remote_procedure& what, const call_context* serving) {
+    if (settings.counted && serving != nullptr && !what.library) add_parent(extras, *serving);
 }
 
 std::vector<std::byte> dress_call(const call_settings& settings, const call_target& target,

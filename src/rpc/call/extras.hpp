@@ -9,6 +9,7 @@
 
 #include <amalgam/core/clock.hpp>
 #include <amalgam/rpc/detail/call.hpp>
+#include <amalgam/tasks/extension/small_block.hpp>
 #include <amalgam/tasks/timer.hpp>
 
 #include "rpc/call/call_settings.hpp"
@@ -20,13 +21,15 @@ namespace amalgam::detail {
 
 class result_fetch;
 
-/// What few calls need: a trace, metadata, interceptors, retries, rendezvous.
-struct call_extras {
+/// What few calls need: a trace, a context, metadata, interceptors, retries, rendezvous.
+struct call_extras : in_small_block {
     std::vector<std::byte> wire;  ///< As written by add_extra().
+    archive_context context;      ///< Seen by what reads the result; empty: the engine's.
 
-    // For interceptors.
+    // For interceptors and statistics.
     clock::time_point began{};
     bool watched = false;  ///< called() is still to run.
+    bool counted = false;  ///< It is still to be counted.
 
     std::optional<call_span> span;  ///< Of a call that is recorded.
 
@@ -49,6 +52,10 @@ struct call_extras {
 std::vector<std::byte> dress_call(const call_settings& settings, const call_target& target,
                                   bool one_way, clock::time_point deadline,
                                   const call_context* serving);
+/// Tells the server which handler calls, if calls are counted. After all other extras, as it takes
+/// no room that they need.
+void tell_parent(std::vector<std::byte>& extras, const call_settings& settings,
+                 const remote_procedure& what, const call_context* serving);
 /// The span of a call with these extras, if it is recorded or may be logged as slow.
 std::optional<call_span> span_of(const call_settings& settings, const_bytes extras,
                                  const call_context* serving, std::size_t bytes) noexcept;

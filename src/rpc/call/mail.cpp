@@ -105,10 +105,17 @@ std::size_t most_argument_bytes(engine_core& core, const peer& to) noexcept {
     return caller_of(core).outbox().eager_bytes(to);
 }
 
+bool has_room(engine_core& core, const peer& to) noexcept {
+    return caller_of(core).has_room(to);
+}
+
 [[gnu::noinline]] static bool post_other_mail(caller& by, const peer& to,
                                               std::initializer_list<const_bytes> pieces) {
     engine_context& context = by.context();
-    constexpr const char* gone = "the peer is gone; look up its address again";
+    const auto throw_lost = [&] {
+        const errc why = by.why_lost(to).code;
+        throw error(why, peer_addresses::sentence_of_lost(why));
+    };
     std::size_t bytes = 0;
     for (const const_bytes& each : pieces)
         bytes += each.size();
@@ -116,12 +123,12 @@ std::size_t most_argument_bytes(engine_core& core, const peer& to) noexcept {
     by.admit(to);
     if (context.on_owner() && !by.would_overtake()) {
         peer_state* const there = by.way_to(to);
-        if (there == nullptr) throw error(by.why_lost(to).code, gone);
+        if (there == nullptr) throw_lost();
         if (by.post_mail(*there, pieces)) return true;
         throw by.is_closed() ? error(errc::closed, context.why_closed())
                              : error(errc::no_memory, "out of memory");
     }
-    if (by.is_lost(to)) throw error(by.why_lost(to).code, gone);
+    if (by.is_lost(to)) throw_lost();
     buffer held = context.buffers().take(sizeof(handed_mail) + bytes);
     std::byte* const home = held.data();
     auto* const handed = ::new (home) handed_mail(std::move(held), by, to, bytes);

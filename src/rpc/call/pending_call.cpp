@@ -25,11 +25,11 @@ void pending_call::dress(const call_context* serving) {
     const call_target& target = *record.target_;
     const const_bytes arguments = record.arguments.bytes();
     extras = std::make_unique<call_extras>();
+    extras->context = target.context;
     extras->wire = dress_call(by.settings(), target, false, deadline, serving);
-    if (!by.settings().interceptors(what->library).empty()) {
-        extras->watched = true;
-        extras->began = by.context().now();
-    }
+    extras->watched = !by.settings().interceptors(what->library).empty();
+    extras->counted = by.settings().counted && !what->library;
+    if (extras->watched || extras->counted) extras->began = by.context().now();
     extras->span = span_of(by.settings(), extras->wire, serving, arguments.size());
     if (extras->span && slow_call_limit() != 0)
         add_extra(extras->wire, extra::times, std::array<std::byte, call_times::wire_bytes>{});
@@ -46,6 +46,7 @@ void pending_call::dress(const call_context* serving) {
         const remote_key& key = expose_arguments();
         add_rendezvous(extras->wire, key, arguments, by.settings().checksums);
     }
+    tell_parent(extras->wire, by.settings(), *what, serving);
     if (target.attempts == 1) return;
     extras->attempts_left = target.attempts - 1u;
     extras->pause = target.pause;

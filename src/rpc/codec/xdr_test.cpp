@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <initializer_list>
 #include <string>
 
@@ -102,6 +103,21 @@ TEST(xdr, structures_are_their_members_and_trivial_ones_opaque) {
     EXPECT_EQ(xdr(samples::raw_pixel{1, 2, 3}), "01020300");
     EXPECT_EQ(xdr(std::vector<samples::raw_pixel>{{1, 2, 3}, {4, 5, 6}}),
               "00000002 01020300 04050600");
+}
+
+TEST(xdr, padding_is_zero_whatever_was_in_the_memory_before) {
+    for (std::size_t size = 0; size < 9; ++size) {
+        body into;
+        std::memset(into.extend(32), 0xff, 32);
+        into.clear();
+        archive_writer writer(into, encoding::xdr);
+        writer(std::string(size, 'x'));
+        std::string expected{'\0', '\0', '\0', static_cast<char>(size)};
+        expected += std::string(size, 'x');
+        expected.resize((expected.size() + 3) / 4 * 4);
+        EXPECT_EQ(std::string(reinterpret_cast<const char*>(into.bytes().data()), into.size()),
+                  expected);
+    }
 }
 
 TEST(xdr, numbers_out_of_their_range_are_refused) {

@@ -87,6 +87,7 @@ std::string pools_of(const std::vector<pool_options>& pools) {
 std::string stream_of(const stream_options& stream) {
     return object({{"name", in_quotes(stream.name)},
                    {"cpu", std::to_string(stream.cpu)},
+                   {"cpus", in_quotes(stream.cpus.text())},
                    {"pools", list(stream.pools, in_quotes)},
                    {"scheduler", word_of(detail::scheduler_words, stream.scheduler)}});
 }
@@ -141,6 +142,11 @@ std::string to_json(const engine_config& config) {
         {"keepalive", object({{"interval", time_of(options.keepalive.interval)},
                               {"timeout", time_of(options.keepalive.timeout)}})},
         {"drain", time_of(options.drain)}};
+    if (options.statistics) {
+        all.emplace_back("statistics",
+                         object({{"file", in_quotes(options.statistics->file)},
+                                 {"max_rows", size_of(options.statistics->max_rows)}}));
+    }
     if (options.allow) all.emplace_back("allow", allow_of(*options.allow));
     if (!options.allow_for.empty()) {
         std::vector<member> lists;

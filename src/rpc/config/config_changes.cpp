@@ -14,6 +14,7 @@
 #include <amalgam/rpc/extension/inside.hpp>
 
 #include "core/json_reader.hpp"
+#include "rpc/config/config_read.hpp"
 #include "rpc/config/config_words.hpp"
 #include "rpc/core/core.hpp"
 
@@ -41,7 +42,9 @@ struct moved_procedure {
 
 struct engine_changes {
     std::vector<added_pool> added;
+    std::vector<stream_options> more_streams;
     std::vector<moved_procedure> moved;
+    std::vector<std::string> removed_streams;
     std::vector<std::string> removed;
 };
 
@@ -72,8 +75,22 @@ moved_procedure read_moved(const json_reader& from) {
     return one;
 }
 
+/// `example`: of one, in quotes.
+std::vector<std::string> read_names(const json_reader& from, std::string_view key,
+                                    std::string_view of, std::string_view example) {
+    std::vector<std::string> all;
+    if (!from.has(key)) return all;
+    const json_reader names = from.at(key);
+    if (!names.value().is_array())
+        names.unexpected(fmt::format("a list of {} names", of), fmt::format("[{}]", example));
+    for (std::size_t i = 0; i < names.value().size(); ++i)
+        all.push_back(names.at(i).text(fmt::format("a {} name", of), example));
+    return all;
+}
+
 engine_changes read_changes(const json_reader& from) {
-    from.expect_object({"add_pools", "move", "remove_pools"}, changes_example);
+    from.expect_object({"add_pools", "add_streams", "move", "remove_streams", "remove_pools"},
+                       changes_example);
     engine_changes all;
     if (from.has("add_pools")) {
         const json_reader pools = from.at("add_pools");
@@ -82,6 +99,13 @@ engine_changes read_changes(const json_reader& from) {
         for (const auto& [name, ignored] : pools.value().items())
             all.added.push_back(read_added(pools.at(name), name));
     }
+    if (from.has("add_streams")) {
+        const json_reader streams = from.at("add_streams");
+        if (!streams.value().is_array())
+            streams.unexpected("a list of streams", R"([{"pools": ["io"]}])");
+        for (std::size_t i = 0; i < streams.value().size(); ++i)
+            all.more_streams.push_back(detail::read_stream(streams.at(i)));
+    }
     if (from.has("move")) {
         const json_reader moves = from.at("move");
         if (!moves.value().is_array())
@@ -89,12 +113,8 @@ engine_changes read_changes(const json_reader& from) {
         for (std::size_t i = 0; i < moves.value().size(); ++i)
             all.moved.push_back(read_moved(moves.at(i)));
     }
-    if (from.has("remove_pools")) {
-        const json_reader pools = from.at("remove_pools");
-        if (!pools.value().is_array()) pools.unexpected("a list of pool names", R"(["io"])");
-        for (std::size_t i = 0; i < pools.value().size(); ++i)
-            all.removed.push_back(pools.at(i).text("a pool name", R"("io")"));
-    }
+    all.removed_streams = read_names(from, "remove_streams", "stream", R"("worker")");
+    all.removed = read_names(from, "remove_pools", "pool", R"("io")");
     return all;
 }
 
@@ -105,18 +125,12 @@ public:
     steps(const steps&) = delete;
     steps& operator=(const steps&) = delete;
     ~steps() {
-        while (!kept_ && !places_.empty()) {
-            put_back(places_.back());
-            places_.pop_back();
-        }
-        while (!kept_ && !pools_.empty()) {
-            try {
-                running_.remove_pool(pools_.back());
-            } catch (const std::exception&) {
-                // Something began to run there meanwhile.
-            }
-            pools_.pop_back();
-        }
+        if (kept_) return;
+        // A new stream may have to serve a pool before one that was added can leave it.
+        take_back(removed_streams_, [&](const stream_options& how) { running_.add_stream(how); });
+        take_back(places_, [&](place& before) { put_back(before); });
+        take_back(streams_, [&](const std::string& name) { running_.remove_stream(name); });
+        take_back(pools_, [&](const std::string& name) { running_.remove_pool(name); });
     }
     void keep() noexcept { kept_ = true; }
 
@@ -125,6 +139,19 @@ public:
         std::string name = what.how.name;
         running_.add_pool(what.how, what.streams);
         pools_.push_back(std::move(name));
+    }
+    void add(const stream_options& what) {
+        streams_.reserve(streams_.size() + 1);
+        streams_.push_back(running_.add_stream(what));
+    }
+    void remove_stream(const std::string& name) {
+        removed_streams_.reserve(removed_streams_.size() + 1);
+        detail::check_may_wait(core());
+        auto what = core().streams().remove_stream(name);
+        if (!what)
+            throw error(errc::not_found, fmt::format("this engine has no stream \"{}\" to remove",
+                                                     detail::printable_name(name)));
+        removed_streams_.push_back(std::move(*what));
     }
     void move(const moved_procedure& what) {
         places_.reserve(places_.size() + 1);
@@ -159,25 +186,34 @@ private:
         std::weak_ptr<detail::stream_group> of_added_pool;
     };
     detail::engine_core& core() noexcept { return running_.core(); }
-    void put_back(place& before) noexcept {
-        try {
-            if (before.streams == nullptr) before.streams = before.of_added_pool.lock();
-            const bool was_removed = before.streams == nullptr && before.had_streams;
-            if (was_removed) return;
-            core().on_stream([&] {
-                auto* const now = core().server().procedures().find(before.name, before.provider);
-                if (now == nullptr || now->number != before.number) return;
-                now->options = before.options;
-                now->streams = std::move(before.streams);
-            });
-        } catch (const std::exception&) {
-            // The engine has stopped.
+    /// Latest first, as far as possible.
+    template <typename Step, typename Back>
+    static void take_back(std::vector<Step>& steps, Back back) noexcept {
+        for (; !steps.empty(); steps.pop_back()) {
+            try {
+                back(steps.back());
+            } catch (const std::exception&) {
+                // Something runs there meanwhile, or the engine has stopped.
+            }
         }
+    }
+    void put_back(place& before) {
+        if (before.streams == nullptr) before.streams = before.of_added_pool.lock();
+        const bool was_removed = before.streams == nullptr && before.had_streams;
+        if (was_removed) return;
+        core().on_stream([&] {
+            auto* const now = core().server().procedures().find(before.name, before.provider);
+            if (now == nullptr || now->number != before.number) return;
+            now->options = before.options;
+            now->streams = std::move(before.streams);
+        });
     }
 
     engine& running_;
     std::vector<std::string> pools_;
+    std::vector<std::string> streams_;
     std::vector<place> places_;
+    std::vector<stream_options> removed_streams_;
     bool kept_ = false;
 };
 
@@ -218,9 +254,14 @@ void change_engine(engine& running, std::string_view json, std::string_view orig
     steps done(running);
     for (const added_pool& each : changes.added)
         at(origin, "add_pools." + each.how.name, [&] { done.add(each); });
+    for (std::size_t i = 0; i < changes.more_streams.size(); ++i)
+        at(origin, fmt::format("add_streams[{}]", i), [&] { done.add(changes.more_streams[i]); });
     for (std::size_t i = 0; i < changes.moved.size(); ++i)
         at(origin, fmt::format("move[{}]", i), [&] { done.move(changes.moved[i]); });
     done.begin_removing();
+    for (std::size_t i = 0; i < changes.removed_streams.size(); ++i)
+        at(origin, fmt::format("remove_streams[{}]", i),
+           [&] { done.remove_stream(changes.removed_streams[i]); });
     for (std::size_t i = 0; i < changes.removed.size(); ++i) {
         at(origin, fmt::format("remove_pools[{}]", i), [&] {
             if (running.remove_pool(changes.removed[i])) return;

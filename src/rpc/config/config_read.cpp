@@ -1,3 +1,5 @@
+#include "rpc/config/config_read.hpp"
+
 #include <fmt/format.h>
 
 #include <amalgam/core/detail/read_file.hpp>
@@ -55,11 +57,24 @@ std::vector<pool_options> read_pools(const json_reader& from) {
     return all;
 }
 
-stream_options read_stream(const json_reader& from) {
-    from.expect_object({"name", "cpu", "pools", "scheduler"}, R"({"cpu": 0})");
+cpu_set read_cpus(const json_reader& from) {
+    const std::string text = from.text("a set of CPUs", R"("numa:1")");
+    if (text.empty()) return {};
+    try {
+        return cpu_set(text);
+    } catch (const error& wrong) {
+        from.fail(fmt::format("{}: {}", from.path(), wrong.what()));
+    }
+}
+
+}  // namespace
+
+stream_options detail::read_stream(const json_reader& from) {
+    from.expect_object({"name", "cpu", "cpus", "pools", "scheduler"}, R"({"cpu": 0})");
     stream_options one;
     if (from.has("name")) one.name = from.at("name").text("a name", R"("worker")");
     if (from.has("cpu")) one.cpu = static_cast<int>(from.at("cpu").number(-1, 1023, 0));
+    if (from.has("cpus")) one.cpus = read_cpus(from.at("cpus"));
     if (from.has("pools")) {
         const json_reader pools = from.at("pools");
         if (!pools.value().is_array()) pools.unexpected("a list of pool names", R"(["io"])");
@@ -69,6 +84,8 @@ stream_options read_stream(const json_reader& from) {
     if (from.has("scheduler")) one.scheduler = from.at("scheduler").word(detail::scheduler_words);
     return one;
 }
+
+namespace {
 
 stream_set read_streams(const json_reader& from) {
     if (from.value().is_number()) {
@@ -81,7 +98,7 @@ stream_set read_streams(const json_reader& from) {
     }
     std::vector<stream_options> all;
     for (std::size_t i = 0; i < from.value().size(); ++i)
-        all.push_back(read_stream(from.at(i)));
+        all.push_back(detail::read_stream(from.at(i)));
     return all;
 }
 
@@ -121,6 +138,17 @@ void read_keepalive(const json_reader& from, keepalive_options& into) {
     from.expect_object({"interval", "timeout"}, R"({"interval": "10s", "timeout": "20s"})");
     if (from.has("interval")) into.interval = read_milliseconds(from.at("interval"));
     if (from.has("timeout")) into.timeout = read_milliseconds(from.at("timeout"));
+}
+
+statistics_options read_statistics(const json_reader& from) {
+    from.expect_object({"file", "max_rows"}, R"({"file": "/tmp/statistics.{host}.{pid}.json"})");
+    statistics_options into;
+    if (from.has("file")) {
+        into.file =
+            from.at("file").text("the path of a file", R"("/tmp/statistics.{host}.{pid}.json")");
+    }
+    read_size(from, "max_rows", into.max_rows);
+    return into;
 }
 
 void read_progress(const json_reader& from, progress_options& into) {
@@ -190,6 +218,7 @@ engine_config read_config(const json_reader& from) {
                         "remote_stop",
                         "reflection",
                         "keepalive",
+                        "statistics",
                         "allow",
                         "allow_for"},
                        config_example);
@@ -228,6 +257,7 @@ engine_config read_config(const json_reader& from) {
     }
     if (from.has("reflection")) options.reflection = from.at("reflection").truth(true);
     if (from.has("keepalive")) read_keepalive(from.at("keepalive"), options.keepalive);
+    if (from.has("statistics")) options.statistics = read_statistics(from.at("statistics"));
     if (from.has("allow")) options.allow = read_allow_list(from.at("allow"));
     if (from.has("allow_for")) options.allow_for = read_allow_lists(from.at("allow_for"));
     if (from.has("drain")) options.drain = read_milliseconds(from.at("drain"));

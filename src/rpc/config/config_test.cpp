@@ -109,6 +109,30 @@ TEST(engine_config, the_configuration_of_an_engine_makes_an_equal_one) {
     EXPECT_EQ(two.stream_count(), 3u);
 }
 
+TEST(engine_config, streams_are_bound_to_sets_of_cpus) {
+    const engine_config several =
+        read(R"({"endpoints": "shm://", "streams": [{"cpus": "0-3,8"}, {"cpus": ""}]})");
+    EXPECT_EQ(several.options.streams, (stream_set{{.cpus = cpu_set("0-3,8")}, {}}));
+    EXPECT_EQ(read(to_json(several)).options.streams, several.options.streams);
+    const unsigned first = cpu_set::of_this_thread().ids().front();
+    const std::string cpu = std::to_string(first);
+    engine here(read(R"({"endpoints": "shm://", "streams": [{}, {"name": "w", "cpus": ")" + cpu +
+                     R"(,)" + cpu + R"("}], "handlers": "w"})"));
+    EXPECT_EQ(here.run([] { return cpu_set::of_this_thread(); }), cpu_set{first});
+    EXPECT_EQ(here.stream(1).cpus(), cpu_set{first});
+    EXPECT_TRUE(here.stream(0).cpus().empty());
+    EXPECT_EQ(read(here.configuration()).options.streams.each[1].cpus, cpu_set{first});
+}
+
+TEST(engine_config, names_of_cpus_are_written_as_the_cpus_that_they_stand_for) {
+    constexpr const char* json = R"({"endpoints": "shm://", "streams": [{"cpus": "core:0"}]})";
+    const auto config = parse_engine_config(json, "e.json");
+    if (!config.ok() && config.sentence().find("hwloc") != std::string::npos)
+        GTEST_SKIP() << config.sentence();
+    EXPECT_EQ(config->options.streams.each[0].cpus, cpu_set("core:0"));
+    EXPECT_EQ(read(to_json(*config)).options.streams.each[0].cpus, cpu_set("core:0"));
+}
+
 TEST(engine_config, limits_that_are_none_read_back) {
     constexpr std::size_t endless = std::numeric_limits<std::size_t>::max();
     for (const auto limit :
@@ -307,6 +331,19 @@ TEST(engine_config, a_folder_a_file_without_end_and_a_number_too_large_are_refus
     EXPECT_EQ(large.sentence().find("e.json: a number is too large"), 0u);
 }
 
+TEST(engine_config, more_than_100_lists_in_each_other_are_refused) {
+    const auto sentence_for = [](std::size_t lists) {
+        const std::string deep = std::string(lists, '[') + std::string(lists, ']');
+        const auto config = parse_engine_config(R"({"endpoints": )" + deep + "}", "e.json");
+        return std::string(config.sentence());
+    };
+    const std::string refusal =
+        "e.json: more than 100 lists and objects in each other, expected fewer";
+    EXPECT_EQ(sentence_for(200000).find(refusal), 0u);
+    EXPECT_EQ(sentence_for(100).find(refusal), 0u);
+    EXPECT_EQ(sentence_for(99).find("e.json: endpoints[0] is [[["), 0u);
+}
+
 struct wrong_config {
     const char* json;      ///< Follows {"endpoints": "shm://", unless it starts with a brace.
     const char* expected;  ///< The sentence after "e.json: ".
@@ -340,7 +377,7 @@ constexpr wrong_config wrong[] = {
      "handlers, progress, spin, ports, max_queued, max_running, "
      "max_one_ways, max_unread_bytes, max_unread_bytes_total, max_borrowed_bytes, "
      "max_borrowed_bytes_total, max_reader_bytes, max_values_bytes, encoding, "
-     "checksum, drain, remote_stop, reflection, keepalive, allow, allow_for"},
+     "checksum, drain, remote_stop, reflection, keepalive, statistics, allow, allow_for"},
     {R"("allow": {})", R"(allow is {}, expected an object with names, groups or uids; )"
                        R"(example: {"groups": ["operators"], "uids": [0]})"},
     {R"("allow": {"name": ["a"]})",
@@ -366,7 +403,17 @@ constexpr wrong_config wrong[] = {
     {R"("streams": [{"cpu": "two"}])",
      R"(streams[0].cpu is "two", expected a number from -1 to 1023; example: 0)"},
     {R"("streams": [{"core": 2}])",
-     "streams[0].core is not known, expected one of: name, cpu, pools, scheduler"},
+     "streams[0].core is not known, expected one of: name, cpu, cpus, pools, scheduler"},
+    {R"("streams": [{"cpus": 3}])",
+     R"(streams[0].cpus is 3, expected a set of CPUs; example: "numa:1")"},
+    {R"("streams": [{}, {"cpus": "0-"}])",
+     R"(streams[1].cpus: "0-" in the set of CPUs "0-" cannot be read, expected a number, a range, )"
+     R"(or one after socket:, numa:, core:, whole_core: or thread:; example: "0-3,core:8")"},
+    {R"("streams": [{}, {"cpu": 0, "cpus": "0-1"}])",
+     R"(streams[1] has cpu 0 and cpus 0-1, expected one of them; example: {"cpus": "0-3"})"},
+    {R"("progress": {"by": "caller"}, "streams": [{"cpus": "0"}])",
+     R"(streams[0].cpus is "0", expected none, as progress.by is caller and the thread is the )"
+     R"(caller's; example: {"cpus": ""})"},
     {R"("streams": [{}, {"pools": ["wrk"]}], "pools": {"work": {}})",
      "no stream serves pools.work, expected a stream that lists it; example: \"streams\": "
      "[{}, {\"pools\": [\"work\"]}]"},

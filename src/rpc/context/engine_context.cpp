@@ -32,9 +32,8 @@ clock::time_point engine_context::deadline_after(std::chrono::nanoseconds timeou
 
 bool engine_context::on_idle_loop() const noexcept {
     const void* const last = turns_.last.load(std::memory_order_relaxed);
-    if (last == nullptr || last != this_driver()) return false;
-    streams_.first().wake();  // The caller's next action may need progress().
-    return true;
+    // Woken, as the caller's next action may need progress().
+    return last != nullptr && wake_if_driver(streams_.first(), last);
 }
 
 void engine_context::check_runs() const {

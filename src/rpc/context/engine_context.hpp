@@ -29,6 +29,7 @@ class call_context;
 namespace amalgam::detail {
 
 class engine_core;
+class statistics_table;
 
 /// What every part of an engine needs: its streams, its clock and its buffers.
 ///
@@ -49,8 +50,9 @@ public:
 
     /// Whether the caller may access the stream's data: it runs on the stream, or nothing runs
     /// concurrently.
-    bool on_owner() const noexcept {
-        const execution_stream* const here = execution_stream::current();
+    bool on_owner() const noexcept { return on_owner(execution_stream::current()); }
+    /// The same where the caller knows its stream, which is null on none.
+    bool on_owner(const execution_stream* here) const noexcept {
         return here == &streams_.first() || (driven_ ? here == nullptr : on_idle_loop());
     }
     /// Throws error{invalid} where the caller would wait forever.
@@ -105,6 +107,8 @@ public:
     execution_stream& stream() noexcept { return streams_.first(); }
     buffer_pool& buffers() noexcept { return buffers_; }
     clock::time_point now() const noexcept { return clock_->now(); }
+    /// What is counted, on the stream; null unless engine_options::statistics says so.
+    statistics_table* statistics() const noexcept { return statistics_; }
     /// In virtual time.
     bool driven() const noexcept { return driven_; }
     /// The earlier of `timeout` from now and the deadline of the call being served, if any.
@@ -160,6 +164,7 @@ protected:
     bool driven_ = false;
     port* driver_port_ = nullptr;  // While driven: tells the network that the stream has work.
     const clock* clock_ = nullptr;
+    statistics_table* statistics_ = nullptr;  // Set before the streams start.
     mutable engine_streams streams_;
     // With progress_by::caller: the loop's thread, and whether somebody ends the engine. Else, and
     // in a child of fork(), the stream is kept from progress() for good.

@@ -92,6 +92,18 @@ void check_stream(const engine_options& options, std::size_t index) {
                    index, name, name);
         }
     }
+    if (stream.cpu >= 0 && !stream.cpus.empty()) {
+        refuse(
+            "streams[{}] has cpu {} and cpus {}, expected one of them; example: {{\"cpus\": "
+            "\"0-3\"}}",
+            index, stream.cpu, stream.cpus.text());
+    }
+    if (index == 0 && !stream.cpus.empty() && options.progress.by == progress_by::caller) {
+        refuse(
+            "streams[0].cpus is \"{}\", expected none, as progress.by is caller and the thread is "
+            "the caller's; example: {{\"cpus\": \"\"}}",
+            stream.cpus.text());
+    }
     if (index == 0 && stream.cpu >= 0 && options.progress.by == progress_by::caller) {
         refuse(
             "streams[0].cpu is {}, expected -1, as progress.by is caller and the thread is the "
@@ -147,6 +159,9 @@ void check(const engine_options& options) {
     if (options.keepalive.timeout.count() < 1) {
         refuse("keepalive.timeout is {} ms, expected 1 ms or more; example: \"20s\"",
                options.keepalive.timeout.count());
+    }
+    if (options.statistics && options.statistics->max_rows == 0) {
+        refuse("statistics.max_rows is 0, expected 1 or more; example: 4096");
     }
     if (std::count(options.interceptors.begin(), options.interceptors.end(), nullptr) != 0) {
         refuse(

@@ -49,29 +49,34 @@ std::unique_ptr<scheduler> make_scheduler(scheduler_kind kind, std::vector<pool*
 }  // namespace
 
 stream_group::stream_group(std::string_view name, unsigned streams, std::chrono::nanoseconds spin)
-    : stream_group({}, streams, spin,
-                   make_pool(streams == 1 ? pool_kind::fifo : pool_kind::shared_fifo, 0), name) {}
+    : stream_group(
+          pool_options{.name = {}, .kind = streams == 1 ? pool_kind::fifo : pool_kind::shared_fifo},
+          streams, spin, name) {}
 
-stream_group::stream_group(std::string_view name, unsigned streams, std::chrono::nanoseconds spin,
-                           std::unique_ptr<pool> work, std::string_view stream_name)
-    : name_(name), pool_(std::move(work)) {
+stream_group::stream_group(const pool_options& how, unsigned streams, std::chrono::nanoseconds spin,
+                           std::string_view stream_name)
+    : how_(how), pool_(make_pool(how.kind, how.levels)) {
     for (unsigned i = 0; i < streams; ++i) {
-        execution_stream_options how;
-        how.name = stream_name;
-        how.spin = spin;
-        streams_.push_back(std::make_unique<execution_stream>(
-            make_scheduler(scheduler_kind::in_turn, {pool_.get()}), how));
+        execution_stream_options one;
+        one.name = stream_name;
+        one.spin = spin;
+        streams_.push_back({std::make_unique<execution_stream>(
+            make_scheduler(scheduler_kind::in_turn, {pool_.get()}), one)});
     }
 }
 
 void stream_group::stop() {
     for (const auto& each : streams_)
-        each->stop_within(engine_streams::time_to_stop);
+        each.what->stop_within(engine_streams::time_to_stop);
+}
+
+void added_stream::stop() {
+    what->stop_within(engine_streams::time_to_stop);
 }
 
 bool stream_group::has(const execution_stream* what) const noexcept {
     return std::any_of(streams_.begin(), streams_.end(),
-                       [what](const auto& each) { return each.get() == what; });
+                       [what](const auto& each) { return each.what.get() == what; });
 }
 
 void engine_streams::start(engine_options& options, const clock* driven_by) {
@@ -95,6 +100,7 @@ void engine_streams::start(engine_options& options, const clock* driven_by) {
         streams_.push_back(make_stream(each, streams_.empty()));
         first_ = streams_.front().get();
     }
+    removed_.resize(streams_.size());
     handlers_.store(&handlers_by(options.progress.by), std::memory_order_release);
 }
 
@@ -103,13 +109,17 @@ std::unique_ptr<execution_stream> engine_streams::make_stream(const stream_optio
     execution_stream_options how;
     how.name = from.name;
     how.cpu = from.cpu;
+    how.cpus = from.cpus;
     how.spin = options_->spin;
     if (is_first) {
         how.spin = options_->progress.spin.value_or(options_->spin);
         how.driven = by_caller_ || driven_by_ != nullptr;
         how.wakeable = by_caller_;
         how.clock = driven_by_;
-        if (how.driven) how.cpu = -1;  // the thread that drives it is not ours to bind
+        if (how.driven) {  // the thread that drives it is not ours to bind
+            how.cpu = -1;
+            how.cpus = {};
+        }
     }
     if (from.pools.empty()) return std::make_unique<execution_stream>(how);
     std::vector<pool*> pools;
@@ -129,15 +139,22 @@ void engine_streams::stop() {
     if (execution_stream* const second = second_seen_.load(std::memory_order_acquire)) {
         second->stop_within(time_to_stop);
     }
+    stop_each(more_);
+    stop_each(groups_);
+    stopped_.store(true, std::memory_order_release);
+}
+
+template <typename Stopped>
+void engine_streams::stop_each(const std::vector<std::shared_ptr<Stopped>>& all) {
     for (;;) {
-        std::shared_ptr<stream_group> next;
+        std::shared_ptr<Stopped> next;
         {
             const std::lock_guard hold(lock_);  // Only here: running work may need it, too.
-            for (const auto& each : groups_) {
+            for (const auto& each : all) {
                 if (!each->told_to_stop) next = each;
             }
         }
-        if (next == nullptr) return stopped_.store(true, std::memory_order_release);
+        if (next == nullptr) return;
         next->stop();
         const std::lock_guard hold(lock_);
         next->told_to_stop = true;
@@ -172,20 +189,24 @@ pool* engine_streams::look_up(std::string_view name) {
             return &streams_[i]->main_pool();
         }
     }
-    return nullptr;
+    const auto group = added(name);
+    return group == nullptr ? nullptr : &group->work();
 }
 
 pool& engine_streams::find(std::string_view name) {
     if (name.empty()) return handlers();
     const std::lock_guard hold(lock_);
+    return known(name);
+}
+
+pool& engine_streams::known(std::string_view name) {
     if (second_ && second_->name() == name) return second_->main_pool();
     if (pool* const found = look_up(name)) return *found;
-    if (const auto group = added(name)) return group->work();
     std::vector<std::string_view> names;
     for (const named_pool& each : pools_)
         names.push_back(each.name);
-    for (const auto& each : streams_)
-        names.push_back(each->name());
+    for (std::size_t i = 0; i < streams_.size(); ++i)
+        if (i == 0 || options_->streams.each[i].pools.empty()) names.push_back(streams_[i]->name());
     for (const auto& each : added_)
         names.push_back(each->name());
     throw error(errc::not_found,
@@ -230,13 +251,6 @@ void engine_streams::set_progress(const progress_options& how) {
     }
 }
 
-engine_options engine_streams::effective() {
-    const std::lock_guard hold(lock_);
-    engine_options now = *options_;
-    if (second_) now.streams.each.push_back({.name = std::string(second_->name())});
-    return now;
-}
-
 std::shared_ptr<stream_group> engine_streams::place(std::string_view procedure,
                                                     procedure_options& how) {
     const int ways = (how.run == handler::inline_) + (how.in != nullptr) + !how.in_pool.empty() +
@@ -272,69 +286,6 @@ std::shared_ptr<stream_group> engine_streams::place(std::string_view procedure,
     return fresh;
 }
 
-std::shared_ptr<stream_group> engine_streams::added(std::string_view name) const noexcept {
-    for (const auto& each : added_) {
-        if (each->name() == name) return each;
-    }
-    return nullptr;
-}
-
-void engine_streams::add_pool(const pool_options& how, unsigned streams) {
-    constexpr unsigned most = 1024;
-    const auto refuse = [&](std::string_view why) {
-        throw error(errc::invalid, fmt::format("the pool \"{}\" cannot be added: {}",
-                                               printable_name(how.name), why));
-    };
-    if (how.name.empty()) refuse("it has no name; example: \"io\"");
-    if (streams == 0 || streams > most)
-        refuse(fmt::format("it has {} streams, expected 1 to {}; example: 2", streams, most));
-    if (driven_by_ != nullptr) refuse("an engine in virtual time has only one stream");
-    if (how.kind == pool_kind::fifo && streams > 1)
-        refuse("a fifo pool is for one stream; use pool_kind::shared_fifo");
-    const auto group = std::make_shared<stream_group>(
-        how.name, streams, options_->spin, make_pool(how.kind, how.levels),
-        fmt::format("{}-{}", options_->name, how.name));
-    const std::lock_guard hold(lock_);
-    if (look_up(how.name) != nullptr || added(how.name) != nullptr ||
-        (second_ && second_->name() == how.name)) {
-        refuse("there is one of that name already; choose another");
-    }
-    added_.reserve(added_.size() + 1);
-    groups_.push_back(group);
-    added_.push_back(group);
-}
-
-bool engine_streams::was_added(std::string_view name) {
-    const std::lock_guard hold(lock_);
-    return added(name) != nullptr;
-}
-
-bool engine_streams::remove_pool(std::string_view name) {
-    {
-        const std::lock_guard hold(lock_);
-        const auto which = std::find_if(added_.begin(), added_.end(),
-                                        [name](const auto& each) { return each->name() == name; });
-        if (which == added_.end()) return false;
-        // Two owners: both lists here.
-        const bool defined = which->use_count() > 2;
-        const bool runs = (*which)->work().ults() != 0 || !(*which)->work().empty();
-        if (defined || runs) {
-            // A call that runs keeps its procedure, undefined or not.
-            const char* const why =
-                !runs ? "procedures are defined in it; undefine or move them"
-                : defined
-                    ? "calls run there; try again when they have ended, and if procedures are "
-                      "defined in it, undefine or move them"
-                    : "something runs there; try again later";
-            throw error(errc::in_use, fmt::format("the pool \"{}\" cannot be removed: {}",
-                                                  printable_name(name), why));
-        }
-        added_.erase(which);
-    }
-    reap();
-    return true;
-}
-
 void engine_streams::reap() noexcept {
     if (has(execution_stream::current())) return;
     std::vector<std::shared_ptr<stream_group>> ended;
@@ -360,8 +311,11 @@ bool engine_streams::has(const execution_stream* what) {
         if (each.get() == what) return true;
     }
     const std::lock_guard hold(lock_);
-    return what == second_.get() || std::any_of(groups_.begin(), groups_.end(),
-                                                [what](const auto& g) { return g->has(what); });
+    return what == second_.get() ||
+           std::any_of(groups_.begin(), groups_.end(),
+                       [what](const auto& g) { return g->has(what); }) ||
+           std::any_of(more_.begin(), more_.end(),
+                       [what](const auto& each) { return each->what.get() == what; });
 }
 
 bool engine_streams::unused() {

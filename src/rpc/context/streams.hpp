@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,24 +17,40 @@
 
 namespace amalgam::detail {
 
-/// Streams created for one procedure, and their pool.
+/// Streams created for one procedure, or with an added pool, and their pool.
 class stream_group {
 public:
+    struct member {
+        std::unique_ptr<execution_stream> what;
+        bool removed = false;  ///< Has ended, or is about to, before the others.
+    };
     stream_group(std::string_view name, unsigned streams, std::chrono::nanoseconds spin);
-    /// With a given pool, found by its name.
-    stream_group(std::string_view name, unsigned streams, std::chrono::nanoseconds spin,
-                 std::unique_ptr<pool> work, std::string_view stream_name);
-    const std::string& name() const noexcept { return name_; }
+    /// With a pool that is found by its name.
+    stream_group(const pool_options& how, unsigned streams, std::chrono::nanoseconds spin,
+                 std::string_view stream_name);
+    const std::string& name() const noexcept { return how_.name; }
+    const pool_options& options() const noexcept { return how_; }
     pool& work() noexcept { return *pool_; }
+    std::vector<member>& streams() noexcept { return streams_; }
     void stop();
     /// Ended by engine_streams::stop().
     bool told_to_stop = false;
     bool has(const execution_stream* what) const noexcept;
 
 private:
-    std::string name_;  // Empty: of one procedure.
+    pool_options how_;  // Without a name: of one procedure.
     std::unique_ptr<pool> pool_;
-    std::vector<std::unique_ptr<execution_stream>> streams_;
+    std::vector<member> streams_;
+};
+
+/// A stream that was added to pools that were there.
+struct added_stream {
+    stream_options how;
+    std::vector<std::shared_ptr<stream_group>> serves;  ///< Added pools, to outlive it.
+    std::unique_ptr<execution_stream> what;
+    bool removed = false;
+    bool told_to_stop = false;
+    void stop();
 };
 
 /// The streams and pools of an engine. The first stream owns the ports. It serves its private pool
@@ -62,6 +80,9 @@ public:
     /// See engine::add_pool() and remove_pool().
     void add_pool(const pool_options& how, unsigned streams);
     bool remove_pool(std::string_view name);
+    /// See engine::add_stream() and remove_stream(), here with the options of what was removed.
+    std::string add_stream(stream_options how);
+    std::optional<stream_options> remove_stream(std::string_view name);
     /// Whether there is a pool of that name that was added.
     bool was_added(std::string_view name);
     /// Ends the streams of removed procedures, if nothing runs there any more. On one of the
@@ -104,10 +125,23 @@ private:
         std::string name;
         std::unique_ptr<pool> what;
     };
+    /// A stream that has not been removed.
+    struct serving_stream {
+        stream_options how;
+        execution_stream* what = nullptr;
+        bool* removed = nullptr;      // Null: one that cannot be.
+        std::shared_ptr<void> keeps;  // What it belongs to.
+    };
     std::unique_ptr<execution_stream> make_stream(const stream_options& from, bool is_first);
     pool* look_up(std::string_view name);
+    pool& known(std::string_view name);
     std::shared_ptr<stream_group> added(std::string_view name) const noexcept;
     pool& handlers_by(progress_by who);
+    std::vector<serving_stream> serving();
+    void check_room(std::string_view what, std::size_t more);
+    serving_stream begin_removal(std::string_view name);
+    template <typename Stopped>
+    void stop_each(const std::vector<std::shared_ptr<Stopped>>& all);
 
     engine_options* options_ = nullptr;
     const clock* driven_by_ = nullptr;
@@ -125,6 +159,8 @@ private:
     std::atomic<execution_stream*> second_seen_{nullptr};
     std::vector<std::shared_ptr<stream_group>> groups_;
     std::vector<std::shared_ptr<stream_group>> added_;  // Those of groups_ that have a name.
+    std::vector<std::shared_ptr<added_stream>> more_;
+    std::deque<bool> removed_;  // Of streams_, by index.
 };
 
 }  // namespace amalgam::detail

@@ -52,6 +52,8 @@ engine_core::engine_core(engine& owner, endpoints where, engine_options options)
       server_(*this, settings_, owner, peers_, peer_addresses_, outbox_, loans_, caller_, *this,
               options_),
       listeners_(std::make_shared<peer_listeners>(*this)) {
+    if (options_.statistics)
+        statistics_ = &counts_.emplace(options_.statistics->max_rows, peer_addresses_);
     open_ports(std::move(where));
     try {
         start_streams();
@@ -138,7 +140,7 @@ void engine_core::open_ports(endpoints where) {
         }
         port_addresses_.push_back(each->can().listens ? each->address() : std::string());
         if (each->can().listens) addresses_.push_back(port_addresses_.back());
-        binds_keys_.push_back(proves_identities(*each));
+        binds_keys_.push_back(binds_remote_keys(*each));
         uris_.push_back(each->can().listens ? each->address()
                                             : fmt::format("{}://", each->can().transport));
         if (i >= given) uris_.back() += trust_in(where.uris[i - given]);
@@ -150,6 +152,7 @@ void engine_core::open_ports(endpoints where) {
 
 void engine_core::start_streams() {
     streams_.start(options_, driven_ ? clock_ : nullptr);
+    driven_word_ = &driven_word(stream());
     if (streams_.driven_by_caller()) {
         turns_.last = this_driver();
     } else {
@@ -162,6 +165,8 @@ void engine_core::start_streams() {
     }
     for (port_link& each : links_)
         stream().add_poller(each);
+    looked_at_ = &links_.front();
+    if (links_.size() == 1) work_ = &links_.front().work();
     if (options_.keepalive.interval > options_.keepalive.interval.zero()) {
         keepalive_.emplace(*this, options_.keepalive, peers_, peer_addresses_, caller_, server_,
                            transfers_, outbox_, procedures_);
@@ -333,6 +338,13 @@ void engine_core::on_message(std::uint16_t port, message& arrived) noexcept {
 identity engine_core::who(const peer& which) const {
     if (which.is_self()) return own_process();
     return which.port() < ports_.size() ? ports_[which.port()]->who(which.id()) : identity{};
+}
+
+bool engine_core::has_key(const key_fingerprint& key) const {
+    return std::any_of(ports_.begin(), ports_.end(), [&](const auto& each) {
+        const identity own = each->self();
+        return own.kind == identity_kind::certificate && own.key == key;
+    });
 }
 
 void engine_core::on_mail(peer_state& from, const_bytes content) noexcept {

@@ -41,6 +41,7 @@
 #include "rpc/peers/peer_listeners.hpp"
 #include "rpc/peers/routes.hpp"
 #include "rpc/serve/server.hpp"
+#include "rpc/statistics/statistics_table.hpp"
 #include "rpc/streaming/value_streams.hpp"
 
 namespace amalgam::detail {
@@ -71,11 +72,13 @@ public:
     const std::vector<std::string>& addresses() const noexcept { return addresses_; }
     /// Of all ports; empty for one that does not listen.
     const std::vector<std::string>& port_addresses() const noexcept { return port_addresses_; }
-    /// Whether peers of that port prove who they are. Also after the end, on any thread.
+    /// Whether that port binds remote keys to its peers. Also after the end, on any thread.
     bool binds_keys(std::size_t port) const noexcept {
         return port < binds_keys_.size() && binds_keys_[port];
     }
     const peer& self() const noexcept { return self_; }
+    /// Whether a port proves itself by that key.
+    bool has_key(const key_fingerprint& key) const;
     std::uint64_t home() const noexcept { return exposures_.incarnation(); }
     result<peer> lookup(std::string_view address);
     /// Finds the engine known by these addresses; see engine::lookup().
@@ -96,6 +99,10 @@ public:
     /// stop() on another thread where that is possible; called by a ULT of the engine.
     void stop_soon();
     bool may_be_stopped_by_peers() const noexcept { return options_.remote_stop; }
+    /// See read_statistics(engine&).
+    engine_statistics read_statistics();
+    /// Where they go if that file is asked for; by default that of the options. May be empty.
+    std::string statistics_file(std::string_view asked) const;
     const amalgam::archive_context& archive_context() const noexcept { return options_.context; }
     bool may_be_described() const noexcept { return options_.reflection; }
     health_state& health() noexcept { return health_; }
@@ -122,7 +129,7 @@ public:
     transfer_table& transfers() noexcept { return transfers_; }
     /// Messages or transfers wait for their turn at a port, or messages to ourselves are there.
     bool has_waiting_work() noexcept {
-        return outbox_.queued() != 0 || !outbox_.self().empty() || transfers_.any_waits();
+        return (outbox_.queued() | transfers_.waiting() | outbox_.self().waiting()) != 0;
     }
     detail::peer_addresses& peer_addresses() noexcept { return peer_addresses_; }
     exposure_table& exposures() noexcept { return exposures_; }
@@ -211,6 +218,7 @@ private:
     bool ends_beside() noexcept;
     bool tell_stopping();
     void all_has_ended() noexcept;
+    void write_last_statistics() noexcept;
     bool stop_beside();
     void stop_here();
     bool must_end_later() const noexcept;
@@ -240,6 +248,7 @@ private:
     known_peers peers_;
     route_table routes_{peers_};
     detail::peer_addresses peer_addresses_{*this, peers_, routes_, ports_, addresses_};
+    std::optional<statistics_table> counts_;  // With engine_options::statistics.
     std::atomic<bool> knows_routes_{false};
     std::uint32_t route_numbers_ = 0;
     detail::outbox outbox_;
@@ -255,6 +264,11 @@ private:
     std::optional<keepalive> keepalive_;  // With engine_options::keepalive.
     std::optional<stream_driver> driver_;
     std::deque<port_link> links_;  // Never move: they are pollers and sinks.
+    // For progress(): what the only port says of itself, and its poller; of several or none, that
+    // there is some.
+    port_work* work_ = &port_link::unknown_work();
+    const poller* looked_at_ = nullptr;
+    std::atomic<bool>* driven_word_ = nullptr;
     detail::self_sink self_sink_{*this};
     std::shared_ptr<peer_listeners> listeners_;
     std::shared_ptr<mail_sink> mail_;

@@ -41,10 +41,15 @@ void engine_core::check_not_inside_progress() const {
                 "instead, with a future or this_task::yield()");
 }
 
+// Most turns of a loop find nothing: what the port has is looked at here, and not by way of the
+// stream's pollers.
 std::size_t engine_core::progress(std::size_t most) {
-    const std::size_t happened = drive(stream(), turns_, most);
-    if (happened == drive_turns::not_now) [[unlikely]]
+    if (!take_to_drive(
+            *driven_word_, turns_, [this]() -> auto& { return stream(); })) [[unlikely]]
         return progress_in_turn(most);
+    const std::size_t happened = has_waiting_work() || work_->has_work()
+                                     ? drive_with_work(stream(), most, turns_, *looked_at_)
+                                     : drive_without_work(stream(), most, turns_, *looked_at_);
     settle();
     return happened;
 }

@@ -158,6 +158,18 @@ TEST_P(engine_loop, one_thread_has_several_engines_and_starts_calls_between_thei
     }
 }
 
+// Nothing that its port watches tells of it: it is a message to itself.
+TEST_P(engine_loop, a_call_to_itself_between_its_turns_wakes_it) {
+    engine here(GetParam(), {.progress = by_caller});
+    here.define("next", [](int a) { return a + 1; });
+    const auto next = here.procedure<int(int)>("next").on(here.address());
+    for (int i = 0; i < 3; ++i) {
+        future<int> answer = next.start(i);
+        loop_until(here, [&] { return answer.ready(); });
+        EXPECT_EQ(answer.get(), i + 1);
+    }
+}
+
 TEST_P(engine_loop, progress_stops_soon_after_as_many_things_as_it_was_asked_for) {
     engine here{GetParam(), {.progress = by_caller}};
     here.progress();

@@ -31,6 +31,9 @@ const std::string& port_address(const engine_core& core, std::size_t port) noexc
 bool binds_keys(engine_core& core, std::size_t port) noexcept {
     return core.binds_keys(port);
 }
+bool has_key(const engine_core& core, const key_fingerprint& key) {
+    return core.has_key(key);
+}
 remote_key key_for(engine_core& core, const peer& holder, std::size_t port,
                    const remote_key& key) noexcept {
     return core.exposures().key_for(holder, port, key);
@@ -72,7 +75,9 @@ const remote_procedure& intern(engine_core& core, std::string_view name, std::st
 }
 const archive_context& context_of(const origin* between) noexcept {
     static const archive_context none;
-    return between == nullptr || between->here == nullptr ? none : between->here->archive_context();
+    if (between == nullptr) return none;
+    if (between->context != nullptr && *between->context) return *between->context;
+    return between->here == nullptr ? none : between->here->archive_context();
 }
 encoding encoding_of(const engine_core& core) noexcept {
     return core.values_as();

@@ -4,34 +4,53 @@
 
 namespace amalgam::detail {
 
+namespace {
+struct always_some final : port_work {
+    always_some() noexcept { has_more_ = true; }
+    bool finds_work() noexcept override { return true; }
+    bool asks_to_look() noexcept override { return true; }
+};
+}  // namespace
+
+port_work& port_link::unknown_work() noexcept {
+    static always_some unknown;
+    return unknown;
+}
+
+port_work& port_link::work_of(port& where) noexcept {
+    port_work* const said = cast_if_typed<port_work>(where);
+    return said != nullptr ? *said : unknown_work();
+}
+
 std::size_t port_link::poll() noexcept {
-    const engine_context::busy handlers_run(core_);
+    engine_core& core = core_;  // Read once.
+    const engine_context::busy handlers_run(core);
     std::size_t happened = where_.progress(budget);
     was_full_ = happened >= budget;
-    if (core_.has_waiting_work()) [[unlikely]]
-        happened += flush();
-    core_.look_whether_quiet();
+    if (core.has_waiting_work()) [[unlikely]]
+        happened += flush(core, index_);
+    core.look_whether_quiet();
     return happened;
 }
 
 bool port_link::has_work() noexcept {
-    return work_ == nullptr || core_.has_waiting_work() || work_->has_work();
+    return core_.has_waiting_work() || work_.has_work();
 }
 
 // What units have posted meanwhile counts, too: it waits, or the port has it.
 bool port_link::has_more() noexcept {
-    return work_ == nullptr || was_full_ || core_.has_waiting_work() || work_->has_more();
+    return was_full_ || core_.has_waiting_work() || work_.has_more();
 }
 
 /// What waited for the port to make progress; with the first one, also messages to ourselves.
-[[gnu::noinline]] std::size_t port_link::flush() noexcept {
-    outbox& out = core_.outbox();
-    out.flush(index_);
-    std::size_t happened = core_.transfers().flush(index_);
-    if (index_ != 0) return happened;
-    if (!out.self().empty()) happened += out.self().deliver(core_.self_sink());
+[[gnu::noinline]] std::size_t port_link::flush(engine_core& core, std::uint16_t index) noexcept {
+    outbox& out = core.outbox();
+    out.flush(index);
+    std::size_t happened = core.transfers().flush(index);
+    if (index != 0) return happened;
+    if (!out.self().empty()) happened += out.self().deliver(core.self_sink());
     out.flush(peer::self_port);
-    return happened + core_.transfers().flush(peer::self_port);
+    return happened + core.transfers().flush(peer::self_port);
 }
 
 int port_link::wait_handle() const noexcept {

@@ -26,7 +26,12 @@ public:
     static constexpr std::size_t budget = 32;
 
     port_link(engine_core& core, std::uint16_t index, port& where) noexcept
-        : core_(core), index_(index), where_(where), work_(cast_if_typed<port_work>(where)) {}
+        : core_(core), index_(index), where_(where), work_(work_of(where)) {}
+
+    /// What its port says of itself; of one that says nothing, unknown_work().
+    port_work& work() const noexcept { return work_; }
+    /// Says that there is always some.
+    static port_work& unknown_work() noexcept;
 
     std::size_t poll() noexcept override;
     bool has_work() noexcept override;
@@ -37,12 +42,13 @@ public:
     void on_peer_down(peer_id gone, status why) noexcept override;
 
 private:
-    std::size_t flush() noexcept;
+    static std::size_t flush(engine_core& core, std::uint16_t index) noexcept;
+    static port_work& work_of(port& where) noexcept;
 
     engine_core& core_;
     std::uint16_t index_;
     port& where_;
-    port_work* const work_;  // Null: the port does not say.
+    port_work& work_;
     bool was_full_ = false;  // The last poll() may have left something.
 };
 

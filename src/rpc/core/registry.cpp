@@ -1,7 +1,7 @@
 #include <mutex>
 #include <new>
 
-#include <pthread.h>
+#include <amalgam/core/detail/forks.hpp>
 
 #include "rpc/core/core.hpp"
 
@@ -21,19 +21,15 @@ engine_core* first_of_all = nullptr;
 }  // namespace
 
 void engine_core::enlist() {
-    count_forks();
-    static const bool watching = [] {
-        const auto lock = [] { lock_of_all.lock(); };
-        const auto unlock = [] { lock_of_all.unlock(); };
-        const auto unlock_child = [] {
+    static constinit fork_handlers handlers(
+        [] { lock_of_all.lock(); }, [] { lock_of_all.unlock(); },
+        [] {
             for (engine_core* each = first_of_all; each != nullptr; each = each->next_of_all_)
                 each->is_forked();
             lock_of_all.unlock();
-        };
-        if (::pthread_atfork(lock, unlock, unlock_child) != 0) throw std::bad_alloc();
-        return true;
-    }();
-    static_cast<void>(watching);
+        });
+    count_forks();
+    if (!handlers.watch()) throw std::bad_alloc();
     const std::lock_guard hold(lock_of_all);
     next_of_all_ = first_of_all;
     if (first_of_all != nullptr) first_of_all->previous_of_all_ = this;

@@ -6,9 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include <unistd.h>
-
 #include <amalgam/core/blocked_signals.hpp>
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/detail/in_words.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/tasks/ult.hpp>
@@ -78,7 +77,7 @@ end_waits& waits_for_ends() {
 class end_threads {
 public:
     ~end_threads() {
-        const bool in_a_child = ::getpid() != process_;  // A child has none of them.
+        const bool in_a_child = forked_.is_in_child();  // It has none of them.
         const bool on_a_stream = execution_stream::current() != nullptr;
         for (std::thread& each : all_)
             in_a_child || on_a_stream ? each.detach() : each.join();
@@ -103,7 +102,7 @@ public:
     }
 
 private:
-    const pid_t process_ = ::getpid();
+    const amalgam::detail::fork_check forked_;
     std::mutex lock_;
     std::vector<std::thread> all_;
     std::vector<std::thread::id> ended_;
@@ -198,6 +197,7 @@ bool engine_core::tell_stopping() {
 }
 
 void engine_core::all_has_ended() noexcept {
+    write_last_statistics();
     callbacks_.run_stopped();
     stopped_.set();
 }
@@ -410,18 +410,25 @@ void engine_core::end_orphan() noexcept {
     drop_reference();
 }
 
-/// Steps 1 to 4. Without waiting, 2 and 3 take no time.
+/// Steps 1 to 4. Without waiting, 2 and 3 take no time. Where nothing is in flight, one visit to
+/// the stream does the first three; the last has its own, as ports send what they have gathered
+/// between the two.
 void engine_core::end_calls(bool wait) {
+    bool all_failed = false;
+    const auto fail_the_rest = [&] {
+        caller_.close();
+        transfers_.close();
+        all_failed = true;
+    };
     if (wait) {
-        wait_until_quiet(options_.drain, [this] {
+        wait_until_quiet(options_.drain, [&] {
             caller_.refuse_new();
             server_.close();
             if (keepalive_) keepalive_->close();
+            if (is_quiet()) fail_the_rest();
         });
-        wait_until_quiet(std::min(limits::last_messages_limit, options_.drain), [this] {
-            caller_.close();
-            transfers_.close();
-        });
+        if (!all_failed)
+            wait_until_quiet(std::min(limits::last_messages_limit, options_.drain), fail_the_rest);
     }
     on_stream([this] { close_now(); });
     stop_handing_over();
@@ -464,7 +471,9 @@ void engine_core::close_now() noexcept {
     port_watches_.clear();
     port_numbers_.reset();
     driver_port_ = nullptr;
+    work_ = &port_link::unknown_work();
     ports_.clear();
+    if (counts_) counts_->close();
     const std::size_t elsewhere =
         server_.running_outside([this](const pool& where) { return !streams_.has(where); });
     server_.cancel_streams();

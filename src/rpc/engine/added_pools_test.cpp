@@ -61,7 +61,9 @@ TEST(change_engine, a_mistake_is_told_with_its_place_and_nothing_is_changed) {
     server.define("in busy", [] {}, {.in_pool = "busy"});
     const auto f = server.procedure<std::string()>("f").on(server.lookup(server.address()));
     const std::pair<const char*, const char*> cases[] = {
-        {R"({"pools": {}})", "pools is not known, expected one of: add_pools, move, remove_pools"},
+        {R"({"pools": {}})",
+         "pools is not known, expected one of: add_pools, add_streams, move, remove_streams, "
+         "remove_pools"},
         {R"({"add_pools": {"io": {"streams": 0}}})",
          "add_pools.io.streams is 0, expected a number from 1 to 1024; example: 2"},
         {R"({"add_pools": {"io": {}}, "move": [{"name": "f"}]})",
@@ -76,6 +78,17 @@ TEST(change_engine, a_mistake_is_told_with_its_place_and_nothing_is_changed) {
          "changes: remove_pools[0]: the pool \"busy\" cannot be removed"},
         {R"({"add_pools": {"io": {}}, "remove_pools": ["none"]})",
          "changes: remove_pools[0]: this engine has no added pool \"none\""},
+        {R"({"add_pools": {"io": {}}, "add_streams": [{"cores": 1}]})",
+         "add_streams[0].cores is not known, expected one of: name, cpu, cpus, pools, scheduler"},
+        {R"({"add_pools": {"io": {}}, "add_streams": {"pools": ["io"]}})",
+         R"(expected a list of streams; example: [{"pools": ["io"]}])"},
+        {R"({"add_pools": {"io": {}}, "add_streams": [{"name": "x", "pools": ["io"]}, {"pools": ["no"]}]})",
+         "changes: add_streams[1]: this engine has no pool \"no\", expected one of: amalgam, busy, "
+         "io"},
+        {R"({"add_pools": {"io": {}}, "add_streams": [{"pools": ["io"]}], "remove_streams": ["no"]})",
+         "changes: remove_streams[0]: this engine has no stream \"no\" to remove"},
+        {R"({"add_pools": {"io": {}}, "remove_streams": "no"})",
+         R"(remove_streams is "no", expected a list of stream names; example: ["worker"])"},
         {R"({"remove_pools": ["none"]})", "this engine has no added pool \"none\" to remove"},
         {"{", "changes"}};
     for (const auto& [json, why] : cases) {

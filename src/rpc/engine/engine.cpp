@@ -133,7 +133,8 @@ void engine::define_raw(detail::procedure_name name, std::string signature,
                         procedure_options options) {
     if (!function) throw error(errc::invalid, "define_raw() was given an empty function");
     detail::check_raw_signature(name.text(), signature);
-    add_handler(name, std::move(signature), options, detail::answer_form::result,
+    const detail::answer_form form = detail::raw_form(signature);
+    add_handler(name, std::move(signature), options, form,
                 std::make_unique<detail::raw_handler>(std::move(function)));
 }
 
@@ -196,7 +197,7 @@ bool engine::undefine(detail::procedure_name given, std::uint16_t provider) {
 }
 
 void engine::add_handler(detail::procedure_name given, std::string signature,
-                         procedure_options options, detail::answer_form form,
+                         const procedure_options& options, detail::answer_form form,
                          std::unique_ptr<detail::handler_base> handler) {
     const std::string_view name = checked(given);
     if (form == detail::answer_form::items && options.run == handler::inline_) {
@@ -217,10 +218,10 @@ void engine::add_handler(detail::procedure_name given, std::string signature,
     fresh->library = is_library_procedure(name);
     fresh->streams_values = detail::streams(form) || detail::takes_stream(signature);
     fresh->signature = std::move(signature);
-    fresh->streams = core_->streams().place(name, options);
-    fresh->about = options.about.substr(0, detail::limits::max_about_bytes);
-    options.about = {};
     fresh->options = options;
+    fresh->streams = core_->streams().place(name, fresh->options);
+    fresh->about = options.about.substr(0, detail::limits::max_about_bytes);
+    fresh->options.about = {};  // It borrows.
     fresh->form = form;
     fresh->run = std::move(handler);
     try {
@@ -252,6 +253,15 @@ void engine::add_pool(const pool_options& how, unsigned streams) {
 }
 bool engine::remove_pool(std::string_view name) {
     return core_->streams().remove_pool(name);
+}
+std::string engine::add_stream(const stream_options& how) {
+    core_->check_runs();
+    return core_->streams().add_stream(how);
+}
+bool engine::remove_stream(std::string_view name) {
+    core_->check_runs();
+    core_->check_may_wait();
+    return core_->streams().remove_stream(name).has_value();
 }
 void engine::set_progress(progress_options how) {
     core_->streams().set_progress(how);

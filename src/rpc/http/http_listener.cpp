@@ -97,7 +97,7 @@ http_answer sentence(int code, std::string_view text) {
 }  // namespace
 
 http_listener::http_listener(std::string_view address, handler answer, options how)
-    : answer_(std::move(answer)), how_(how), made_in_(::getpid()) {
+    : answer_(std::move(answer)), how_(how) {
     listen(address);
     if (!how_.start_later) start();
 }
@@ -117,7 +117,7 @@ void http_listener::start() {
 }
 
 http_listener::~http_listener() {
-    if (::getpid() != made_in_) {
+    if (forked_.is_in_child()) {
         // It has not come along over fork(). Another thread may have its stack by now, and with
         // that its id: to detach this one would detach that.
         if (thread_.joinable()) static_cast<void>(new std::thread(std::move(thread_)));

@@ -1,13 +1,18 @@
 #include <atomic>
 #include <exception>
 #include <limits>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include <amalgam/core/detail/has_type.hpp>
 #include <amalgam/core/detail/returned_child.hpp>
 #include <amalgam/core/random.hpp>
+#include <amalgam/core/uri.hpp>
 #include <amalgam/fabric/extension/bound_key.hpp>
+#include <amalgam/fabric/extension/port_users.hpp>
 #include <amalgam/rpc/extension/exposure.hpp>
+#include <amalgam/rpc/extension/inside.hpp>
 
 #include "rpc/memory/exposure_table.hpp"
 
@@ -28,7 +33,24 @@ std::uint64_t length_of(scatter segments) {
     return bytes;
 }
 
+/// The port as one that lets in other users' processes; null: it does not.
+const port_users* users_at(const port& which) noexcept {
+    const auto* const users = cast_if_typed<const port_users>(which);
+    return users != nullptr && users->lets_in_others() ? users : nullptr;
+}
+
+/// Our own user's processes get the key itself, by which they copy directly. `uid` empty: nobody
+/// knows whose process will show the key; then it is for our own user's only.
+remote_key key_of_user(const remote_key& key, std::optional<std::uint32_t> uid) {
+    const std::uint32_t own = own_process().uid;
+    return uid == own ? key : bound_to_user(key, uid.value_or(own));
+}
+
 }  // namespace
+
+bool binds_remote_keys(const port& which) noexcept {
+    return is_encrypted(which.can().transport) || users_at(which) != nullptr;
+}
 
 exposure::exposure(engine_core& core, scatter segments, access rights)
     : table_(exposures_of(core)),
@@ -94,27 +116,38 @@ exposure_table::exposure_table(engine_context& context,
 
 remote_key exposure_table::bound_at_port(const peer& holder, std::size_t port,
                                          const remote_key& key) const {
-    const identity who = port < ports_.size() ? ports_[port]->who(holder.id()) : identity{};
-    return who.kind == identity_kind::certificate ? bound_to(key, who.key)
-                                                  : bound_to(key, holder.id());
+    const bool is_its_peer = port == holder.port();
+    const amalgam::port* const where = port < ports_.size() ? ports_[port].get() : nullptr;
+    identity who;
+    if (!is_its_peer) {
+        who = holder.who();
+    } else if (where != nullptr) {
+        who = where->who(holder.id());
+    }
+    if (const port_users* const users = where != nullptr ? users_at(*where) : nullptr) {
+        std::optional<std::uint32_t> uid;
+        if (is_its_peer) {
+            uid = users->user_of(holder.id());
+        } else if (who.kind == identity_kind::process) {
+            uid = who.uid;
+        }
+        return key_of_user(key, uid);
+    }
+    if (who.kind == identity_kind::certificate) return bound_to(key, who.key);
+    return is_its_peer ? bound_to(key, holder.id()) : bound_to_nobody(key);
 }
 
 remote_key exposure_table::key_for(const peer& holder, std::size_t port,
                                    const remote_key& key) const noexcept {
     const cancel_later it_must_not_throw;
     try {
-        if (port == holder.port()) {
-            remote_key bound;
-            context_.on_stream([&] { bound = bound_at_port(holder, port, key); });
-            return bound;
-        }
-        const identity who = holder.who();
-        if (who.kind == identity_kind::certificate) return bound_to(key, who.key);
+        remote_key bound;
+        context_.on_stream([&] { bound = bound_at_port(holder, port, key); });
+        return bound;
     } catch (const std::exception&) {
         // Here nobody can ask the stream; what is known without it is the connection.
-        if (port == holder.port()) return bound_to(key, holder.id());
+        return port == holder.port() ? bound_to(key, holder.id()) : bound_to_nobody(key);
     }
-    return bound_to_nobody(key);
 }
 
 std::vector<remote_key> exposure_table::keys_at_home(const remote_key& home) const noexcept {
@@ -146,7 +179,7 @@ void exposure_table::open(exposure& mine, const peer* only) {
         }
         regions.push_back(std::move(*one));
         keys[i] = regions.back().key();
-        if (only != nullptr && proves_identities(*ports_[i]))
+        if (only != nullptr && binds_keys(context_.core(), i))
             keys[i] = bound_at_port(*only, i, keys[i]);
     }
     const std::uint64_t secret = random_u64();

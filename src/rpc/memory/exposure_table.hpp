@@ -49,7 +49,7 @@ public:
     engine_context& context() noexcept { return context_; }
 
 private:
-    /// Precondition: it is a peer of that port. The engine's stream.
+    /// The engine's stream.
     remote_key bound_at_port(const peer& holder, std::size_t port, const remote_key& key) const;
 
     engine_context& context_;
@@ -61,9 +61,8 @@ private:
 
 exposure_table& exposures_of(engine_core& core) noexcept;
 
-/// Whether each peer of the port has proved who it is: such a port binds remote keys to them.
-inline bool proves_identities(const port& which) noexcept {
-    return which.can().transport.ends_with("+tls");
-}
+/// Whether the port binds remote keys to its peers: each has proved who it is, or may be of another
+/// user.
+bool binds_remote_keys(const port& which) noexcept;
 
 }  // namespace amalgam::detail

@@ -15,6 +15,7 @@
 #include "rpc/limits.hpp"
 #include "rpc/memory/transfer_table.hpp"
 #include "rpc/peers/routes.hpp"
+#include "rpc/statistics/counted_transfer.hpp"
 #include "rpc/tracing/call_span.hpp"
 
 namespace amalgam::detail {
@@ -127,6 +128,7 @@ future<void> multipath_transfer::launch() noexcept {
                this);
     add_reference();  // The future's reference; ours is dropped in release().
     future<void> later(*this);
+    counted_ = counted_transfer::begin(context_of(*core_));
     if (recording()) [[unlikely]]
         if (const trace_context* const under = trace_of_handler()) trace_ = *under;
     deadline_ =
@@ -459,6 +461,7 @@ void multipath_transfer::end(failure why) noexcept {
 void multipath_transfer::release() noexcept {
     if (--busy_ != 0) return;
     if (!ended_ || part_from_lost()) return;
+    if (counted_ != nullptr) counted_->end(is_put_, total_, target_.first.there, why_.what);
     transfers_of(*core_).let_go();
     if (why_.what.ok()) {
         set();

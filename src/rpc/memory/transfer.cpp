@@ -7,6 +7,7 @@
 #include "rpc/context/engine_context.hpp"
 #include "rpc/limits.hpp"
 #include "rpc/memory/transfer_table.hpp"
+#include "rpc/statistics/counted_transfer.hpp"
 #include "rpc/tracing/call_span.hpp"
 
 namespace amalgam::detail {
@@ -40,6 +41,8 @@ void transfer_record::put(gather from) noexcept {
 transfer_record::~transfer_record() = default;
 
 void transfer_record::submit() noexcept {
+    if (context_of(*core_).statistics() != nullptr) [[unlikely]]
+        counted_ = counted_transfer::begin(context_of(*core_));
     submit(recording() ? trace_of_handler() : nullptr);
 }
 

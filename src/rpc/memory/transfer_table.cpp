@@ -12,6 +12,7 @@
 
 #include "rpc/context/engine_context.hpp"
 #include "rpc/limits.hpp"
+#include "rpc/statistics/counted_transfer.hpp"
 #include "rpc/tracing/call_span.hpp"
 
 namespace amalgam::detail {
@@ -97,6 +98,7 @@ void transfer_table::begin(transfer_record& mine) noexcept {
     const char* text = wrong == nullptr ? "" : wrong;
     if (wrong == nullptr && there == nullptr) {
         what = addresses_.why_lost(mine.there_);
+        if (what == errc::denied) text = peer_addresses::sentence_of_lost(what.code);
     } else if (wrong == nullptr && context_.now() >= mine.deadline_) {
         what = {errc::timed_out};
         text = "the deadline passed before the transfer started";
@@ -414,6 +416,8 @@ void transfer_table::cut_off(transfer_record& stuck) noexcept {
 }
 
 void transfer_table::record(const transfer_record& mine) noexcept {
+    if (mine.counted_ != nullptr)
+        mine.counted_->end(mine.is_put_, mine.total_, mine.there_, mine.why.what);
     if (mine.span_ == nullptr) [[likely]]
         return;
     mine.span_->end(mine.is_put_, mine.total_, mine.there_, mine.why.what);

@@ -71,8 +71,8 @@ public:
     std::size_t flush(std::uint16_t port) noexcept {
         return waiting_ == 0 ? 0 : flush(list_of(port));
     }
-    /// Whether flush() has some to look at.
-    bool any_waits() const noexcept { return waiting_ != 0; }
+    /// How many flush() has to look at.
+    std::size_t waiting() const noexcept { return waiting_; }
     /// Some can continue without anything arriving.
     bool runnable() const noexcept { return runnable_ != 0; }
     void on_peer_down(peer_state& gone, status why) noexcept;

@@ -17,6 +17,7 @@
 #include <amalgam/rpc/metrics.hpp>
 #include <amalgam/rpc/streamed.hpp>
 
+#include "emulated.hpp"
 #include "rpc/limits.hpp"
 #include "rpc/loop_pair.hpp"
 
@@ -107,7 +108,9 @@ TEST(metrics, peers_ports_pools_and_the_process_are_there) {
     EXPECT_EQ(all.find("amalgam_port_queued_bytes")->samples[0].labels[1],
               (metric_label{"transport", "loop"}));
     EXPECT_NE(all.find("amalgam_pool_ready_units"), nullptr);
-    EXPECT_GE(all.value("process_threads"), 1);
+    if (!is_emulated()) {  // qemu_makes_proc_files_up
+        EXPECT_GE(all.value("process_threads"), 1);
+    }
     ASSERT_NE(all.find("amalgam_stream_cpu_seconds_total"), nullptr);
     EXPECT_EQ(all.find("amalgam_stream_asleep")->samples.size(), two.server.stream_count());
     EXPECT_EQ(all.value("amalgam_rpc_running_handlers_limit"),

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/merged_metrics.hpp>
 #include <amalgam/core/status.hpp>
@@ -113,7 +113,7 @@ private:
     }
 
     static bool is_of_this_process(const shown_engines* one) noexcept {
-        return one != nullptr && one->made_in_ == ::getpid();
+        return one != nullptr && !one->forked_.is_in_child();
     }
 
     static inline std::atomic<shown_engines*> only_{nullptr};
@@ -121,7 +121,7 @@ private:
     std::mutex lock_;
     std::vector<shown_engine> all_;
     std::unique_ptr<metrics_server> server_;
-    const ::pid_t made_in_ = ::getpid();
+    const fork_check forked_;
     bool refused_ = false;
 };
 

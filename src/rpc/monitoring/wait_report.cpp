@@ -218,9 +218,9 @@ private:
             }
         }
     }
-    std::uint64_t thread_at(std::uint32_t page) {
+    std::uint64_t thread_at(std::uint32_t which_page) {
         if (!threads_) threads_.emplace();
-        const sleeping_threads::thread who = threads_->at(page);
+        const sleeping_threads::thread who = threads_->at(which_page);
         const std::uint64_t id = number_of_thread(who.id);
         const bool known = std::any_of(all_.begin(), all_.end(),
                                        [&](const waiting_unit& each) { return each.id == id; });

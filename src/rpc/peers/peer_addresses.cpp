@@ -85,8 +85,9 @@ std::string peer_addresses::looked_up_at(const peer& who) {
 
 status peer_addresses::why_lost(const peer& who) const noexcept {
     const lost_peer* const lost = lost_.find(who);
-    if (lost == nullptr || lost->why != errc::unreachable) return {errc::disconnected};
-    return lost->why;
+    const bool was_never_there =
+        lost != nullptr && (lost->why == errc::unreachable || lost->why == errc::denied);
+    return was_never_there ? lost->why : status{errc::disconnected};
 }
 
 bool peer_addresses::was_unanswered(const peer& who) const noexcept {

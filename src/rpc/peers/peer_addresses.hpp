@@ -45,6 +45,12 @@ public:
 
     /// Status of calls to a lost peer: unreachable if it was never connected.
     status why_lost(const peer& who) const noexcept;
+    /// For whoever wants something of it.
+    static const char* sentence_of_lost(errc why) noexcept {
+        return why == errc::denied
+                   ? "the connection was refused for want of trust; the logs of both ends say why"
+                   : "the peer is gone; look up its address again";
+    }
     /// The cause, as part of a sentence; empty if unknown.
     std::string_view reason(const peer& who, status why) const noexcept;
     /// Remembers the address of a peer that is being lost.

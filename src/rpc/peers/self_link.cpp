@@ -21,6 +21,7 @@ posted self_link::post(std::uint64_t tag, gather pieces) noexcept {
     }
     try {
         waiting_.push_back({tag, std::move(copy)});
+        ++waiting_count_;
     } catch (const std::bad_alloc&) {
         return posted::full;
     }
@@ -30,6 +31,7 @@ posted self_link::post(std::uint64_t tag, gather pieces) noexcept {
 std::size_t self_link::deliver(message_sink& to) noexcept {
     if (waiting_.empty() || !delivering_.empty()) return 0;
     delivering_.swap(waiting_);
+    waiting_count_ = 0;
     const std::size_t count = delivering_.size();
     for (parcel& each : delivering_) {
         message arrived(id, each.tag, each.bytes.bytes(), &each.bytes, buffers_);

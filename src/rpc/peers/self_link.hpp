@@ -26,8 +26,13 @@ public:
     posted post(std::uint64_t tag, gather pieces) noexcept;
     /// Passes messages that had arrived before to the sink; returns their number.
     std::size_t deliver(message_sink& to) noexcept;
-    bool empty() const noexcept { return waiting_.empty(); }
-    void clear() noexcept { waiting_.clear(); }
+    bool empty() const noexcept { return waiting_count_ == 0; }
+    /// How many messages wait.
+    std::size_t waiting() const noexcept { return waiting_count_; }
+    void clear() noexcept {
+        waiting_.clear();
+        waiting_count_ = 0;
+    }
 
 private:
     struct parcel {
@@ -37,6 +42,7 @@ private:
 
     buffer_pool& buffers_;
     std::vector<parcel> waiting_;
+    std::size_t waiting_count_ = 0;  // Its size, which is asked for in each turn.
     std::vector<parcel> delivering_;
 };
 

@@ -1,12 +1,16 @@
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/engine_config.hpp>
+#include <amalgam/rpc/interceptor.hpp>
 #include <amalgam/rpc/raw_call.hpp>
 
 #include "fabric/trust/tls/tls_testing.hpp"
@@ -150,6 +154,73 @@ TEST_F(allowing, names_and_groups_of_certificates_count_over_tls) {
     EXPECT_EQ(why.code(), errc::denied);
     EXPECT_NE(std::string(why.what()).find("call to node8"), std::string::npos) << why.what();
     EXPECT_EQ(ran, 1);
+}
+
+TEST_F(allowing, who_is_refused_for_want_of_trust_is_denied_however_late_he_calls) {
+    const detail::test_lab lab, elsewhere;
+    engine server{"tcp+tls://127.0.0.1:0", {.ports = {.trust = lab.trust}}};
+    engine stranger{"tcp+tls://", {.ports = {.trust = elsewhere.trust}}};
+    define(server);
+    event lost;
+    const auto told = stranger.on_peer_lost([&](const peer&, status) { lost.set(); });
+    const peer there = stranger.lookup(server.address());
+    lost.wait();
+    const auto call = stranger.procedure<std::string()>("who").on(there);
+    const auto post = stranger.procedure<void()>("nothing").on(there);
+    for (const error& why : {error_of([&] { call(); }), error_of([&] { post.post(); })}) {
+        EXPECT_EQ(why.code(), errc::denied) << why.what();
+        EXPECT_NE(std::string(why.what()).find("for want of trust"), std::string::npos)
+            << why.what();
+    }
+    EXPECT_EQ(ran, 0);
+}
+
+/// Asks who calls, of every call.
+struct doorkeeper : interceptor {
+    explicit doorkeeper(allow_list list) : lets_in(std::move(list)) {}
+    void serving(call_context& call) override {
+        const identity who = call.who();
+        if (!lets_in.allows(who))
+            throw error(errc::denied, "no " + std::string(call.procedure()) + " for " +
+                                          (who.name.empty() ? to_text(who) : who.name));
+    }
+    const allow_list lets_in;
+};
+
+TEST_F(allowing, an_interceptor_decides_by_who_calls_before_the_handler_runs) {
+    const detail::test_lab lab;
+    const auto options = [&](const char* name, std::vector<std::shared_ptr<interceptor>> asks) {
+        const auto node = lab.authority.issue({.name = name});
+        return engine_options{.ports = {.trust = lab.trust_of(node)},
+                              .interceptors = std::move(asks)};
+    };
+    engine server{
+        "tcp+tls://127.0.0.1:0",
+        options("server", {std::make_shared<doorkeeper>(allow_list{.names = {"node7"}})})};
+    define(server);
+    define(server, "inline", {.run = handler::inline_});
+    engine seven{"tcp+tls://", options("node7", {})}, eight{"tcp+tls://", options("node8", {})};
+    const auto ask = [&](engine& by, const std::string& name) {
+        return by.procedure<std::string()>(name).on(by.lookup(server.address()))();
+    };
+    for (const std::string name : {"who", "inline"}) {
+        EXPECT_EQ(ask(seven, name), "node7");
+        const error why = error_of([&] { ask(eight, name); });
+        EXPECT_EQ(why.code(), errc::denied);
+        EXPECT_NE(std::string(why.what()).find("no " + name + " for node8"), std::string::npos)
+            << why.what();
+    }
+    EXPECT_EQ(ran, 2);
+
+    engine by_user{where, {.interceptors = {std::make_shared<doorkeeper>(only_me)}}};
+    engine by_others{where, {.interceptors = {std::make_shared<doorkeeper>(only_others)}}};
+    define(by_user);
+    define(by_others);
+    EXPECT_EQ(client.procedure<std::string()>("who").on(client.lookup(by_user.address()))(), me());
+    const error why = refused(client.lookup(by_others.address()));
+    EXPECT_EQ(why.code(), errc::denied);
+    EXPECT_NE(std::string(why.what()).find("no who for " + me()), std::string::npos) << why.what();
+    EXPECT_EQ(ran, 3);
 }
 
 TEST_F(allowing, a_procedures_own_list_goes_before_the_engines) {

@@ -14,30 +14,33 @@
 #include "rpc/serve/late_answer.hpp"
 #include "rpc/serve/running_call.hpp"
 #include "rpc/serve/server.hpp"
+#include "rpc/statistics/statistics_table.hpp"
 #include "rpc/tracing/call_span.hpp"
 #include "rpc/wire/wire.hpp"
 
 namespace amalgam::detail {
 
 served_call::served_call(const arrived_call& call) noexcept
-    : owner_(call.owner), what_(call.what), id_(call.id), flags_(call.flags) {
-    from_ = call.from;
-    where_ = &call.where;
-    procedure_ = call.what.name;
-    provider_ = call.provider;
-    one_way_ = call.one_way;
-    deadline_ = call.deadline;
-}
+    : call_context(call.from, call.where, call.what.name, call.deadline, call.one_way,
+                   call.provider),
+      owner_(call.owner),
+      what_(call.what),
+      id_(call.id),
+      flags_(call.flags) {}
 
-request_extras::request_extras(const_bytes wire)
-    : bytes(wire.begin(), wire.end()), lent_to_us(to_ids(loans_in(wire))) {
-    const const_bytes span = find_extra(wire, extra::trace);
+request_extras::request_extras(const_bytes wire) : bytes(wire.begin(), wire.end()) {
+    const std::uint32_t kinds = kinds_of(wire);
+    const auto value_of = [&](extra key) {
+        return has_kind(kinds, key) ? find_extra(wire, key) : const_bytes();
+    };
+    lent_to_us = to_ids(value_of(extra::loans));
+    const const_bytes span = value_of(extra::trace);
     if (!span.empty()) trace = read_trace(span);
-    wants_times = !find_extra(wire, extra::times).empty();
+    wants_times = !value_of(extra::times).empty();
     if (wants_times || (trace && recording())) arrived = trace_time();
-    const const_bytes first = find_extra(wire, extra::window);
+    const const_bytes first = value_of(extra::window);
     if (!first.empty()) window = load_le<std::uint32_t>(first.data());
-    rendezvous = rendezvous_in(wire);
+    if (has_kind(kinds, extra::rendezvous)) rendezvous = rendezvous_in(wire);
 }
 
 request_extras::~request_extras() = default;
@@ -131,7 +134,7 @@ void invocation::stop_measuring(clock::time_point began) const noexcept {
 }
 
 [[gnu::noinline]] void invocation::serve_any() noexcept {
-    answer_values values(&owner_.context().buffers());
+    answer_values values(&owner_.context().buffers(), &what().options.context);
     std::string text;
     status what;
     const clock::time_point began = start_measuring();
@@ -147,7 +150,7 @@ void invocation::stop_measuring(clock::time_point began) const noexcept {
 
 /// The responder answers, unless the handler never got it.
 void invocation::serve_late() noexcept {
-    answer_values unused(nullptr);
+    answer_values unused(nullptr, nullptr);
     std::string text;
     status what;
     try {
@@ -173,7 +176,7 @@ status invocation::run(answer_values& into, std::string& text) {
         const call_settings& settings = owner_.settings();
         const bool watched = !settings.interceptors(this->what().library).empty() ||
                              (settings.traced && !this->what().library) ||
-                             (extras_ != nullptr && extras_->wants_times);
+                             (extras_ != nullptr && (extras_->wants_times || extras_->row));
         what = watched ? run_watched(into, text) : run_handler(into, text);
         owner_.context().stay_in_parent();
     }
@@ -210,6 +213,8 @@ status invocation::run_watched(answer_values& into, std::string& text) {
         text = std::move(why.sentence);
     }
     const clock::duration took = owner_.context().now() - began;
+    if (extras_ != nullptr && extras_->row != nullptr)
+        extras_->row->add_handler(what, began - extras_->came, took);
     if (span) {
         const call_times so_far = span->ends(what);
         if (tells) {
@@ -243,8 +248,9 @@ status invocation::run_handler(answer_values& into, std::string& text) {
             if (!got.ok()) return got;
         }
         engine_core& core = owner_.context().core();
-        const origin came{&core, from_, nullptr, lent_to_us()};
-        const origin goes{&core, from_, &into.lends, nullptr};
+        const archive_context* const seen = &what().options.context;
+        const origin came{&core, from_, nullptr, lent_to_us(), seen};
+        const origin goes{&core, from_, &into.lends, nullptr, seen};
         archive_reader reader(arguments, values_as(), &came);
         archive_writer writer(into.values, values_as(), &goes);
         answer_way way;

@@ -13,6 +13,7 @@
 #include <amalgam/rpc/detail/answers.hpp>
 #include <amalgam/rpc/extension/loans.hpp>
 #include <amalgam/tasks/extension/closure.hpp>
+#include <amalgam/tasks/extension/small_block.hpp>
 
 #include "rpc/memory/rendezvous.hpp"
 #include "rpc/serve/procedure_table.hpp"
@@ -21,6 +22,7 @@
 
 namespace amalgam::detail {
 
+struct counted_row;
 class item_sender;
 class late_answer;
 class server;
@@ -39,7 +41,7 @@ struct arrived_call {
 };
 
 /// What only few requests carry.
-struct request_extras {
+struct request_extras : in_small_block {
     explicit request_extras(const_bytes wire);
     ~request_extras();
 
@@ -51,6 +53,8 @@ struct request_extras {
     std::uint64_t arrived = 0;  ///< Of a call that is recorded, or asks for times.
     call_times times;
     bool wants_times = false;
+    counted_row* row = nullptr;          ///< Where it is counted, if it is,
+    clock::time_point came{};            ///< and when it came.
     std::unique_ptr<item_sender> items;  ///< For a streamed result; lives as long as the call.
 };
 
@@ -111,6 +115,11 @@ public:
     invocation(const arrived_call& call, ult_core* runs_in) noexcept;
     /// Keeps the extras of the request. Throws error{no_memory}.
     void keep_extras(const_bytes wire);
+    /// Its times are added to that row once the handler has returned. After keep_extras().
+    void count_in(counted_row& row, clock::time_point came) noexcept {
+        extras_->row = &row;
+        extras_->came = came;
+    }
     /// `later` will answer the call, and is tracked in its place.
     void answer_by(late_answer& later) noexcept { late_ = &later; }
 

@@ -13,7 +13,7 @@ item_sender::item_sender(served_call& call, std::uint32_t window) noexcept
       counts_(&call.what().sent_values),
       span_(call.what().library ? nullptr
                                 : stream_span::begin(call.trace(), call.procedure(), call.from())),
-      values_(&call.owner().context().buffers()),
+      values_(&call.owner().context().buffers(), &call.what().options.context),
       credit_(std::min(window, most_credit)) {}
 
 engine_core& item_sender::core() noexcept {

@@ -12,7 +12,7 @@ namespace amalgam::detail {
 late_answer::late_answer(const arrived_call& call, invocation& handler, std::uint32_t window)
     : served_call(call),
       alive_(call.owner.context().core()),
-      values_(&call.owner.context().buffers()),
+      values_(&call.owner.context().buffers(), &call.what.options.context),
       record_(*this, values_,
               [](answer_record& self) noexcept {
                   static_cast<late_answer&>(self.call).drop_reference();

@@ -19,14 +19,9 @@ namespace amalgam::detail {
 class server::inline_call final : public call_context {
 public:
     inline_call(const peer& from, engine& where, const served_procedure& what, std::uint64_t head,
-                clock::time_point until) noexcept {
-        from_ = from;
-        where_ = &where;
-        deadline_ = until;
-        procedure_ = what.name;
-        provider_ = plain_head::provider_of(head);
-        one_way_ = plain_head::is_one_way(head);
-    }
+                clock::time_point until) noexcept
+        : call_context(from, where, what.name, until, plain_head::is_one_way(head),
+                       plain_head::provider_of(head)) {}
     /// For its failure. Out of line, so that nothing is kept for it.
     [[gnu::noinline]] arrived_call as_arrived(server& by, served_procedure& what, std::uint64_t id,
                                               std::uint64_t head) const noexcept {
@@ -96,11 +91,11 @@ void server::on_plain_request(peer_state& from, message& arrived, std::uint64_t 
     counts_.running.add();
     ++what.running;
     what.count_request(arrived.bytes().size() - request_bytes);
-    answer_values values(&context_.buffers());
+    answer_values values(&context_.buffers(), &what.options.context);
     const encoding as = plain_head::encoding_of(head);
     try {
         const running_call mine(call);
-        const origin between{&context_.core(), call.from(), &values.lends, nullptr};
+        const origin between{&context_.core(), call.from(), &values.lends, nullptr, values.context};
         archive_reader reader(arrived.bytes().subspan(request_bytes), as, &between);
         archive_writer writer(values.values, as, &between);
         if (!what.run->invoke(reader, writer, {})) [[unlikely]]
@@ -146,7 +141,7 @@ void keep(answer_values& into, const flat_result& result) {
         const running_call mine(call);
         result = what.run->invoke_flat(arrived.bytes().data() + request_bytes);
     } catch (...) {
-        answer_values nothing(&context_.buffers());
+        answer_values nothing(&context_.buffers(), nullptr);
         return answer_inline(call.as_arrived(*this, what, id, head), nothing, nullptr);
     }
     context_.stay_in_parent();
@@ -154,7 +149,7 @@ void keep(answer_values& into, const flat_result& result) {
         ++what.moved.answers;
     } else if (!(from.name == call.from() && send_flat(from, id, result))) [[unlikely]] {
         // As in run_plain_inline().
-        answer_values values(&context_.buffers());
+        answer_values values(&context_.buffers(), nullptr);
         keep(values, result);
         invocation queued(call.as_arrived(*this, what, id, head), nullptr);
         return queued.answer(values, {}, {});
@@ -176,7 +171,8 @@ void keep(answer_values& into, const flat_result& result) {
                                                          void*& local) noexcept {
     try {
         const running_call mine(*this, local);
-        const origin between{&owner_.context().core(), from_, &values.lends, nullptr};
+        const origin between{&owner_.context().core(), from_, &values.lends, nullptr,
+                             values.context};
         archive_reader reader(arguments, values_as(), &between);
         archive_writer writer(values.values, values_as(), &between);
         if (!what().run->invoke(reader, writer, {})) [[unlikely]] {
@@ -196,7 +192,7 @@ void keep(answer_values& into, const flat_result& result) {
     if (begin(here.stream == &owner_.context().stream()) || is_late()) [[unlikely]]
         return serve_any();  // It does not run.
     if (is_flat()) return serve_flat(*here.local);
-    answer_values values(&owner_.context().buffers());
+    answer_values values(&owner_.context().buffers(), &what().options.context);
     if (run_plain(values, *here.local) && !owner_.conclude_plain(*this, values))
         answer(values, {}, {});
 }
@@ -207,13 +203,13 @@ void keep(answer_values& into, const flat_result& result) {
         const running_call mine(*this, local);
         result = what().run->invoke_flat(arguments.data());
     } catch (...) {
-        answer_values nothing(&owner_.context().buffers());
+        answer_values nothing(&owner_.context().buffers(), nullptr);
         return answer_thrown(nothing);
     }
     owner_.context().stay_in_parent();
     if (owner_.conclude_flat(*this, result)) [[likely]]
         return;
-    answer_values values(&owner_.context().buffers());
+    answer_values values(&owner_.context().buffers(), nullptr);
     keep(values, result);
     answer(values, {}, {});
 }

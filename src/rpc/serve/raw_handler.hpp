@@ -36,8 +36,11 @@ private:
     std::shared_ptr<handler_base> same_;
 };
 
-/// Throws error{invalid} for a text that is no signature, error{unsupported} for that of a stream.
+/// Throws error{invalid} for a text that is no signature, error{unsupported} for one that reads a
+/// stream.
 void check_raw_signature(std::string_view name, std::string_view signature);
+/// How a handler without types answers.
+answer_form raw_form(std::string_view signature) noexcept;
 
 /// See engine::call_raw().
 raw_values call_raw(engine_core& core, const peer& there, std::string_view name,

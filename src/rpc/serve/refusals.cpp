@@ -105,15 +105,10 @@ bool server::takes_mail(peer_state& from) noexcept {
                fmt::format("the arguments exceed the server's engine_options::max_values_bytes "
                            "({}); send them in parts, or as a bulk descriptor",
                            max_values_));
-    } else if (what->learned && !find_extra(request.extras, extra::window).empty()) {
-        refuse(from, id, request, {errc::unsupported},
-               fmt::format("\"{}\" returns a stream, which the server's handler of undefined "
-                           "procedures cannot",
-                           printable_name(what->name)));
     } else if (what->learned && takes_stream(what->signature)) {
         refuse(from, id, request, {errc::unsupported},
-               fmt::format("\"{}\" reads a stream, which the server's handler of undefined "
-                           "procedures cannot",
+               fmt::format("\"{}\" reads a stream, which a handler of undefined procedures cannot: "
+                           "open it at the server that defines it",
                            printable_name(what->name)));
     } else if (one_way && takes_stream(what->signature)) {
         refuse(from, id, request, {errc::mismatch},

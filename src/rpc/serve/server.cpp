@@ -14,6 +14,7 @@
 #include "rpc/memory/rendezvous.hpp"
 #include "rpc/serve/late_answer.hpp"
 #include "rpc/serve/raw_handler.hpp"
+#include "rpc/statistics/statistics_table.hpp"
 
 namespace amalgam::detail {
 
@@ -51,7 +52,11 @@ static_assert(inline_arguments_at + invocation::inline_bytes <= inline_closure_b
 void keep_arguments(invocation& call, std::byte* room, message& arrived, const_bytes body) {
     if (body.size() > invocation::inline_bytes) [[unlikely]]
         return keep_large(call, arrived, body);
-    if (!body.empty()) std::memcpy(room, body.data(), body.size());
+    if (body.size() == 8) {  // Most often a number, which is a word and needs no call.
+        std::memcpy(room, body.data(), 8);
+    } else if (!body.empty()) {
+        std::memcpy(room, body.data(), body.size());
+    }
     call.arguments = {room, body.size()};
 }
 
@@ -170,6 +175,9 @@ served_procedure* server::learn(const peer_state& from, const parsed_message& re
     fresh->options.provider = request.provider;
     fresh->streams = unknown_streams_;
     fresh->run = std::make_unique<shared_handler>(unknown_);
+    fresh->form = raw_form(fresh->signature);
+    fresh->streams_values = streams(fresh->form);
+    if (fresh->streams_values) fresh->options.run = handler::ult;  // It waits for its reader.
     fresh->named_by = from.name;
     fresh->restricted = list_for(*fresh) != nullptr;
     return &procedures_.learn(std::move(fresh), peers_);
@@ -192,6 +200,16 @@ arrived_call server::arrival_of(peer_state& from, served_procedure& what, const 
             deadline_of(request.microseconds)};
 }
 
+void server::keep_extras(invocation& call, const_bytes wire) {
+    const bool counts = settings_.counted && !call.what().library;
+    if (wire.empty() && !counts) return;
+    call.keep_extras(wire);
+    if (!counts) return;
+    counted_row& row = context_.statistics()->handler(
+        {call.procedure(), call.provider(), call.from(), parent_in(wire)});
+    call.count_in(row, context_.now());
+}
+
 void server::launch(peer_state& from, served_procedure& what, message& arrived,
                     const parsed_message& request) {
     const arrived_call how = arrival_of(from, what, arrived, request);
@@ -203,7 +221,7 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
     try {
         keep_arguments(*call, static_cast<std::byte*>(closure) + inline_arguments_at, arrived,
                        request.body);
-        if (!request.extras.empty()) call->keep_extras(request.extras);
+        keep_extras(*call, request.extras);
         if (is_late(what.form)) {
             auto* const later = new late_answer(how, *call, late_window(what, *call));
             call->answer_by(*later);
@@ -225,15 +243,17 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
                                                           std::uint64_t head) noexcept {
     const const_bytes body = arrived.bytes().subspan(request_bytes);
     what.moved.received += body.size();
-    const arrived_call how = plain_arrival(from.name, what, arrived.tag(), head,
-                                           deadline_of(plain_head::microseconds_of(head)));
+    const bool one_way = plain_head::is_one_way(head);
     counts_.served.add();
     try {
         pool* const own = what.options.in;
         ult_core& runs_it = prepare_ult(own != nullptr ? *own : context_.streams().handlers(),
                                         invocation_closure, false);
         void* const closure = closure_of(&runs_it);
-        auto* const call = ::new (closure) invocation(how, &runs_it);
+        auto* const call = ::new (closure)
+            invocation(plain_arrival(from.name, what, arrived.tag(), head,
+                                     deadline_of(plain_head::microseconds_of(head))),
+                       &runs_it);
         call->plain = true;
         try {
             keep_arguments(*call, static_cast<std::byte*>(closure) + inline_arguments_at, arrived,
@@ -244,11 +264,12 @@ void server::launch(peer_state& from, served_procedure& what, message& arrived,
             throw;
         }
         track(*call);
-        if (how.one_way && !from.name.is_self()) count_one_way(from, *call);
+        if (one_way && !from.name.is_self()) count_one_way(from, *call);
         start_ult(runs_it);
     } catch (...) {
+        const arrived_call how = plain_arrival(from.name, what, arrived.tag(), head, {});
         parsed_message request;
-        request.kind = how.one_way ? message_kind::one_way : message_kind::request;
+        request.kind = one_way ? message_kind::one_way : message_kind::request;
         request.flags = how.flags;
         request.provider = how.provider;
         request.procedure = what.id;
@@ -266,7 +287,7 @@ void server::run_inline(peer_state& from, served_procedure& what, message& arriv
     } else {
         keep_arguments(call, room, arrived, request.body);
     }
-    if (!request.extras.empty()) call.keep_extras(request.extras);
+    keep_extras(call, request.extras);
     if (is_late(what.form)) {
         auto* const later = new late_answer(how, call, late_window(what, call));
         call.answer_by(*later);

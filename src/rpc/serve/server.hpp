@@ -154,6 +154,8 @@ private:
     void conclude_inline(invocation& call, waited_answer& answer) noexcept;
     bool too_large(const parsed_message& request) const noexcept;
     void refuse_undefined(peer_state& from, std::uint64_t id, const parsed_message& request);
+    /// What only few requests have, and where the call is counted.
+    void keep_extras(invocation& call, const_bytes wire);
     void launch(peer_state& from, served_procedure& what, message& arrived,
                 const parsed_message& request);
     /// Call while an exception is caught.

@@ -29,6 +29,7 @@ incoming_values::incoming_values(std::uint64_t id) : id_(id) {
                               .intern_for(about.procedure(), name, std::move(signature));
     target_.to = about.from();
     target_.as = about.values_as();
+    target_.context = about.what().options.context;
     target_.urgent = true;  // Small, and one of a call that runs already.
     deadline_ = about.deadline().value_or(clock::time_point::max());
 }
@@ -54,9 +55,7 @@ const call_target& incoming_values::begin() {
 }
 
 std::size_t incoming_values::value_bytes() const noexcept {
-    constexpr std::size_t to_oneself = std::size_t{1} << 20;  // There the limit is endless.
-    const std::size_t eager = caller_of(*target_.core).outbox().eager_bytes(target_.to);
-    return std::clamp<std::size_t>(eager, 1, to_oneself);
+    return caller_of(*target_.core).value_bytes_from(target_.to);
 }
 
 }  // namespace amalgam::detail

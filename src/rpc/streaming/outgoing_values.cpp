@@ -11,16 +11,22 @@
 
 namespace amalgam::detail {
 
-values_reference open_values(engine_core& core, const remote_procedure& what) {
-    return values_reference(*new outgoing_values(core, what));
+values_reference open_values(engine_core& core, const remote_procedure& what,
+                             archive_context seen) {
+    return values_reference(*new outgoing_values(core, what, std::move(seen)));
 }
 
 void refuse_empty_outgoing() {
     throw error(errc::invalid, "this stream is empty: it was moved from");
 }
 
-outgoing_values::outgoing_values(engine_core& core, const remote_procedure& what)
-    : core_reference(core), core_(core), id_(random_nonzero_u64()), what_(what) {}
+outgoing_values::outgoing_values(engine_core& core, const remote_procedure& what,
+                                 archive_context seen)
+    : core_reference(core),
+      core_(core),
+      id_(random_nonzero_u64()),
+      what_(what),
+      context_(std::move(seen)) {}
 
 void outgoing_values::publish() {
     add_reference();
@@ -65,6 +71,7 @@ bool outgoing_values::attach(late_answer& answer, item_sender_base& items) noexc
     }
     answer.add_reference();
     static_cast<item_sender&>(items).count_in(counted(what_).sent_values);
+    items.room().context = &context_;
     bool ended = false;
     {
         const std::lock_guard hold(busy_);

@@ -253,6 +253,17 @@ const_bytes find_extra(const_bytes extras, extra key) noexcept {
     return found;
 }
 
+std::uint32_t kinds_of(const_bytes extras) noexcept {
+    std::uint32_t kinds = 0;
+    if (extras.empty()) return kinds;
+    walk_extras(extras, [&](extra each, const_bytes) {
+        const auto number = static_cast<unsigned>(each);
+        if (number < 32) kinds |= std::uint32_t{1} << number;
+        return false;
+    });
+    return kinds;
+}
+
 std::array<std::byte, checksum_bytes> checksum_of(std::span<const const_bytes> pieces) noexcept {
     std::uint32_t sum = 0;
     for (const const_bytes& each : pieces)

@@ -146,6 +146,11 @@ const char* parse(const_bytes bytes, parsed_message& into) noexcept;
 
 /// The value under `key`, checked for its size; empty if missing.
 const_bytes find_extra(const_bytes extras, extra key) noexcept;
+/// Which of them are there, one bit each: asking has_kind() takes no look at the extras.
+std::uint32_t kinds_of(const_bytes extras) noexcept;
+constexpr bool has_kind(std::uint32_t kinds, extra key) noexcept {
+    return (kinds >> static_cast<unsigned>(key) & 1) != 0;
+}
 
 /// The fixed part of a request or one-way call.
 struct request_header {

@@ -184,6 +184,8 @@ TEST(rpc_wire, extras_are_found_by_key_and_unknown_ones_are_skipped) {
     EXPECT_EQ(find_metadata(parsed.extras, "u"), std::nullopt);
     EXPECT_EQ(find_extra(parsed.extras, extra::trace).size(), 32u);
     EXPECT_TRUE(find_extra(parsed.extras, extra::loans).empty());
+    EXPECT_TRUE(has_kind(kinds_of(parsed.extras), extra::trace));
+    EXPECT_FALSE(has_kind(kinds_of(parsed.extras), extra::loans));
     EXPECT_EQ(parsed.name, "f");
     EXPECT_EQ(parsed.body.size(), 1u);
     for (std::size_t length = request_bytes; length + 1 < all.size(); ++length) {

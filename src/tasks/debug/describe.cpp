@@ -8,7 +8,9 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/detail/has_type.hpp>
+#include <amalgam/core/status.hpp>
 #include <amalgam/tasks/describe.hpp>
+#include <amalgam/tasks/inspect.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 
 #include "tasks/debug/write_text.hpp"
@@ -68,6 +70,34 @@ std::string line_of(const stream_info& one) {
     return text;
 }
 
+std::string line_of_ult(std::string_view name, const void* id) {
+    return fmt::format("ULT '{}' ({})", name, id);
+}
+
+/// False: the caller must not look into it, and nothing was added.
+bool add_units(pool& what, std::string& text) {
+    try {
+        what.visit([&](const work_unit& each) { text += "    " + describe(each) + '\n'; });
+        return true;
+    } catch (const error& why) {
+        if (why.code() != errc::invalid) throw;
+        return false;
+    }
+}
+
+void add_ready_ults(const pool& what, std::string& text) {
+    const std::size_t queued = what.size();
+    std::size_t told = 0;
+    for (const ult_info& each : list_ults()) {
+        if (each.home != &what || each.state != ult_state::ready) continue;
+        text += "    " + line_of_ult(each.name, each.id) + '\n';
+        ++told;
+    }
+    if (queued > told)
+        text += fmt::format("    and {} more, seen only by a stream that serves the pool\n",
+                            queued - told);
+}
+
 /// In the locking order of forks.cpp.
 template <typename Look>
 void with_streams_and_pools(Look look) {
@@ -105,6 +135,12 @@ void print_streams(int fd) {
     detail::write_text(fd, text);
 }
 
+void print_pool(int fd, pool& what) {
+    std::string text = describe(what) + '\n';
+    if (!add_units(what, text)) add_ready_ults(what, text);
+    detail::write_text(fd, text);
+}
+
 std::string describe(const pool& what) {
     std::string text = without_servers(what);
     const char* before = ", served by '";
@@ -136,8 +172,7 @@ std::string describe(const work_unit& what) {
     const void* const id = &what;
     switch (what.kind()) {
         case unit_kind::ult:
-            return fmt::format("ULT '{}' ({})",
-                               static_cast<const detail::ult_core&>(what).name_seen(), id);
+            return line_of_ult(static_cast<const detail::ult_core&>(what).name_seen(), id);
         case unit_kind::tasklet:
             return fmt::format("tasklet ({})", id);
         case unit_kind::other:

@@ -1,3 +1,5 @@
+#include <functional>
+#include <latch>
 #include <memory>
 #include <string>
 #include <vector>
@@ -6,6 +8,8 @@
 #include <unistd.h>
 
 #include <amalgam/tasks/describe.hpp>
+#include <amalgam/tasks/event.hpp>
+#include <amalgam/tasks/fifo_pool.hpp>
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/shared_pools.hpp>
 #include <amalgam/tasks/tasklet.hpp>
@@ -69,15 +73,75 @@ TEST(list_streams, counts_posted_schedulers) {
     EXPECT_EQ(seen[0].pools.size(), 2u);
 }
 
-TEST(print_streams, writes_a_line_for_each_and_its_pools) {
-    execution_stream stream({.name = "printed"});
+std::string printed(const std::function<void(int)>& print) {
     int ends[2];
-    ASSERT_EQ(::pipe(ends), 0);
-    print_streams(ends[1]);
+    if (::pipe(ends) != 0) return {};
+    print(ends[1]);
     ::close(ends[1]);
     std::string text(4096, '\0');
     text.resize(static_cast<std::size_t>(::read(ends[0], text.data(), text.size())));
     ::close(ends[0]);
+    return text;
+}
+
+TEST(print_pool, writes_what_a_pool_holds_unit_by_unit_in_its_order) {
+    lifo_pool mine;
+    execution_stream stream(std::make_unique<basic_scheduler>(std::vector<pool*>{&mine}),
+                            {.name = "worker", .driven = true});
+    std::string text;
+    const auto print = [&] { text = printed([&](int fd) { print_pool(fd, mine); }); };
+    print();
+    EXPECT_EQ(text, describe(mine) + '\n');
+    post(mine, [] {}, {.name = "first"});
+    post_tasklet(mine, [] {});
+    post(mine, [] {}, {.name = "last"});
+    print();
+    std::string expected = describe(mine) + '\n';
+    mine.visit([&](const work_unit& each) { expected += "    " + describe(each) + '\n'; });
+    EXPECT_EQ(text, expected);
+    EXPECT_LT(text.find("ULT 'last' (0x"), text.find("tasklet (0x"));
+    EXPECT_LT(text.find("tasklet (0x"), text.find("ULT 'first' (0x"));
+    stream.run_ready();
+    print();
+    EXPECT_FALSE(contains(text, "first")) << text;
+}
+
+TEST(print_pool, tells_of_a_pool_that_only_its_stream_may_look_into_what_can_be_seen) {
+    fifo_pool mine;
+    execution_stream stream(std::make_unique<basic_scheduler>(std::vector<pool*>{&mine}));
+    std::latch begun(1), looked(1);  // They block their threads.
+    event go_on;
+    std::string by_its_stream;
+    post(mine, [&] { go_on.wait(); }, {.name = "parked"});
+    ult holder = spawn(mine,
+                       [&] {
+                           post(mine, [] {}, {.name = "job"});
+                           post_tasklet(mine, [] {});
+                           by_its_stream = printed([&](int fd) { print_pool(fd, mine); });
+                           begun.count_down();
+                           looked.wait();
+                       },
+                       {.name = "holder"});
+    begun.wait();
+    const std::string from_outside = printed([&](int fd) { print_pool(fd, mine); });
+    looked.count_down();
+    holder.join();
+    go_on.set();
+    EXPECT_TRUE(contains(by_its_stream, "\n    ULT 'job' (0x")) << by_its_stream;
+    EXPECT_TRUE(contains(by_its_stream, "\n    tasklet (0x")) << by_its_stream;
+    EXPECT_TRUE(contains(from_outside, ": 2 ready, 3 ULTs")) << from_outside;
+    EXPECT_TRUE(contains(from_outside, "\n    ULT 'job' (0x")) << from_outside;
+    EXPECT_TRUE(
+        from_outside.ends_with(")\n    and 1 more, seen only by a stream that serves the "
+                               "pool\n"))
+        << from_outside;
+    for (const char* other : {"'parked'", "'holder'", "tasklet"})
+        EXPECT_FALSE(contains(from_outside, other)) << from_outside;
+}
+
+TEST(print_streams, writes_a_line_for_each_and_its_pools) {
+    execution_stream stream({.name = "printed"});
+    const std::string text = printed(print_streams);
     EXPECT_TRUE(text.starts_with("stream 'printed' rank 0: ")) << text;
     EXPECT_TRUE(contains(text, "\n    fifo_pool 0x")) << text;
 }

@@ -14,6 +14,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <amalgam/core/detail/no_thread.hpp>
 #include <amalgam/core/detail/pinned_library.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/core/unique_fd.hpp>
@@ -362,10 +363,7 @@ void start_printer() {
             }
         }).detach();
     } catch (const std::system_error& why) {
-        throw error(status{errc::no_memory, why.code().value()},
-                    fmt::format("cannot create a thread to print ULTs on a signal: {}; raise the "
-                                "limit on processes (ulimit -u)",
-                                why.what()));
+        throw amalgam::detail::no_thread("to print ULTs on a signal", why);
     }
     asks_to_print.store(asked.release(), std::memory_order_relaxed);
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <amalgam/core/blocked_signals.hpp>
+#include <amalgam/core/detail/no_thread.hpp>
 #include <amalgam/core/detail/returned_child.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
@@ -74,10 +75,7 @@ watchdog::watchdog(watchdog_options options) : options_(std::move(options)) {
         const amalgam::detail::blocked_signals not_ours;
         thread_ = std::thread([this] { look_from_time_to_time(); });
     } catch (const std::system_error& why) {
-        throw error(status{errc::no_memory, why.code().value()},
-                    fmt::format("cannot create a thread for a watchdog: {}; raise the limit on "
-                                "processes (ulimit -u)",
-                                why.what()));
+        throw amalgam::detail::no_thread("for a watchdog", why);
     }
 }
 

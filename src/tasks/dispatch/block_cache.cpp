@@ -4,7 +4,6 @@
 
 #include <amalgam/tasks/detail/future_state.hpp>
 
-#include "tasks/dispatch/dispatcher.hpp"
 #include "tasks/dispatch/thread_store.hpp"
 
 namespace amalgam::detail {
@@ -21,6 +20,11 @@ block_cache* block_cache::of_thread() noexcept {
     return own == nullptr ? nullptr : &own->blocks;
 }
 
+[[gnu::always_inline]] inline block_cache* block_cache::of_thread_in_line() noexcept {
+    thread_store* const own = thread_store::own::present_in_line();
+    return own == nullptr ? nullptr : &own->blocks;
+}
+
 // Rare paths are separate and tail-called, so that common ones save no registers.
 
 [[gnu::noinline]] static void* allocate_slowly(std::size_t bytes) {
@@ -28,17 +32,19 @@ block_cache* block_cache::of_thread() noexcept {
 }
 
 [[gnu::noinline]] void* allocate_block(std::size_t bytes) {
-    if (dispatcher* const here = dispatcher::current_in_line()) {
-        if (void* const kept = block_cache::allocate_quickly(bytes, here->caches().blocks))
-            return kept;
-    }
+    if (void* const kept = block_cache::allocate_quickly(bytes, block_cache::of_thread_in_line()))
+        return kept;
     return allocate_slowly(bytes);
 }
 
+[[gnu::noinline]] static void free_slowly(void* memory, std::size_t bytes) noexcept {
+    block_cache::free(memory, bytes, block_cache::of_thread());
+}
+
 [[gnu::noinline]] void free_block(void* memory, std::size_t bytes) noexcept {
-    const dispatcher* const here = dispatcher::current_in_line();
-    block_cache::free(memory, bytes,
-                      here != nullptr ? here->caches().blocks : block_cache::of_thread());
+    block_cache* const own = block_cache::of_thread_in_line();
+    if (own == nullptr) return free_slowly(memory, bytes);
+    block_cache::free(memory, bytes, own);
 }
 
 }  // namespace amalgam::detail

@@ -14,6 +14,9 @@ class block_cache {
 public:
     /// The calling thread's cache; null while the thread ends.
     static block_cache* of_thread() noexcept;
+    /// The same, inlined, for functions that are not, and do not switch; null also before its first
+    /// use.
+    static block_cache* of_thread_in_line() noexcept;
 
     /// `from`: the calling thread's cache. Failure: throws std::bad_alloc.
     static void* allocate(std::size_t bytes, block_cache* from) {

@@ -111,7 +111,11 @@ void dispatcher::leave_to_yield() noexcept {
     // Only this stream pops its own pool, so a yielding ULT may be in it before its context is
     // saved.
     work_unit* const next = work_.rotate(self);
-    if (next == &self) return;
+    if (next == &self) {
+        // Alone, it goes on without run_next(), which would have heeded a migrate().
+        if (self.requests.load(std::memory_order_relaxed) != 0) leave(self, fate::yielded);
+        return;
+    }
     note_left(&self, fate::resumed);
     if (ult_core::is_ult(*next)) {
         auto& to = static_cast<ult_core&>(*next);
@@ -200,7 +204,7 @@ bool dispatcher::leave_directly_holding(ult_core& next, std::atomic<bool>& held)
     work_.spend();
     left_holding_ = &held;
     [[maybe_unused]] const held_mutexes_aside of_self(self, "yield");
-    jump(self.saved, next.saved);
+    jump_plain(self.saved, next.saved);  // as no exception is being handled
     return true;
 }
 

@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <amalgam/core/clock.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/scheduler.hpp>
@@ -91,9 +92,10 @@ template <typename Pool>
 struct driven_pool {
     std::unique_ptr<Pool> where = std::make_unique<Pool>();
     shared_fifo_pool replacement;
+    manual_clock time;
     std::unique_ptr<execution_stream> stream = std::make_unique<execution_stream>(
         std::make_unique<basic_scheduler>(std::vector<pool*>{where.get()}),
-        execution_stream_options{.driven = true});
+        execution_stream_options{.clock = &time, .driven = true});
 
     void run() { stream->run_ready(); }
     /// Ends the pool like a stream that leaves ready work behind, without its grace period.

@@ -31,16 +31,10 @@ private:
                            ? thread_caches{own->exceptions, &own->stacks, &own->blocks}
                            : thread_caches{exception_state::of_thread(), nullptr, nullptr};
         self.below_ = before_;
-        self.loop_.stack.floats = float_control::now();
-        self.thread_id_ = own_thread_id();
+        self.loop_.stack.floats.renew();
+        self.thread_id_ = own != nullptr ? own->id : ::gettid();
         self.loop_.sanitizer.adopt_thread();
         self.renew_time();
-    }
-    static pid_t own_thread_id() noexcept {
-        [[gnu::tls_model("initial-exec")]] static constinit thread_local pid_t id = 0;
-        if (id == 0) [[unlikely]]
-            id = ::gettid();
-        return id;
     }
 
     dispatcher* before_;

@@ -120,9 +120,11 @@ public:
         return budget_ != 0 && stashed_ == nullptr && (!own_pool_first_ || own_is_empty());
     }
     /// Whether no unit is ready, without asking the scheduler. False: it must be asked.
-    bool is_known_empty() const noexcept {
-        return own_order_ && stashed_ == nullptr && own_is_empty();
-    }
+    bool is_known_empty() const noexcept { return own_order_ && has_no_own(); }
+    /// The same of one that runs_own_only().
+    bool has_no_own() const noexcept { return stashed_ == nullptr && own_is_empty(); }
+    /// Whether a batch that was not full has left nothing but what others brought since.
+    bool runs_own_only() const noexcept { return own_order_; }
     bool owns(const pool* what) const noexcept { return what == &own_pool_; }
     /// Whether units of `home` run on this stream, `here`, and nowhere else.
     bool alone_serves(const pool& home, const dispatcher& here) const noexcept {

@@ -67,12 +67,14 @@ protected:
 
     explicit switcher(bool own_pool_first) noexcept : work_(own_pool_first) {}
 
-    /// Before jump().
+    /// Before jump(). release: who waited for the ULT left before sees here, too, that it is saved.
     void note_left(ult_core* who, fate what) noexcept {
-        left_.store(who, std::memory_order_relaxed);
+        left_.store(who, std::memory_order_release);
         left_for_ = what;
     }
     resumed jump(call_stack& from, call_stack& to) noexcept;
+    /// The same where no exception is being handled, nor switches told of.
+    resumed jump_plain(call_stack& from, call_stack& to) noexcept;
     /// To its new home, where its callback runs first, if it has one.
     static void push_moved(ult_core& who) noexcept;
     /// From now on, while there are hooks, jump() tells them. What it looks at anyway says so, so
@@ -82,7 +84,6 @@ protected:
     static resumed arrived(arrival at) noexcept;
 
 private:
-    resumed jump_plain(call_stack& from, call_stack& to) noexcept;
     resumed jump_from_catch(call_stack& from, call_stack& to) noexcept;
     void tell_switch(const call_stack& from, const call_stack& to) noexcept;
     void settle() noexcept;
@@ -118,9 +119,10 @@ private:
 
 inline bool switcher::end(join_state& what) noexcept {
     if (what.made_at_home) {
-        ending_.store(&what, std::memory_order_relaxed);
+        // release: who waited for the unit before sees here, too, that it has ended.
+        ending_.store(&what, std::memory_order_release);
         std::atomic_signal_fence(std::memory_order_seq_cst);
-        const bool unseen = what.joiner.load(std::memory_order_acquire) == join_state::nobody;
+        const bool unseen = what.joiner.load(std::memory_order_relaxed) == join_state::nobody;
         if (unseen) what.joiner.store(join_state::finished_alone_mark, std::memory_order_release);
         ending_.store(nullptr, std::memory_order_release);
         if (unseen) return false;

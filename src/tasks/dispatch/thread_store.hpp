@@ -2,6 +2,9 @@
 
 #include <optional>
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <amalgam/core/detail/thread_owned.hpp>
 
 #include "tasks/dispatch/block_cache.hpp"
@@ -33,6 +36,7 @@ struct thread_store {
     std::optional<local_values> locals{std::in_place};  ///< Of the thread outside of ULTs.
     std::optional<alternate_stack> for_signals;
     exception_state* const exceptions = exception_state::of_thread();  ///< Never moves.
+    const pid_t id = ::gettid();
 
     using own = thread_owned<thread_store>;
     void before_end() noexcept { locals.reset(); }

@@ -166,24 +166,37 @@ void map_stacks_ahead(std::size_t number) noexcept {
     ult_core::stack_depot.give_list(made);
 }
 
-void ult_core::cancel_unbegun(const closure_type& body) {
+void ult_core::cancel_unbegun(const closure_type& body) noexcept {
     body.destroy(closure());
-    throw_canceled_unbegun("ULT");
+    if (!is_detached()) failed = ult_canceled_unbegun();
 }
 
-void throw_canceled_unbegun(const char* what) {
-    throw canceled_unbegun(errc::canceled,
-                           fmt::format("this {} was canceled before it started", what));
+// Never destroyed: a unit may end while the process does.
+static const std::exception_ptr& keep_for_all(const char* sentence) {
+    return *new std::exception_ptr(
+        std::make_exception_ptr(canceled_unbegun(errc::canceled, sentence)));
+}
+
+std::exception_ptr ult_canceled_unbegun() noexcept {
+    try {
+        static const auto& one = keep_for_all("this ULT was canceled before it started");
+        return one;
+    } catch (...) {
+        return std::current_exception();
+    }
+}
+
+std::exception_ptr tasklet_canceled_unbegun() noexcept {
+    try {
+        static const auto& one = keep_for_all("this tasklet was canceled before it started");
+        return one;
+    } catch (...) {
+        return std::current_exception();
+    }
 }
 
 bool is_canceled_unbegun(const std::exception_ptr& what) noexcept {
-    try {
-        std::rethrow_exception(what);
-    } catch (const canceled_unbegun&) {
-        return true;
-    } catch (...) {
-        return false;
-    }
+    return what == ult_canceled_unbegun() || what == tasklet_canceled_unbegun();
 }
 
 void ult_core::keep_thrown() noexcept {

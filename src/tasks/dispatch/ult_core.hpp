@@ -88,8 +88,9 @@ public:
         try {
             if (requests.load(std::memory_order_relaxed) != 0 && take_cancel()) {
                 cancel_unbegun(*body);
+            } else {
+                body->run(closure());
             }
-            body->run(closure());
         } catch (const exit_ult&) {
         } catch (...) {
             keep_thrown();
@@ -164,7 +165,7 @@ private:
     ult_core(stack_memory memory, std::size_t stack_bytes, bool borrowed) noexcept;
     static void give_back_slowly(ult_core& core, free_stock* to) noexcept;
     void end_record() noexcept;
-    [[noreturn]] void cancel_unbegun(const closure_type& body);
+    void cancel_unbegun(const closure_type& body) noexcept;
     void keep_thrown() noexcept;
 
     ult_core* next_known_ = nullptr;  // the registry's
@@ -191,6 +192,10 @@ void refuse_to_join(const pool* home);
 struct canceled_unbegun final : error {
     using error::error;
 };
+/// One of two objects that all such units share, so nothing is thrown until somebody joins, nor to
+/// look at it. std::bad_alloc without memory for it.
+std::exception_ptr ult_canceled_unbegun() noexcept;
+std::exception_ptr tasklet_canceled_unbegun() noexcept;
 bool is_canceled_unbegun(const std::exception_ptr& what) noexcept;
 
 /// Logs the exception being handled.

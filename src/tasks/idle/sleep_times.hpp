@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <thread>
 
 namespace amalgam::detail {
 
@@ -18,6 +19,7 @@ public:
     }
     void end(time_point now) noexcept {
         const auto slept = now.time_since_epoch().count() - since_.load(std::memory_order_relaxed);
+        since_.store(ending, std::memory_order_relaxed);
         total_.store(total_.load(std::memory_order_relaxed) + slept, std::memory_order_release);
         times_.store(times_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         since_.store(0, std::memory_order_release);
@@ -25,11 +27,11 @@ public:
 
     /// With the sleep that lasts. Never less than it said before.
     std::chrono::nanoseconds total() const noexcept {
-        for (;;) {
+        for (;; std::this_thread::yield()) {
             const auto since = since_.load(std::memory_order_acquire);
             const auto total = total_.load(std::memory_order_acquire);
             // A sleep that ended in between would be missed, or counted twice.
-            if (since_.load(std::memory_order_acquire) != since) continue;
+            if (since == ending || since_.load(std::memory_order_acquire) != since) continue;
             const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
             return time_point::duration(since == 0 ? total : total + now - since);
         }
@@ -37,7 +39,8 @@ public:
     std::uint64_t times() const noexcept { return times_.load(std::memory_order_relaxed); }
 
 private:
-    std::atomic<time_point::rep> since_{0};  // 0: awake.
+    static constexpr time_point::rep ending = -1;  // the total is being changed
+    std::atomic<time_point::rep> since_{0};        // 0: awake.
     std::atomic<time_point::rep> total_{0};
     std::atomic<std::uint64_t> times_{0};
 };

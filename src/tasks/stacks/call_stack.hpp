@@ -8,6 +8,14 @@
 #include "tasks/stacks/sanitizer.hpp"
 #include "tasks/stacks/switch.hpp"
 
+#ifdef _LIBCPP_VERSION
+// libc++abi has it, as the ABI wants, but no header of it says so.
+namespace __cxxabiv1 {
+struct __cxa_eh_globals;
+extern "C" __cxa_eh_globals* __cxa_get_globals() noexcept;
+}  // namespace __cxxabiv1
+#endif
+
 namespace amalgam::detail {
 
 /// The runtime's per-thread exception state: which exceptions are being handled. It belongs to a

@@ -10,7 +10,9 @@
 #define AMALGAM_ASAN 1
 #endif
 #endif
-#if defined(__SANITIZE_THREAD__)
+#if defined(AMALGAM_MODEL_CHECK)
+// Instrumented, but not by ThreadSanitizer: see tests/model_check.
+#elif defined(__SANITIZE_THREAD__)
 #define AMALGAM_TSAN 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)

@@ -19,7 +19,17 @@ struct float_control {
     std::uint16_t scratch = 0;
 
     /// Of the calling thread.
-    static float_control now() noexcept;
+    static float_control now() noexcept {
+        float_control read;
+        read.renew();
+        return read;
+    }
+    /// The same in place.
+    void renew() noexcept {
+        asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87));
+        constexpr std::uint32_t exceptions_seen = 0x3f;
+        mxcsr &= ~exceptions_seen;
+    }
     /// Unless this is the usual setting, replaces it with the calling thread's.
     void make_usual() noexcept {
         if (!is_usual()) *this = now();
@@ -52,6 +62,7 @@ struct float_control {
         asm volatile("mrs %0, fpcr" : "=r"(read));
         return {static_cast<std::uint32_t>(read)};
     }
+    void renew() noexcept { *this = now(); }
     /// Unless this is the usual setting, replaces it with the calling thread's.
     void make_usual() noexcept {
         if (!is_usual()) *this = now();
@@ -66,6 +77,7 @@ struct float_control {
 /// Unused where Boost switches.
 struct float_control {
     static float_control now() noexcept { return {}; }
+    void renew() noexcept {}
     void make_usual() noexcept {}
     bool is_usual() const noexcept { return true; }
     bool make_as_begun() const noexcept { return true; }

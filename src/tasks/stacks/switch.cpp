@@ -99,15 +99,7 @@ extern "C" [[gnu::visibility("hidden")]] void amalgam_begin_stack();
 
 namespace amalgam::detail {
 
-#if defined(__x86_64__)
-float_control float_control::now() noexcept {
-    float_control read;
-    asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(read.mxcsr), "=m"(read.x87));
-    constexpr std::uint32_t exceptions_seen = 0x3f;
-    read.mxcsr &= ~exceptions_seen;
-    return read;
-}
-#else
+#if !defined(__x86_64__)
 bool has_za = (::getauxval(AT_HWCAP2) & (1ul << 23)) != 0;  // HWCAP2_SME
 #endif
 

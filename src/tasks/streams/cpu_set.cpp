@@ -2,6 +2,7 @@
 #include <bit>
 #include <cerrno>
 #include <charconv>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -21,7 +22,8 @@ namespace {
 [[noreturn]] void refuse_text(std::string_view all, std::string_view part) {
     throw error(errc::invalid,
                 fmt::format("\"{}\" in the set of CPUs \"{}\" cannot be read, expected a number, a "
-                            "range, or one after socket:, numa: or core:; example: \"0-3,core:8\"",
+                            "range, or one after socket:, numa:, core:, whole_core: or thread:; "
+                            "example: \"0-3,core:8\"",
                             part, all));
 }
 
@@ -44,6 +46,17 @@ std::optional<range> read_range(std::string_view text) {
     return range{*first, *last};
 }
 
+/// Calls `visit(n)` for each bit n that is set, ascending: a large set costs a look per word.
+template <typename Word, typename Visit>
+void visit_bits(const std::vector<Word>& words, Visit visit) {
+    unsigned first = 0;
+    for (const Word each : words) {
+        for (Word left = each; left != 0; left &= left - 1)
+            visit(first + static_cast<unsigned>(std::countr_zero(left)));
+        first += std::numeric_limits<Word>::digits;
+    }
+}
+
 }  // namespace
 
 cpu_set::cpu_set(std::initializer_list<unsigned> ids) {
@@ -61,7 +74,7 @@ cpu_set::cpu_set(std::string_view text) {
         if (!which) refuse_text(text, item);
         if (colon != item.npos) {
             const std::string_view kind = item.substr(0, colon);
-            if (kind != "socket" && kind != "numa" && kind != "core") refuse_text(text, item);
+            if (!detail::machine::has_kind(kind)) refuse_text(text, item);
             if (!parts) parts = std::make_unique<detail::machine>();
             for (unsigned i = which->first; i <= which->last; ++i)
                 parts->add(kind, i, *this);
@@ -106,9 +119,8 @@ std::size_t cpu_set::size() const noexcept {
 
 std::vector<unsigned> cpu_set::ids() const {
     std::vector<unsigned> all;
-    for (unsigned id = 0; id < bits_.size() * 64; ++id) {
-        if (contains(id)) all.push_back(id);
-    }
+    all.reserve(size());
+    visit_bits(bits_, [&](unsigned id) { all.push_back(id); });
     return all;
 }
 
@@ -169,17 +181,15 @@ cpu_set affinity_of(pthread_t thread) {
     kernel_set allowed;
     cpu_set all;
     if (::pthread_getaffinity_np(thread, kernel_set::bytes, allowed.get()) != 0) return all;
-    for (unsigned i = 0; i <= cpu_set::most; ++i) {
-        if (CPU_ISSET_S(i, kernel_set::bytes, allowed.get())) all.add(i);
-    }
+    visit_bits(allowed.bits, [&](unsigned id) { all.add(id); });
     return all;
 }
 
 int bind_thread(pthread_t thread, const cpu_set& to) {
     kernel_set wanted;
-    for (unsigned i = 0; i <= cpu_set::most; ++i) {
-        if (to.empty() || to.contains(i)) CPU_SET_S(i, kernel_set::bytes, wanted.get());
-    }
+    if (to.empty()) std::fill(wanted.bits.begin(), wanted.bits.end(), ~0UL);
+    for (const unsigned id : to.ids())
+        CPU_SET_S(id, kernel_set::bytes, wanted.get());
     const int failed = ::pthread_setaffinity_np(thread, kernel_set::bytes, wanted.get());
     // The kernel leaves out what is not allowed, as long as anything is.
     return failed == 0 && !to.empty() && affinity_of(thread) != to ? EINVAL : failed;

@@ -1,7 +1,12 @@
+#include <cstdio>
+#include <cstdlib>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <amalgam/core/status.hpp>
@@ -50,8 +55,9 @@ TEST(cpu_set, combines) {
 }
 
 TEST(cpu_set, refuses_other_text) {
-    for (const char* wrong : {"", ",", "1,", "a", "3-1", "-1", "1-", "8192", "0x1", " 1", "socket",
-                              "socket:", "disk:0", "core:-1", "1:1", "99999999999999999999"}) {
+    for (const char* wrong :
+         {"", ",", "1,", "a", "3-1", "-1", "1-", "8192", "0x1", " 1", "socket", "socket:", "disk:0",
+          "cores:1", "thread:", "core:-1", "1:1", "99999999999999999999"}) {
         EXPECT_EQ(refusal_of(wrong).code, errc::invalid) << wrong;
     }
     EXPECT_THROW(cpu_set({8192}), error);
@@ -66,6 +72,64 @@ TEST(cpu_set, knows_sockets_nodes_and_cores_by_name_with_hwloc) {
     EXPECT_EQ(refusal_of("socket:4000").code, errc::invalid);
     cpu_set both("core:0,1");
     EXPECT_TRUE(both.contains(1));
+}
+
+#ifdef AMALGAM_HWLOC_FILE
+TEST(cpu_set, hwloc_is_loaded_by_the_first_name_and_not_with_the_program) {
+    const auto is_loaded = [] {
+        return ::dlopen(AMALGAM_HWLOC_FILE, RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+    };
+    GTEST_FLAG_SET(death_test_style, "threadsafe");  // A new process, in which no test ran before.
+    EXPECT_EXIT(
+        {
+            const bool by_program = is_loaded();
+            const bool by_number = (static_cast<void>(cpu_set("0-1")), is_loaded());
+            const bool by_name = (static_cast<void>(cpu_set("core:0")), is_loaded());
+            std::_Exit(!by_program && !by_number && by_name ? 0 : 1);
+        },
+        testing::ExitedWithCode(0), "");
+}
+#endif
+
+/// Exits with 0 if the names of a made-up machine stand for the right CPUs.
+[[noreturn]] void read_names_on(const char* machine,
+                                std::initializer_list<std::pair<const char*, const char*>> sets) {
+    ::setenv("HWLOC_SYNTHETIC", machine, 1);
+    int wrong = 0;
+    for (const auto& [name, cpus] : sets) {
+        const std::string read = cpu_set(name).text();
+        if (read == cpus) continue;
+        ++wrong;
+        std::fprintf(stderr, "%s is %s, expected %s\n", name, read.c_str(), cpus);
+    }
+    if (refusal_of("thread:8").code != errc::invalid) ++wrong;
+    std::_Exit(wrong);
+}
+
+TEST(cpu_set, names_hardware_threads_one_by_one_and_all_of_a_core) {
+    if (refusal_of("core:0").code == errc::unsupported) GTEST_SKIP() << "built without hwloc";
+    EXPECT_EXIT(read_names_on("pack:2 numa:1 core:2 pu:2", {{"socket:0", "0-3"},
+                                                            {"socket:1", "4-7"},
+                                                            {"numa:1", "4-7"},
+                                                            {"core:1", "2"},
+                                                            {"core:0-3", "0,2,4,6"},
+                                                            {"whole_core:1", "2-3"},
+                                                            {"whole_core:1-2", "2-5"},
+                                                            {"thread:5", "5"},
+                                                            {"thread:0-2,core:3", "0-2,6"}}),
+                testing::ExitedWithCode(0), "");
+}
+
+TEST(cpu_set, hardware_threads_are_numbered_by_place_and_not_as_the_system_does) {
+    if (refusal_of("core:0").code == errc::unsupported) GTEST_SKIP() << "built without hwloc";
+    EXPECT_EXIT(read_names_on("pack:2 numa:1 core:2 pu:2(indexes=0,4,1,5,2,6,3,7)",
+                              {{"thread:1", "4"},
+                               {"thread:0-3", "0-1,4-5"},
+                               {"core:1", "1"},
+                               {"whole_core:1", "1,5"},
+                               {"socket:1", "2-3,6-7"},
+                               {"1", "1"}}),
+                testing::ExitedWithCode(0), "");
 }
 
 TEST(execution_stream, is_bound_to_sets_of_cpus_and_bound_anew_while_it_runs) {

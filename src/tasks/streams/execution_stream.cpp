@@ -2,7 +2,6 @@
 
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/extension/deadline.hpp>
-#include <amalgam/tasks/extension/drive.hpp>
 #include <amalgam/tasks/timer.hpp>
 
 #include "tasks/streams/stream.hpp"
@@ -33,9 +32,11 @@ execution_stream::~execution_stream() {
     }
 }
 
-execution_stream* execution_stream::current() noexcept {
-    detail::stream* const here = detail::stream::current();
-    return here == nullptr ? nullptr : &here->owner();
+// Not inlined: see dispatcher::current().
+[[gnu::noinline]] execution_stream* execution_stream::current() noexcept {
+    asm volatile("");
+    const detail::dispatcher* const here = detail::dispatcher::current_in_line();
+    return here == nullptr ? nullptr : &here->of().owner();
 }
 
 pool& execution_stream::main_pool() noexcept {
@@ -104,19 +105,6 @@ std::optional<execution_stream::time_point> execution_stream::next_timer() const
     const time_point when = impl_->loop().timers().earliest();
     if (when == time_point::max()) return std::nullopt;
     return when;
-}
-
-std::size_t detail::drive(execution_stream& what, drive_turns& turns, std::size_t most) {
-    return stream_access::of(what).loop().drive(turns, most);
-}
-std::size_t detail::drive_kept(execution_stream& what) {
-    return stream_access::of(what).loop().drive_kept();
-}
-bool detail::being_driven(const execution_stream& what) noexcept {
-    return stream_access::of(what).loop().driven_seen();
-}
-bool detail::driven_here(const execution_stream& what) noexcept {
-    return stream_access::of(what).loop().driven_here();
 }
 
 timer::timer(execution_stream& where, callback on_time) noexcept : timer(where, on_time, nullptr) {}

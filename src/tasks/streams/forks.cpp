@@ -2,8 +2,7 @@
 
 #include <new>
 
-#include <pthread.h>
-
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/tasks/extension/local.hpp>
 
 #include "tasks/dispatch/block_cache.hpp"
@@ -54,14 +53,12 @@ void in_child() noexcept {
     in_parent();
 }
 
+constinit fork_handlers stream_handlers(before, in_parent, in_child);
+
 }  // namespace
 
 void watch_forks() {
-    static const bool watching = [] {
-        if (::pthread_atfork(before, in_parent, in_child) != 0) throw std::bad_alloc();
-        return true;
-    }();
-    static_cast<void>(watching);
+    if (!stream_handlers.watch()) throw std::bad_alloc();
 }
 
 }  // namespace amalgam::detail

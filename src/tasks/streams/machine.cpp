@@ -1,45 +1,108 @@
 #include "tasks/streams/machine.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include <fmt/format.h>
 
 #include <amalgam/core/status.hpp>
 
 #ifdef AMALGAM_HAS_HWLOC
+#include <dlfcn.h>
 #include <hwloc.h>
 #endif
 
 namespace amalgam::detail {
 
+bool machine::has_kind(std::string_view kind) noexcept {
+    constexpr std::string_view all[] = {"socket", "numa", "core", "whole_core", "thread"};
+    return std::find(std::begin(all), std::end(all), kind) != std::end(all);
+}
+
 #ifdef AMALGAM_HAS_HWLOC
 
+namespace {
+
+#ifdef AMALGAM_HWLOC_FILE
+/// By the first name, and never closed: hwloc and what it needs would take a tenth of the start of
+/// every program, and few name CPUs.
+void* load_hwloc() noexcept {
+    return ::dlopen(AMALGAM_HWLOC_FILE, RTLD_LAZY | RTLD_LOCAL);
+}
+
+void* find(void* library, const char* name) {
+    void* const found = library == nullptr ? nullptr : ::dlsym(library, name);
+    if (found != nullptr) return found;
+    throw error(errc::unsupported,
+                fmt::format("CPUs cannot be named by socket:, numa:, core:, whole_core: or thread: "
+                            "here, as {} {}; use their numbers, as \"0-3\", or install hwloc; "
+                            "example: apt install libhwloc15",
+                            AMALGAM_HWLOC_FILE,
+                            library == nullptr ? "cannot be loaded"
+                                               : fmt::format("has no function {}", name)));
+}
+
+#define AMALGAM_HWLOC(name) reinterpret_cast<decltype(::name)*>(find(library, #name))
+#else
+void* load_hwloc() noexcept {
+    return nullptr;
+}
+
+#define AMALGAM_HWLOC(name) &::name
+#endif
+
+/// Those that are called.
+struct hwloc_functions {
+    void* const library = load_hwloc();
+    decltype(::hwloc_topology_init)* const init = AMALGAM_HWLOC(hwloc_topology_init);
+    decltype(::hwloc_topology_load)* const load = AMALGAM_HWLOC(hwloc_topology_load);
+    decltype(::hwloc_topology_destroy)* const destroy = AMALGAM_HWLOC(hwloc_topology_destroy);
+    decltype(::hwloc_get_type_depth)* const depth_of = AMALGAM_HWLOC(hwloc_get_type_depth);
+    decltype(::hwloc_get_nbobjs_by_depth)* const count_at =
+        AMALGAM_HWLOC(hwloc_get_nbobjs_by_depth);
+    decltype(::hwloc_get_obj_by_depth)* const object_at = AMALGAM_HWLOC(hwloc_get_obj_by_depth);
+    decltype(::hwloc_bitmap_next)* const next_in = AMALGAM_HWLOC(hwloc_bitmap_next);
+};
+#undef AMALGAM_HWLOC
+
+hwloc_obj_type_t type_of(std::string_view kind) noexcept {
+    return kind == "thread"   ? HWLOC_OBJ_PU
+           : kind == "numa"   ? HWLOC_OBJ_NUMANODE
+           : kind == "socket" ? HWLOC_OBJ_PACKAGE
+                              : HWLOC_OBJ_CORE;
+}
+
+}  // namespace
+
 machine::machine() {
+    const hwloc_functions hwloc;
     hwloc_topology_t made = nullptr;
-    if (::hwloc_topology_init(&made) != 0 || ::hwloc_topology_load(made) != 0) {
-        if (made != nullptr) ::hwloc_topology_destroy(made);
+    if (hwloc.init(&made) != 0 || hwloc.load(made) != 0) {
+        if (made != nullptr) hwloc.destroy(made);
         throw error(errc::unsupported,
-                    "hwloc cannot explore this machine, so CPUs cannot be named by socket:, numa: "
-                    "or core:; use their numbers, as \"0-3\"");
+                    "hwloc cannot explore this machine, so CPUs cannot be named by socket:, numa:, "
+                    "core:, whole_core: or thread:; use their numbers, as \"0-3\"");
     }
     topology_ = made;
 }
 
 machine::~machine() {
-    ::hwloc_topology_destroy(static_cast<hwloc_topology_t>(topology_));
+    hwloc_functions().destroy(static_cast<hwloc_topology_t>(topology_));
 }
 
 void machine::add(std::string_view kind, unsigned number, cpu_set& to) const {
+    const hwloc_functions hwloc;
     const auto topology = static_cast<hwloc_topology_t>(topology_);
-    const hwloc_obj_type_t type = kind == "core"   ? HWLOC_OBJ_CORE
-                                  : kind == "numa" ? HWLOC_OBJ_NUMANODE
-                                                   : HWLOC_OBJ_PACKAGE;
-    const hwloc_obj_t found = ::hwloc_get_obj_by_type(topology, type, number);
+    const int depth = hwloc.depth_of(topology, type_of(kind));
+    const hwloc_obj_t found = hwloc.object_at(topology, depth, number);
     if (found == nullptr || found->cpuset == nullptr) {
         throw error(errc::invalid,
                     fmt::format("this machine has no {}:{}, expected 0 to {}", kind, number,
-                                ::hwloc_get_nbobjs_by_type(topology, type) - 1));
+                                static_cast<int>(hwloc.count_at(topology, depth)) - 1));
     }
-    for (int id = ::hwloc_bitmap_first(found->cpuset); id >= 0;
-         id = ::hwloc_bitmap_next(found->cpuset, id)) {
+    constexpr int before_all = -1;
+    for (int id = hwloc.next_in(found->cpuset, before_all); id >= 0;
+         id = hwloc.next_in(found->cpuset, id)) {
         to.add(static_cast<unsigned>(id));
         if (kind == "core") return;
     }
@@ -48,10 +111,10 @@ void machine::add(std::string_view kind, unsigned number, cpu_set& to) const {
 #else
 
 machine::machine() {
-    throw error(
-        errc::unsupported,
-        "Amalgam was built without hwloc, so CPUs cannot be named by socket:, numa: or "
-        "core:; use their numbers, as \"0-3\", or build it where libhwloc-dev is installed");
+    throw error(errc::unsupported,
+                "Amalgam was built without hwloc, so CPUs cannot be named by socket:, numa:, "
+                "core:, whole_core: or thread:; use their numbers, as \"0-3\", or build it where "
+                "libhwloc-dev is installed");
 }
 machine::~machine() = default;
 void machine::add(std::string_view, unsigned, cpu_set&) const {}

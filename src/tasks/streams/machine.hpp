@@ -6,9 +6,9 @@
 
 namespace amalgam::detail {
 
-/// Sockets, NUMA nodes and cores of this machine, as hwloc sees them.
+/// Sockets, NUMA nodes, cores and hardware threads of this machine, as hwloc sees them.
 ///
-/// Failure: without hwloc the constructor throws error{unsupported}.
+/// Failure: without hwloc, here or when it was built, the constructor throws error{unsupported}.
 class machine {
 public:
     machine();
@@ -16,7 +16,8 @@ public:
     machine(const machine&) = delete;
     machine& operator=(const machine&) = delete;
 
-    /// `kind`: "socket", "numa" or "core". Throws error{invalid} if there is none of that number.
+    static bool has_kind(std::string_view kind) noexcept;
+    /// `kind`: one of those. Throws error{invalid} if there is none of that number.
     void add(std::string_view kind, unsigned number, cpu_set& to) const;
 
 private:

@@ -5,13 +5,32 @@
 
 #include "tasks/streams/stream_loop.hpp"
 
+namespace amalgam {
+
+// Not in line: the compiler would compare each poller's with these before it calls them.
+bool poller::has_work() noexcept {
+    return true;
+}
+
+bool poller::has_more() noexcept {
+    return has_work();
+}
+
+}  // namespace amalgam
+
 namespace amalgam::detail {
 
 void poller_set::add(poller& what) {
     const std::lock_guard hold(lock_);
     next_.reserve(wanted_.size() + 1);
     wanted_.push_back(&what);
-    version_.fetch_add(1, std::memory_order_release);
+    count_change();
+}
+
+/// Under the lock.
+void poller_set::count_change() noexcept {
+    only_.store(nullptr, std::memory_order_seq_cst);  // See end_use().
+    version_.fetch_add(1, std::memory_order_seq_cst);
 }
 
 bool poller_set::any() {
@@ -23,14 +42,13 @@ bool poller_set::erase(poller& what) {
     const auto found = std::find(wanted_.begin(), wanted_.end(), &what);
     if (found == wanted_.end()) return false;
     wanted_.erase(found);
-    version_.fetch_add(1, std::memory_order_seq_cst);  // See end_use().
+    count_change();
     return true;
 }
 
 void poller_set::blank(poller& what) noexcept {
     // poll() may be iterating over the copy: it skips null entries.
     std::replace(current_.begin(), current_.end(), &what, static_cast<poller*>(nullptr));
-    if (only_ == &what) only_ = nullptr;
 }
 
 bool poller_set::remove(poller& what, stream_loop& of) {
@@ -81,8 +99,8 @@ void poller_set::renew() noexcept {
 poller_set::remover* poller_set::renew_locked() noexcept {
     if (current_.capacity() < wanted_.size()) current_.swap(next_);
     current_ = wanted_;  // No allocation: add() reserved capacity.
-    only_ = current_.size() == 1 ? current_.front() : nullptr;
     current_version_.store(version_.load(std::memory_order_relaxed), std::memory_order_release);
+    only_.store(current_.size() == 1 ? current_.front() : nullptr, std::memory_order_release);
     return std::exchange(removers_, nullptr);
 }
 
@@ -91,18 +109,20 @@ void poller_set::tell(remover* first) noexcept {
         std::exchange(first, first->next)->who.unpark();
 }
 
-bool poller_set::has_work() noexcept {
+[[gnu::noinline]] bool poller_set::any_has_work() noexcept {
     if (has_changed()) return true;
     return std::any_of(current_.begin(), current_.end(),
                        [](poller* each) { return each != nullptr && each->has_work(); });
 }
 
 [[gnu::noinline]] bool poller_set::any_has_more() noexcept {
+    if (has_changed()) return true;
     return std::any_of(current_.begin(), current_.end(),
                        [](poller* each) { return each != nullptr && each->has_more(); });
 }
 
 [[gnu::noinline]] std::size_t poller_set::poll_all() noexcept {
+    if (has_changed()) renew();
     std::size_t happened = 0;
     for (std::size_t i = 0; i < current_.size(); ++i) {
         if (current_[i] == nullptr) continue;

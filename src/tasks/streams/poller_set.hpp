@@ -28,21 +28,23 @@ public:
     bool any();  // from any thread
 
     std::size_t poll() noexcept {
-        renew_if_changed();
-        if (only_ == nullptr) return poll_all();
-        const std::size_t happened = only_->poll();
+        poller* const one = only();
+        if (one == nullptr) return poll_all();
+        const std::size_t happened = one->poll();
         dispatcher::stay_in_parent();
         return happened;
     }
     /// The only one. Null: there are several or none, or the list changed.
-    poller* only() const noexcept { return has_changed() ? nullptr : only_; }
+    poller* only() const noexcept { return only_.load(std::memory_order_seq_cst); }
     /// Whether one of them has, or the list changed.
-    bool has_work() noexcept;
+    bool has_work() noexcept {
+        poller* const one = only();
+        return one != nullptr ? one->has_work() : any_has_work();
+    }
     /// As poller::has_more(), likewise.
     bool has_more() noexcept {
-        if (has_changed(std::memory_order_relaxed)) [[unlikely]]
-            return true;
-        return only_ != nullptr ? only_->has_more() : any_has_more();
+        poller* const one = only_.load(std::memory_order_relaxed);
+        return one != nullptr ? one->has_more() : any_has_more();
     }
     /// Arms all pollers. False: one has work, or the list changed.
     bool prepare_to_sleep() noexcept;
@@ -56,11 +58,18 @@ public:
     // same: what asks the pollers looks at the version first. Another may have begun by then, and
     // renews its copy itself.
     void end_use() noexcept {
-        used_.store(false, std::memory_order_seq_cst);
-        if (has_changed()) [[unlikely]]
+        if (!end_use_unchanged()) [[unlikely]]
             renew_unless_used();
     }
+    /// end_use() in two steps. False: the second must follow.
+    bool end_use_unchanged() noexcept {
+        used_.store(false, std::memory_order_seq_cst);
+        return only() != nullptr || !has_changed();
+    }
+    void renew_unless_used() noexcept;
     bool used_seen() const noexcept { return used_.load(std::memory_order_seq_cst); }
+    /// For who does as begin_use() elsewhere: see take_to_drive().
+    std::atomic<bool>& used_word() noexcept { return used_; }
 
     /// For a thread that has the stream to itself: both, around what it does.
     class in_use {
@@ -83,21 +92,18 @@ private:
     bool has_changed(std::memory_order how = std::memory_order_seq_cst) const noexcept {
         return version_.load(how) != current_version_.load(std::memory_order_acquire);
     }
-    void renew_if_changed() noexcept {
-        if (has_changed()) [[unlikely]]
-            renew();
-    }
+    void count_change() noexcept;
     void renew() noexcept;
-    void renew_unless_used() noexcept;
     remover* renew_locked() noexcept;
     static void tell(remover* first) noexcept;
     std::size_t poll_all() noexcept;
+    bool any_has_work() noexcept;
     bool any_has_more() noexcept;
     bool erase(poller& what);
     void blank(poller& what) noexcept;
 
-    std::vector<poller*> current_;  // the stream's; null where removed while polling
-    poller* only_ = nullptr;        // of current_, if that has one
+    std::vector<poller*> current_;        // the stream's; null where removed while polling
+    std::atomic<poller*> only_{nullptr};  // of current_, if that has one and is the whole list
     std::atomic<std::uint64_t> current_version_{0};
 
     std::atomic<std::uint64_t> version_{0};

@@ -140,7 +140,8 @@ void scheduler_stack::ask(request& what) {
 }
 
 void scheduler_stack::replace_if_asked(bool stopped) noexcept {
-    request* const asked = asked_.exchange(nullptr, std::memory_order_acquire);
+    // Not acquire alone: who asks later sees by it that the stream was stopped.
+    request* const asked = asked_.exchange(nullptr, std::memory_order_seq_cst);
     if (asked == nullptr) return;
     try {
         if (stopped) {

@@ -10,6 +10,8 @@
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/extension/cpu_relax.hpp>
 
+#include "tasks/streams/stream.hpp"
+
 namespace amalgam::detail {
 
 stream_loop::stream_loop(dispatcher& runs, scheduler_stack& schedulers, const stop_state& stop,
@@ -106,13 +108,21 @@ void stream_loop::run_those_above(std::size_t depth) noexcept {
 }
 
 [[gnu::always_inline]] inline bool stream_loop::has_run_dry_but_pollers() noexcept {
-    if (batch_was_full_) return false;
-    if (!runs_.work().is_known_empty() && !schedulers_have_run_dry()) return false;
+    if (!runs_.work().is_known_empty() && (batch_was_full_ || !schedulers_have_run_dry()))
+        return false;
     return !schedulers_.asked() && !is_timer_due();
 }
 
 [[gnu::always_inline]] inline bool stream_loop::has_done_all() noexcept {
     return has_run_dry_but_pollers() && !pollers_.has_more();
+}
+
+/// Of a driven stream: nothing needs a whole round, but units may be ready, and pollers have work.
+/// Whoever replaces its scheduler drives it meanwhile, or is below a scheduler with a run() of its
+/// own: so nobody has asked for that where it runs the own pool only.
+[[gnu::always_inline]] inline bool stream_loop::is_calm() noexcept {
+    return runs_.work().runs_own_only() && !handle_given_.load(std::memory_order_relaxed) &&
+           timers_->earliest() == time_point::max();
 }
 
 std::size_t stream_loop::run_ready(std::size_t most) {
@@ -121,21 +131,30 @@ std::size_t stream_loop::run_ready(std::size_t most) {
     return run_if_ready(most);
 }
 
-std::size_t stream_loop::drive(drive_turns& turns, std::size_t most) {
-    if (!pollers_.begin_use()) [[unlikely]]
-        return drive_turns::not_now;
-    // seq_cst, as the exchange before it: who keeps the stream stores `kept`, then looks whether it
-    // is in use.
-    if (turns.kept.load(std::memory_order_seq_cst) != 0) [[unlikely]] {
-        pollers_.end_use();
-        return drive_turns::not_now;
-    }
+inline std::size_t stream_loop::drive_taken(drive_turns& turns, std::size_t most) {
     turns.last.store(dispatcher::thread_mark(), std::memory_order_relaxed);
     return run_if_ready(most);
 }
 
-const void* this_driver() noexcept {
-    return dispatcher::thread_mark();
+// These two end in calls of what comes next, so that they save no registers.
+
+inline std::size_t stream_loop::drive_with_work(std::size_t most, drive_turns& turns,
+                                                const poller& looked) {
+    turns.last.store(dispatcher::thread_mark(), std::memory_order_relaxed);
+    return pollers_.only() == &looked && is_calm() ? run_polled(most) : run_if_due(most);
+}
+
+inline std::size_t stream_loop::drive_without_work(std::size_t most, drive_turns& turns,
+                                                   const poller& looked) {
+    turns.last.store(dispatcher::thread_mark(), std::memory_order_relaxed);
+    if (pollers_.only() != &looked || !is_calm() || !runs_.work().has_no_own()) [[unlikely]]
+        return run_if_due(most);
+    return pollers_.end_use_unchanged() ? 0 : end_turn_renewing();
+}
+
+[[gnu::noinline]] std::size_t stream_loop::end_turn_renewing() noexcept {
+    pollers_.renew_unless_used();
+    return 0;
 }
 
 std::size_t stream_loop::drive_kept() {
@@ -144,40 +163,89 @@ std::size_t stream_loop::drive_kept() {
     return run_if_ready(std::numeric_limits<std::size_t>::max());
 }
 
+std::size_t drive(execution_stream& what, drive_turns& turns, std::size_t most) {
+    stream_loop& loop = stream_access::of(what).loop();
+    return take_to_drive(
+               loop.driven_word(), turns, [&]() -> auto& { return what; })
+               ? loop.drive_taken(turns, most)
+               : drive_turns::not_now;
+}
+std::atomic<bool>& driven_word(execution_stream& what) noexcept {
+    return stream_access::of(what).loop().driven_word();
+}
+void leave_to_keeper(execution_stream& what) noexcept {
+    stream_access::of(what).loop().leave_to_keeper();
+}
+std::size_t drive_with_work(execution_stream& what, std::size_t most, drive_turns& turns,
+                            const poller& looked) {
+    return stream_access::of(what).loop().drive_with_work(most, turns, looked);
+}
+std::size_t drive_without_work(execution_stream& what, std::size_t most, drive_turns& turns,
+                               const poller& looked) {
+    return stream_access::of(what).loop().drive_without_work(most, turns, looked);
+}
+bool wake_if_driver(execution_stream& what, const void* driver) noexcept {
+    if (driver != dispatcher::thread_mark()) return false;
+    stream_access::of(what).loop().wake_driver();
+    return true;
+}
+std::size_t drive_kept(execution_stream& what) {
+    return stream_access::of(what).loop().drive_kept();
+}
+bool being_driven(const execution_stream& what) noexcept {
+    return stream_access::of(what).loop().driven_seen();
+}
+bool driven_here(const execution_stream& what) noexcept {
+    return stream_access::of(what).loop().driven_here();
+}
+void wake_driver(execution_stream& what) noexcept {
+    stream_access::of(what).loop().wake_driver();
+}
+const void* this_driver() noexcept {
+    return dispatcher::thread_mark();
+}
+
 /// Of a stream in use, which ends with it. A caller who polls mostly finds nothing, and taking the
-/// stream costs more than looking.
+/// stream costs more than looking. Ends in calls of what is rarer, so that it saves few registers.
 [[gnu::always_inline]] inline std::size_t stream_loop::run_if_ready(std::size_t most) noexcept {
+    return is_calm() && runs_.work().has_no_own() ? run_if_any_polls(most) : run_if_due(most);
+}
+
+[[gnu::noinline]] std::size_t stream_loop::run_if_due(std::size_t most) noexcept {
     if (handle_given_.load(std::memory_order_relaxed) || !has_run_dry_but_pollers())
         return run_taken(most);
-    poller* const only = pollers_.only();
-    if (only == nullptr) [[unlikely]]
-        return run_if_any_polls(most);
-    if (only->has_work()) return run_polled(*only, most);
-    pollers_.end_use();
-    return 0;
+    return run_if_any_polls(most);
 }
 
-[[gnu::noinline]] std::size_t stream_loop::run_if_any_polls(std::size_t most) noexcept {
-    if (pollers_.has_work()) return run_taken(most);
-    pollers_.end_use();
-    return 0;
+[[gnu::always_inline]] inline std::size_t stream_loop::run_if_any_polls(std::size_t most) noexcept {
+    return pollers_.has_work() ? run_polled(most) : end_turn(0);
 }
 
-/// As run_taken(), where nothing is there but what the only poller has: no round looks for the rest
-/// again.
-[[gnu::noinline]] std::size_t stream_loop::run_polled(poller& only, std::size_t most) noexcept {
+[[gnu::noinline]] std::size_t stream_loop::end_turn(std::size_t happened) noexcept {
+    pollers_.end_use();
+    return happened;
+}
+
+/// As run_taken(), where pollers have something: no round looks for the rest before. Units that
+/// were ready run in their turn, after what is polled.
+[[gnu::noinline]] std::size_t stream_loop::run_polled(std::size_t most) noexcept {
     std::size_t happened = 0;
     {
         const dispatcher::on_thread here(runs_);
-        happened = only.poll();
-        dispatcher::stay_in_parent();
+        happened = pollers_.poll();
+        bool all_ran = true;
         if (!runs_.work().is_known_empty()) {
             const std::size_t at_once = std::min(runs_.work().batch(), most);
             const std::size_t ran = runs_.run_batch(at_once);
             happened += ran;
             batch_was_full_ = ran == at_once;
+            all_ran =
+                !batch_was_full_ && (runs_.work().runs_own_only() || schedulers_have_run_dry());
         }
-        if (happened < most && !has_done_all()) happened += run_rounds(most - happened);
+        const bool may_end =
+            all_ran && !schedulers_.asked() && !is_timer_due() && !pollers_.has_more();
+        if (!may_end && happened < most) [[unlikely]]
+            happened += run_rounds(most - happened);
     }
     pollers_.end_use();
     return happened;

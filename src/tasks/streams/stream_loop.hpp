@@ -48,8 +48,12 @@ public:
     /// error{invalid} if somebody drives it already.
     std::size_t run_ready(std::size_t most);
     /// See drive.hpp.
-    std::size_t drive(drive_turns& turns, std::size_t most);
+    std::size_t drive_taken(drive_turns& turns, std::size_t most);
+    std::size_t drive_with_work(std::size_t most, drive_turns& turns, const poller& looked);
+    std::size_t drive_without_work(std::size_t most, drive_turns& turns, const poller& looked);
     std::size_t drive_kept();
+    std::atomic<bool>& driven_word() noexcept { return pollers_.used_word(); }
+    void leave_to_keeper() noexcept { pollers_.end_use(); }
     /// While it exists, nobody else drives the stream. Throws error{invalid} if somebody does.
     class driver;
     /// For a stream that stops: a round that also runs schedulers below the top. Returns how many
@@ -65,6 +69,10 @@ public:
     void add_poller(poller& what);
     void remove_poller(poller& what);
     void wake() noexcept;
+    /// See drive.hpp. Whoever asks for the handle first finds it readable.
+    void wake_driver() noexcept {
+        if (handle_given_.load(std::memory_order_relaxed)) wake();
+    }
     void ring() noexcept { bell_.ring(); }
     void set_spin(std::chrono::nanoseconds time) noexcept;
     int wait_handle() const;
@@ -88,9 +96,13 @@ private:
     };
     std::size_t round(std::size_t most) noexcept;
     [[noreturn]] void refuse_second_driver() const;
+    bool is_calm() noexcept;
     std::size_t run_if_ready(std::size_t most) noexcept;
     std::size_t run_if_any_polls(std::size_t most) noexcept;
-    std::size_t run_polled(poller& only, std::size_t most) noexcept;
+    std::size_t end_turn(std::size_t happened) noexcept;
+    std::size_t end_turn_renewing() noexcept;
+    std::size_t run_if_due(std::size_t most) noexcept;
+    std::size_t run_polled(std::size_t most) noexcept;
     std::size_t run_taken(std::size_t most) noexcept;
     std::size_t run_rounds(std::size_t most) noexcept;
     std::size_t fire_timers() noexcept { return is_timer_due() ? fire_due_timers() : 0; }

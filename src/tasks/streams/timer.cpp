@@ -272,7 +272,8 @@ std::size_t timer_heap::fire(time_point now) noexcept {
         timer& due = *root_;
         take_out(due);
         note_earliest();
-        firing_.store(&due, std::memory_order_relaxed);
+        // release: who waited for the one before sees here, too, that its callback has ended.
+        firing_.store(&due, std::memory_order_release);
         lock_.unlock();
         due.call_(due);
         dispatcher::stay_in_parent();

@@ -79,9 +79,16 @@ void future_core::fail_as_broken() noexcept {
     complete();
 }
 
+// Out of line, so that most calls save no registers.
+[[noreturn, gnu::noinline]] static void throw_failure(const std::exception_ptr& thrown,
+                                                      const failure& why) {
+    if (thrown) std::rethrow_exception(thrown);
+    throw error(why.what, why.sentence);
+}
+
 void future_core::throw_if_failed() const {
-    if (exception_) std::rethrow_exception(exception_);
-    if (!why_.what.ok()) throw error(why_.what, why_.sentence);
+    if (exception_ || !why_.what.ok()) [[unlikely]]
+        throw_failure(exception_, why_);
 }
 
 void future_core::reset() noexcept {

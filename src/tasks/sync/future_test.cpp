@@ -1,6 +1,7 @@
 #include <atomic>
 #include <chrono>
 #include <coroutine>
+#include <cstdint>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -210,6 +211,22 @@ TEST(future, races_of_completion_deadline_and_drop_are_clean) {
         if (later.wait_until(std::chrono::steady_clock::now() + 2us) || i % 3 == 1) {
             EXPECT_EQ(later.get(), i);
         }
+    }
+}
+
+TEST(future, has_its_value_aligned_as_the_type_asks_for) {
+    struct alignas(64) wide {
+        wide() = default;
+        wide(wide&& other) noexcept
+            : was_aligned(other.was_aligned && reinterpret_cast<std::uintptr_t>(&other) % 64 == 0) {
+        }
+        bool was_aligned = true;
+    };
+    std::vector<promise<wide>> all(9);
+    for (promise<wide>& each : all) {
+        auto later = each.get_future();
+        each.set_value(wide());
+        EXPECT_TRUE(later.get().was_aligned);
     }
 }
 

@@ -64,6 +64,15 @@ TEST(migrate_to_stream, is_by_its_main_pool) {
     EXPECT_EQ(code_of([&] { ult_ref().migrate(there); }), errc::invalid);
 }
 
+TEST(migrate_to_stream, moves_a_ult_that_yields_alone_in_its_pool) {
+    execution_stream here, there;
+    spawn(here, [&] {
+        this_task::self().migrate(there);
+        this_task::yield();
+        EXPECT_EQ(execution_stream::current(), &there);
+    }).join();
+}
+
 TEST(migrate_to_any, takes_a_stream_that_does_not_serve_the_pool_and_has_a_thread) {
     shared_fifo_pool shared;
     execution_stream one(std::make_unique<basic_scheduler>(std::vector<pool*>{&shared}));

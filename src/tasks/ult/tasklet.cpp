@@ -76,6 +76,10 @@ public:
     std::atomic<const closure_type*> type;  // cancel() changes it
 };
 
+void fail_canceled_tasklet(void* closure) noexcept {
+    static_cast<tasklet_core*>(closure)[-1].failed = tasklet_canceled_unbegun();
+}
+
 bool is_tasklet(const work_unit& unit) noexcept {
     return unit.runs_by(&tasklet_core::run_unit);
 }

@@ -77,6 +77,8 @@ void detail::cancel_ult(ult_core& core) noexcept {
         ult_core* const one = &core;
         const ult_registry::hold still({&one, 1});
         if (still.running(core) != nullptr) return;  // it sees the request at its next wait
+        // Else it has met the request at an earlier wait, and this one is not to end.
+        if ((core.requests.load(std::memory_order_relaxed) & ult_core::asked_to_end) == 0) return;
         waiter* const at = core.waiting_on.load(std::memory_order_relaxed);
         if (at == nullptr || !at->cancelable_ || !core.may_be_canceled()) return;
         expired = at->expire_only();

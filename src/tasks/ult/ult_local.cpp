@@ -99,9 +99,10 @@ ult_core* running_one() noexcept {
 // Not inlined: see dispatcher::current().
 [[gnu::noinline]] void*& guest() noexcept {
     asm volatile("");
-    dispatcher* const here = dispatcher::current();
-    if (here == nullptr || here->running() == nullptr) return guest_of_thread;
-    return here->running()->guest;
+    dispatcher* const here = dispatcher::current_in_line();
+    if (here == nullptr) return guest_of_thread;
+    ult_core* const self = here->running();
+    return self == nullptr ? guest_of_thread : self->guest;
 }
 
 void*& guest_of(work_unit& ult) noexcept {

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <type_traits>
 
 #include <fmt/format.h>
 
+#include <amalgam/core/json_checker.hpp>
 #include <amalgam/core/status.hpp>
 #include <amalgam/rpc/archive.hpp>
 
@@ -17,7 +19,7 @@ namespace amalgam::tool {
 
 namespace {
 
-constexpr unsigned max_depth = 64;
+constexpr int max_depth = 64;
 
 template <typename Number>
 struct number_of {
@@ -316,10 +318,6 @@ private:
     std::size_t values_ = 0;
 };
 
-}  // namespace
-
-namespace {
-
 /// Whether a parser gave up because of a number that no double holds.
 bool has_endless_number(std::string_view text) {
     try {
@@ -331,25 +329,37 @@ bool has_endless_number(std::string_view text) {
     }
 }
 
+[[noreturn]] void refuse_as_no_list(std::string_view text) {
+    throw error(errc::invalid, fmt::format("the arguments are {}, expected a JSON list with a "
+                                           "value for each; example: '[1, \"two\"]'",
+                                           shown(text, 60)));
+}
+
 }  // namespace
 
 json parse_arguments(std::string_view text) {
-    unsigned depth = 0;
-    const auto not_too_deep = [&depth](int at, json::parse_event_t, json&) {
-        depth = std::max(depth, static_cast<unsigned>(at));
-        return at <= static_cast<int>(max_depth);
-    };
-    json found = json::parse(text, not_too_deep, false);
-    if (found.is_discarded() && depth <= max_depth && has_endless_number(text)) {
+    amalgam::json_checker<json> checker(max_depth);
+    json found;
+    try {
+        found = json::parse(text, std::ref(checker), false);
+    } catch (const amalgam::too_many_json_levels&) {
+        throw error(errc::invalid,
+                    fmt::format("the arguments have more than {} lists and objects in each other, "
+                                "expected fewer; example: '[[1, 2], {{\"three\": 3}}]'",
+                                max_depth));
+    }
+    if (found.is_discarded() && has_endless_number(text)) {
         throw error(errc::invalid,
                     fmt::format("the arguments are {}, which has a number past the range of f64, "
                                 "expected at most 1.7976931348623157e308; example: '[1e300]'",
                                 shown(text, 60)));
     }
-    if (found.is_discarded() || !found.is_array() || depth > max_depth) {
-        throw error(errc::invalid, fmt::format("the arguments are {}, expected a JSON list with a "
-                                               "value for each; example: '[1, \"two\"]'",
-                                               shown(text, 60)));
+    if (!found.is_array()) refuse_as_no_list(text);
+    if (checker.repeated_key()) {
+        throw error(errc::invalid,
+                    fmt::format("the arguments have the key \"{}\" twice in one object, expected "
+                                "once; example: '[{{\"one\": 1, \"two\": 2}}]'",
+                                shown(*checker.repeated_key(), 40)));
     }
     return found;
 }

@@ -111,9 +111,9 @@ private:
             return {std::string(name.substr(colon + 1))};
         throw error(
             errc::unsupported,
-            fmt::format("\"{}\" in {} has no JSON form: only numbers, bool, string, byte, "
-                        "vector, array, set, map, tuple, optional and variant have; call it "
-                        "from a program that has the type",
+            fmt::format("\"{}\" in {} has no JSON form: only numbers, enum, bool, string, "
+                        "byte, duration, vector, array, set, map, tuple, optional and variant "
+                        "have; call it from a program that has the type",
                         shown(text_.substr(begin, at_ - begin)), shown(text_)));
     }
 

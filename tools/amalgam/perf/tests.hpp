@@ -39,6 +39,7 @@ measurement put_block_bandwidth(const request&);  ///< The same between memory o
 measurement get_block_bandwidth(const request&);
 measurement rpc_latency(const request&);       ///< Full round trip of a typed call, ULT handler.
 measurement rpc_rate(const request&);          ///< Typed calls with `depth` in flight.
+measurement post_rate(const request&);         ///< One-way calls, a call behind each `depth`.
 measurement bulk_pull(const request&);         ///< Pulls from private memory, `depth` in flight.
 measurement bulk_pull_pooled(const request&);  ///< Between buffers of caches, likewise.
 measurement bulk_push(const request&);         ///< Pushes to private memory, likewise.

@@ -123,7 +123,7 @@ public:
         address_ = with_credentials("--directory", options.directory, options.credentials);
         const uri at = uri::parse(address_);
         context_options how{.directory = address_};
-        here_ = transport_of(at).ends_with("+tls")
+        here_ = is_encrypted(at)
                     ? std::make_unique<context>(std::vector<std::string>{client_uri(at)}, how)
                     : std::make_unique<context>(how);
     }

@@ -33,6 +33,12 @@ public:
         return mine == nullptr ? make() : nullptr;
     }
 
+    /// The same, which makes none: null also before the first use.
+    [[gnu::always_inline]] static T* present_in_line() noexcept {
+        T* const mine = slot();
+        return reinterpret_cast<std::uintptr_t>(mine) > ended ? mine : nullptr;
+    }
+
 private:
     static constexpr std::uintptr_t ended = 1;
 

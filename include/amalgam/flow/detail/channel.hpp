@@ -55,6 +55,8 @@ public:
     virtual void end() = 0;
     /// Waits until all receivers have consumed everything. After end().
     virtual void wait_ended() = 0;
+    /// Posts the rest, and marks this place of the stream for every receiver, for that checkpoint.
+    virtual void mark(std::uint64_t number) = 0;
 
     // For nodes that send on demand: the receivers' backlog.
 
@@ -76,7 +78,8 @@ public:
         std::uint64_t unconsumed_bytes = 0;
     };
     virtual traffic traffic_so_far() const = 0;
-    bool is_stopped() const noexcept { return is_stopped_.load(std::memory_order_relaxed); }
+    /// seq_cst: who waits at a bell looks here after it said so.
+    bool is_stopped() const noexcept { return is_stopped_.load(std::memory_order_seq_cst); }
 
 protected:
     explicit channel_out(std::size_t receivers) noexcept : receivers_(receivers) {}
@@ -132,6 +135,9 @@ public:
     struct batch {
         const_bytes bytes;
         std::uint32_t items = 0;
+        /// Not 0: no batch, but the place where every sender has marked its stream for that
+        /// checkpoint, or has ended.
+        std::uint64_t mark = 0;
     };
     /// Waits for the next batch and returns the last one to its sender. False at end of stream,
     /// when every sender has ended.

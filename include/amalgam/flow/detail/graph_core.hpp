@@ -124,6 +124,10 @@ public:
     /// Failure: `invalid`, with one sentence that names the node or group and what to write.
     status check(const flow_config* config, std::string& sentence) const;
 
+    /// Checks whether checkpoints can be taken of the graph.
+    /// Failure: `unsupported`, with one sentence that names the node and what to write.
+    status check_checkpoints(std::string& sentence) const;
+
     /// Begins a run; false while another one has not ended. Any thread.
     bool begin_use() noexcept { return !in_use_.exchange(true); }
     void end_use() noexcept { in_use_.store(false); }
@@ -142,6 +146,7 @@ private:
     std::string find_fault(const flow_config* config) const;
     std::string fault_of_node(const graph_node& node) const;
     std::string fault_of_cycle() const;
+    std::string fault_of_checkpoints() const;
     std::string fault_of_edge(const graph_edge& edge) const;
     std::string fault_of_groups(const flow_config* config) const;
     std::string fault_of_cut(const graph_edge& edge) const;

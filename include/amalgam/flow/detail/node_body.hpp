@@ -3,6 +3,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/flow/detail/in_port.hpp>
@@ -33,6 +34,10 @@ public:
     virtual void stop() noexcept = 0;
     /// Returns the node as part of its sender; nullptr for a source, which has no sender.
     virtual std::unique_ptr<fused_node> fuse(node_ends& ends) = 0;
+    /// Why checkpoints cannot have it, after its name; empty if they can.
+    virtual std::string fault_of_saving() const = 0;
+    /// What its serialize() writes; empty without one. Its ULT only.
+    virtual std::vector<std::byte> save() const = 0;
 };
 
 template <typename T>
@@ -60,6 +65,32 @@ void give(Node& node, Item&& item, std::size_t from, Outward&... outward) {
         node.process(std::forward<Item>(item), outward...);
 }
 
+/// After start(): the node goes on from where it was saved.
+template <typename Node>
+void restore(Node& node, const node_ends& ends) {
+    if constexpr (serializable<Node>) {
+        if (ends.restored == nullptr) return;
+        archive_reader reader(ends.restored->state);
+        reader(node);
+        if (!reader.ok()) throw_bad_state(ends.restored->name, reader.why());
+        if (reader.remaining() != 0) throw_bad_state(ends.restored->name, "bytes are left over");
+    }
+}
+
+/// Runs a source.
+template <typename Node, typename Out>
+void produce(Node& node, outlet<Out>& outward, node_marks* marks) {
+    if constexpr (!stepping_source<Node>) {
+        node.generate(outward);
+    } else if (marks == nullptr) {
+        while (node.step(outward)) {
+        }
+    } else {
+        while (node.step(outward))
+            marks->between_steps();
+    }
+}
+
 /// For a counter with one writer and many readers.
 inline void count_one(std::atomic<std::uint64_t>& counter) noexcept {
     counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -77,6 +108,7 @@ public:
     void start(const place& where) override {
         ports_.start_fused(where);
         node_.start(where);
+        restore(node_, ends_);
     }
     void take(in&& item) override {
         count_one(ends_.taken_inside);
@@ -101,7 +133,10 @@ class fused_body<Node> final : public fused_taker<typename Node::input_type> {
 
 public:
     fused_body(Node& node, node_ends& ends) : node_(node), ends_(ends) {}
-    void start(const place& where) override { node_.start(where); }
+    void start(const place& where) override {
+        node_.start(where);
+        restore(node_, ends_);
+    }
     void take(in&& item) override {
         count_one(ends_.taken_inside);
         give(node_, std::move(item), 0);
@@ -148,6 +183,7 @@ public:
     void run(const place& where, node_ends& ends) override {
         if constexpr (std::is_void_v<out>) {
             node_.start(where);
+            restore(node_, ends);
             take_all<in>(
                 ends, [this](in&& item, std::size_t from) { give(node_, std::move(item), from); },
                 [this](std::size_t from) { node_.end_of_stream(from); });
@@ -157,8 +193,9 @@ public:
             outlet<out> outward(ports);
             ports.start_fused(where);
             node_.start(where);
+            restore(node_, ends);
             if constexpr (std::is_void_v<in>) {
-                node_.generate(outward);
+                produce(node_, outward, ends.marks);
                 node_.end();
             } else {
                 take_all<in>(
@@ -174,6 +211,26 @@ public:
     }
 
     void stop() noexcept override { node_.stop(); }
+
+    std::string fault_of_saving() const override {
+        if constexpr (std::is_void_v<in> && !stepping_source<Node>)
+            return "is a source that runs on its own, expected one that goes step by step: a class "
+                   "with bool step(outlet<Out>&) in place of generate(), and serialize()";
+        else if constexpr (!serializable<Node> && (std::is_void_v<in> || !has_no_state<Node>))
+            return "has members and does not say what to save of them, expected template <class A> "
+                   "void serialize(A& a) { a(member, another); }; of a function, in a class with "
+                   "an operator()";
+        else
+            return {};
+    }
+    std::vector<std::byte> save() const override {
+        state_bytes into;
+        if constexpr (serializable<Node>) {
+            basic_archive_writer writer(into);
+            writer(node_);
+        }
+        return into.take();
+    }
 
     std::unique_ptr<fused_node> fuse(node_ends& ends) override {
         if constexpr (std::is_void_v<in>)

@@ -9,6 +9,7 @@
 #include <amalgam/flow/detail/channel.hpp>
 #include <amalgam/flow/detail/doorbell.hpp>
 #include <amalgam/flow/detail/loop_count.hpp>
+#include <amalgam/flow/detail/node_record.hpp>
 #include <amalgam/flow/detail/ring.hpp>
 #include <amalgam/flow/detail/wait_clock.hpp>
 #include <amalgam/flow/routing.hpp>
@@ -60,6 +61,9 @@ struct node_ends {
     wait_clock waits_for_input;
     wait_clock waits_for_output;
     std::atomic<std::uint64_t> taken_inside{0};  ///< Items taken by a fused node.
+    std::vector<std::uint8_t> ended_inputs;      ///< As in node_record.
+    node_marks* marks = nullptr;                 ///< nullptr: there are no checkpoints.
+    const node_record* restored = nullptr;       ///< What it goes on from; or nullptr.
 };
 
 }  // namespace amalgam::detail

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include <amalgam/core/detail/memory.hpp>
@@ -24,6 +26,9 @@ public:
 
     /// Producer: ends the stream.
     void close() noexcept;
+    /// Producer: marks this place of the stream, for that checkpoint. The consumer finds no item
+    /// behind it before take_mark(). One at a time. Takes no slot, so it never waits.
+    void mark(std::uint64_t number) noexcept;
     /// Ends both sides early, whether they are waiting or come later.
     void stop() noexcept;
 
@@ -43,7 +48,8 @@ public:
     // For ends with several queues: they wait on one doorbell for all.
     void share_consumer_bell(doorbell& shared) noexcept;
     void share_producer_bell(doorbell& shared) noexcept { producer_bell_ = &shared; }
-    bool is_stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
+    /// seq_cst: who waits at a shared bell looks here after it said so.
+    bool is_stopped() const noexcept { return stopped_.load(std::memory_order_seq_cst); }
 
     /// Producer: true if a push would not wait.
     bool has_room() noexcept {
@@ -58,7 +64,14 @@ public:
     /// Consumer: true if front() would not wait for an item.
     bool has_item_now() noexcept { return popped_ != tail_seen_ || look_for_item(); }
     /// Consumer: empty, and the stream has ended.
-    bool is_over() noexcept { return closed_.load() && !look_for_item(); }
+    bool is_over() noexcept { return closed_.load() && !look_for_item() && !is_at_mark(); }
+    /// Consumer: the next thing is a mark.
+    bool is_at_mark() const noexcept { return popped_ == mark_.load(std::memory_order_seq_cst); }
+    /// Consumer, at a mark: goes on behind it. Returns its checkpoint.
+    std::uint64_t take_mark() noexcept {
+        mark_.store(no_mark, std::memory_order_seq_cst);
+        return marked_for_;
+    }
     /// Consumer: returns the slots it has taken, before it turns to other inputs.
     void rest() noexcept { give_room_back(); }
 
@@ -66,7 +79,7 @@ protected:
     ring_core(std::size_t capacity, bool across_streams);
 
     std::size_t slot_for_push() {
-        if (pushed_ - head_seen_ == capacity_ || is_stopped()) wait_for_room();
+        if (pushed_ - head_seen_ == capacity_ || stopped_seen()) wait_for_room();
         return static_cast<std::size_t>(pushed_ & mask_);
     }
     void finish_push() noexcept {
@@ -81,8 +94,8 @@ protected:
             tail_.store(pushed_, std::memory_order_seq_cst);
         consumer_bell_->ring();
     }
-    /// False at the end of the stream.
-    bool has_item() { return (popped_ != tail_seen_ && !is_stopped()) || wait_for_item(); }
+    /// False at the end of the stream, and at a mark.
+    bool has_item() { return (popped_ != tail_seen_ && !stopped_seen()) || wait_for_item(); }
     std::size_t slot_for_pop() const noexcept { return static_cast<std::size_t>(popped_ & mask_); }
     void finish_pop() noexcept {
         // Slots are returned in portions, to touch the producer's cache lines rarely.
@@ -92,9 +105,12 @@ protected:
     std::size_t slots() const noexcept { return static_cast<std::size_t>(mask_) + 1; }
 
 private:
+    bool stopped_seen() const noexcept { return stopped_.load(std::memory_order_relaxed); }
     void look_for_room() noexcept { head_seen_ = head_.load(std::memory_order_seq_cst); }
     bool look_for_item() noexcept {
-        tail_seen_ = tail_.load(std::memory_order_seq_cst);
+        // In this order: who sees an item behind a mark sees the mark. So has_item() need not ask.
+        const std::uint64_t tail = tail_.load(std::memory_order_seq_cst);
+        tail_seen_ = std::min(tail, mark_.load(std::memory_order_relaxed));
         return popped_ != tail_seen_;
     }
     void wait_for_room();
@@ -106,9 +122,13 @@ private:
     std::uint64_t mask_;  // Number of slots, a power of two, minus 1.
     std::uint64_t portion_mask_;
 
+    static constexpr std::uint64_t no_mark = std::numeric_limits<std::uint64_t>::max();
+
     alignas(64) std::atomic<std::uint64_t> tail_{0};
-    std::uint64_t pushed_ = 0;     // The producer's own copy of tail_.
-    std::uint64_t head_seen_ = 0;  // What the producer last saw of head_.
+    std::atomic<std::uint64_t> mark_{no_mark};  // The items before it.
+    std::uint64_t marked_for_ = 0;              // Its checkpoint.
+    std::uint64_t pushed_ = 0;                  // The producer's own copy of tail_.
+    std::uint64_t head_seen_ = 0;               // What the producer last saw of head_.
 
     alignas(64) std::atomic<std::uint64_t> head_{0};
     std::uint64_t popped_ = 0;     // The consumer's own position, at or past head_.
@@ -145,7 +165,7 @@ public:
         slots_[slot_for_push()] = std::forward<Item>(item);
         finish_push();
     }
-    /// The next item, in place until pop(); waits while empty. nullptr at the end.
+    /// The next item, in place until pop(); waits while empty. nullptr at the end, and at a mark.
     T* front() { return has_item() ? &slots_[slot_for_pop()] : nullptr; }
     void pop() {
         tidy(slots_[slot_for_pop()]);

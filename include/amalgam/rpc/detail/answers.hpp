@@ -13,19 +13,22 @@ namespace amalgam::detail {
 
 /// Values sent from a handler to its caller, with the buffers they lend.
 struct answer_values {
-    explicit answer_values(buffer_pool* pool) noexcept : values(pool) {}
+    /// `seen`: by serializers; null or empty: the engine's.
+    answer_values(buffer_pool* pool, const archive_context* seen) noexcept
+        : values(pool), context(seen) {}
 
     /// Replaces what was written before.
     template <typename... T>
     void write(engine_core& here, const peer& to, encoding as, const T&... each) {
         values.clear();
         lends.clear();
-        const origin between{&here, to, &lends, nullptr};
+        const origin between{&here, to, &lends, nullptr, context};
         archive_writer(values, as, &between)(each...);
     }
 
     body values;
     lent_list lends;
+    const archive_context* context;
 };
 
 /// An answer given once, before or long after its handler returns.

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include <amalgam/rpc/archive.hpp>
 #include <amalgam/rpc/detail/borrowed.hpp>
@@ -67,7 +68,19 @@ public:
     /// A copy that makes each call a span of this trace. Calls made in a handler join its trace
     /// anyway.
     Bound traced(const trace_context& span) const noexcept {
-        return with([&](call_target& each) { each.trace = span; });
+        return with([&](call_target& each) {
+            each.trace = span;
+            each.dressed = true;
+        });
+    }
+    /// A copy whose calls' serialize() functions see this object here, in place of
+    /// calling_options::context and engine_options::context: see archive_context. The calls share
+    /// it until they are over.
+    Bound with_context(archive_context object) const noexcept {
+        return with([&](call_target& each) {
+            each.context = std::move(object);
+            each.dressed = true;
+        });
     }
 
     // Modifies the one copy of the target in place: this is on the path of every call.

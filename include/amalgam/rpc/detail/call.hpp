@@ -13,6 +13,7 @@
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/result.hpp>
 #include <amalgam/rpc/archive.hpp>
+#include <amalgam/rpc/archive_context.hpp>
 #include <amalgam/rpc/body.hpp>
 #include <amalgam/rpc/detail/flat_values.hpp>
 #include <amalgam/rpc/extension/core_reference.hpp>
@@ -60,6 +61,8 @@ struct call_target {
     std::uint32_t window = 64;  ///< Of a stream: maximum values sent and not yet read.
     encoding as = encoding::native;
     std::optional<trace_context> trace{};
+    archive_context context{};  ///< Seen by serializers; empty: the engine's.
+    bool dressed = false;       ///< With a trace or a context: its calls have extras.
 };
 
 /// One call from its arguments to its outcome, type-erased.
@@ -75,7 +78,7 @@ public:
 
     template <typename... T>
     void write(const T&... values) {
-        const origin between{core_, target_->to, &loans_, nullptr};
+        const origin between{core_, target_->to, &loans_, nullptr, &target_->context};
         archive_writer(arguments, target_->as, &between)(values...);
     }
 
@@ -117,10 +120,15 @@ private:
 
     bool submit_plain(const task_place& here) noexcept;
     bool begin_plain(detail::caller& by, const call_context* serving) noexcept;
+    void submit_after_others() noexcept;
     void submit_any() noexcept;
 
+    void end_rare() noexcept;
+
     const call_target* target_;  // Until submit() returns.
-    lent_list loans_;
+    union {
+        lent_list loans_;  // Ended only if it has memory, which is rare.
+    };
     // The engine's view of the call, a pending_call. In place, so that a call on its caller's stack
     // allocates nothing.
     static constexpr std::size_t pending_bytes = 496;
@@ -191,6 +199,12 @@ public:
     static void operator delete(void* memory, std::size_t bytes) noexcept {
         free_block(memory, bytes);
     }
+    static void* operator new(std::size_t bytes, std::align_val_t to) {
+        return ::operator new(bytes, to);
+    }
+    static void operator delete(void* memory, std::align_val_t to) noexcept {
+        ::operator delete(memory, to);
+    }
 
 private:
     void decode(archive_reader& from) override { emplace_new(value_, from); }
@@ -241,16 +255,10 @@ public:
 
 protected:
     void over() noexcept override {
-        if (!why.what.ok()) {
-            this->fail(std::move(why));
-        } else if constexpr (std::is_void_v<R>) {
-            this->set();
+        if (!why.what.ok()) [[unlikely]] {
+            end_failed();
         } else {
-            try {
-                this->set(std::move(*value_));
-            } catch (...) {
-                this->fail(thrown_here("moving the result", errc::mismatch));
-            }
+            this->complete();
         }
         this->drop_reference();
     }
@@ -264,13 +272,14 @@ private:
     static void cancel_it(void* context) noexcept {
         static_cast<future_call*>(context)->abandoned();
     }
-    void decode(archive_reader& from) override { emplace_new(value_, from); }
+    // Out of line, so that over() saves no registers for it.
+    [[gnu::noinline]] void end_failed() noexcept { this->fail(std::move(why)); }
+    // Where the future finds it.
+    void decode(archive_reader& from) override { emplace_new(this->place(), from); }
     bool decode_flat(const_bytes from) noexcept override {
-        return load_flat_result<R>(value_, from);
+        return load_flat_result<R>(this->place(), from);
     }
     void release() noexcept override { this->drop_reference(); }
-
-    std::optional<stored<R>> value_;
 };
 
 }  // namespace amalgam::detail

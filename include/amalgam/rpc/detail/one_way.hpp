@@ -25,7 +25,7 @@ public:
 
     template <typename... T>
     void write(const T&... values) {
-        const origin between{target_.core, target_.to, &loans_, nullptr};
+        const origin between{target_.core, target_.to, &loans_, nullptr, &target_.context};
         archive_writer(arguments, target_.as, &between)(values...);
     }
 

@@ -36,8 +36,8 @@ protected:
 /// Threads: await_credit() to send() and finish() by one thread at a time; the rest by any.
 class outgoing_values final : public item_sender_base, private core_reference {
 public:
-    /// With one reference. `what`: the procedure whose handler reads them.
-    outgoing_values(engine_core& core, const remote_procedure& what);
+    /// With one reference. `what`: the procedure whose handler reads them. `seen`: by serializers.
+    outgoing_values(engine_core& core, const remote_procedure& what, archive_context seen);
     /// From now on a reader finds it, until call_over(), which must follow. Throws
     /// error{no_memory}.
     void publish();
@@ -98,6 +98,7 @@ private:
     std::string_view why_left_ = "the caller left its stream without finish()";
     bool over_ = false;
     const remote_procedure& what_;
+    const archive_context context_;
 };
 
 /// One reference.
@@ -127,7 +128,7 @@ private:
     outgoing_values* held_ = nullptr;
 };
 
-values_reference open_values(engine_core& core, const remote_procedure& what);
+values_reference open_values(engine_core& core, const remote_procedure& what, archive_context seen);
 
 /// Throws error{invalid}: a moved-from stream was written to.
 [[noreturn]] void refuse_empty_outgoing();

@@ -11,8 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include <sys/types.h>
-
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/fabric/extension/tls_server.hpp>
 
@@ -129,7 +128,7 @@ private:
     std::vector<connection> all_;
     std::atomic<bool> stops_{false};
     steady::time_point stop_by_{};  // Before stops_.
-    const ::pid_t made_in_;
+    const detail::fork_check forked_;
     std::thread thread_;
 };
 

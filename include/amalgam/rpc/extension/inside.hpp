@@ -12,6 +12,7 @@
 #include <amalgam/core/detail/function.hpp>
 #include <amalgam/core/detail/memory.hpp>
 #include <amalgam/core/result.hpp>
+#include <amalgam/fabric/identity.hpp>
 #include <amalgam/rpc/peer.hpp>
 #include <amalgam/tasks/pool.hpp>
 
@@ -33,8 +34,11 @@ std::uint64_t home_of(const engine_core& core) noexcept;
 /// Its ports, in order; the address is empty for a port that does not listen.
 std::size_t port_count(const engine_core& core) noexcept;
 const std::string& port_address(const engine_core& core, std::size_t port) noexcept;
-/// Whether peers of that port prove who they are, so that remote keys are bound to them.
+/// Whether remote keys of that port are bound to its peers, who prove who they are, or may be of
+/// another user.
 bool binds_keys(engine_core& core, std::size_t port) noexcept;
+/// Whether one of its ports proves itself by that key now: see port::self().
+bool has_key(const engine_core& core, const key_fingerprint& key);
 /// A remote key of this engine's port `port`, one that binds_keys(), as it is given to `holder`,
 /// who cannot give it to others: it works for whom `holder` has proved to be; if it is still
 /// connecting by that port, for that connection; and for nobody if it is known by another way only.

@@ -35,6 +35,10 @@ void accept_mail(engine_core& core, std::shared_ptr<mail_sink> sink);
 /// peer, and later calls may overtake them.
 std::size_t most_argument_bytes(engine_core& core, const peer& to) noexcept;
 
+/// Whether a call to that peer begins without a wait, also where the caller cannot wait: less than
+/// half of what may be queued is, so that callers elsewhere do not fill the rest at once.
+bool has_room(engine_core& core, const peer& to) noexcept;
+
 /// For destructors: `sink` gets no more mail, if it is the one that does. Where the caller cannot
 /// wait: soon, before a later end_serving().
 void refuse_mail(engine_core& core, const mail_sink* sink) noexcept;

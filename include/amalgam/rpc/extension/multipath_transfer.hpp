@@ -115,6 +115,7 @@ private:
     bool is_put_ = false;
     std::uint64_t total_ = 0;
     std::optional<trace_context> trace_;  // Of the handler that asked for it, while recorded.
+    std::unique_ptr<counted_transfer> counted_;
     posted_task begin_;
     posted_task cancel_;
 

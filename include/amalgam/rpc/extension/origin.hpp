@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <amalgam/rpc/archive_context.hpp>
 #include <amalgam/rpc/peer.hpp>
 
 namespace amalgam::detail {
@@ -18,6 +19,8 @@ struct origin {
     peer there;
     std::vector<lent>* lends = nullptr;              ///< While writing: see lend().
     std::vector<std::uint64_t>* received = nullptr;  ///< While reading: see take_loan().
+    /// Of the call or its procedure. Null or empty: the engine's.
+    const archive_context* context = nullptr;
 };
 
 }  // namespace amalgam::detail

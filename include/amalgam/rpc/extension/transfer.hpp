@@ -27,6 +27,7 @@ struct trace_context;
 
 namespace amalgam::detail {
 
+class counted_transfer;
 class engine_core;
 class transfer_table;
 class transfer_record;
@@ -122,7 +123,8 @@ private:
     gather from_;
     bool is_put_ = false;
     std::uint64_t total_ = 0;
-    std::unique_ptr<transfer_span> span_;  // While somebody records.
+    std::unique_ptr<transfer_span> span_;        // While somebody records.
+    std::unique_ptr<counted_transfer> counted_;  // While the engine counts; of no part.
 
     // The stream's:
     state state_ = state::fresh;

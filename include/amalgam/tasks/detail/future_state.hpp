@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <new>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -76,6 +77,7 @@ public:
 
     // Once ready:
     status outcome() const noexcept { return why_.what; }
+    bool has_failed() const noexcept { return exception_ != nullptr || !why_.what.ok(); }
     void throw_if_failed() const;
 
 protected:
@@ -110,14 +112,24 @@ public:
         complete();
     }
     value_type take() {
-        throw_if_failed();
+        if (has_failed()) [[unlikely]]
+            throw_if_failed();
         return std::move(*value_);
     }
 
     static void* operator new(std::size_t bytes);
     static void operator delete(void* memory, std::size_t bytes) noexcept;
+    // Of a T that is aligned to more than any small block.
+    static void* operator new(std::size_t bytes, std::align_val_t to) {
+        return ::operator new(bytes, to);
+    }
+    static void operator delete(void* memory, std::align_val_t to) noexcept {
+        ::operator delete(memory, to);
+    }
 
 protected:
+    /// Where set() puts the value. Who puts it there must complete() then.
+    std::optional<value_type>& place() noexcept { return value_; }
     void reset() noexcept {
         value_.reset();
         future_core::reset();

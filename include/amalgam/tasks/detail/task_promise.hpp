@@ -10,6 +10,7 @@
 
 #include <amalgam/tasks/detail/coroutine_unit.hpp>
 #include <amalgam/tasks/detail/future_state.hpp>
+#include <amalgam/tasks/extension/small_block.hpp>
 #include <amalgam/tasks/parking.hpp>
 
 namespace amalgam {
@@ -22,16 +23,8 @@ namespace detail {
 [[noreturn]] void refuse_empty_task();  // throws error{invalid}
 void check_served(const pool& where);   // throws error{invalid}
 
-/// Frames come from the thread's pool of small blocks.
-struct pooled_frame {
-    static void* operator new(std::size_t bytes) { return allocate_block(bytes); }
-    static void operator delete(void* memory, std::size_t bytes) noexcept {
-        free_block(memory, bytes);
-    }
-};
-
 /// State of a task's frame besides its value: who continues at the end.
-class task_promise_base : public pooled_frame {
+class task_promise_base : public in_small_block {
 public:
     void wake_at_end(waiter& who) noexcept { waiting_ = &who; }
     void continue_with(std::coroutine_handle<> who) noexcept { next_ = who; }
@@ -90,7 +83,7 @@ public:
 
 /// Starts at once and frees itself when it ends.
 struct free_coroutine {
-    struct promise_type : pooled_frame {
+    struct promise_type : in_small_block {
         free_coroutine get_return_object() const noexcept { return {}; }
         std::suspend_never initial_suspend() const noexcept { return {}; }
         std::suspend_never final_suspend() const noexcept { return {}; }

@@ -20,9 +20,10 @@ struct closure_type {
     std::size_t bytes;
     std::size_t align;
     const closure_type* canceled =
-        nullptr;  ///< The same, but run() throws error{canceled}; see tasklet.
+        nullptr;  ///< The same, but run() only fails with error{canceled}; see tasklet.
 };
-[[noreturn]] void throw_canceled_unbegun(const char* what);
+/// join() of the tasklet with this closure, which runs now, will throw error{canceled}.
+void fail_canceled_tasklet(void* closure) noexcept;
 
 /// Up to this size a closure is stored on the stack of its ULT, else on the heap.
 inline constexpr std::size_t inline_closure_bytes = 512;
@@ -40,7 +41,7 @@ struct inline_closure {
     static void destroy(void* closure) noexcept { static_cast<Function*>(closure)->~Function(); }
     static void cancel(void* closure) {
         destroy(closure);
-        throw_canceled_unbegun("tasklet");
+        fail_canceled_tasklet(closure);
     }
     static constexpr closure_type canceled_type{&cancel, &destroy, sizeof(Function),
                                                 alignof(Function), nullptr};

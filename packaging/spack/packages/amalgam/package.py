@@ -8,8 +8,9 @@ from spack.package import *
 
 
 class Amalgam(CMakePackage):
-    """C++ library and tool for programs that span processes and machines: transports by URI, remote calls, bulk
-    memory, streaming graphs, a directory of resources, and code that is sent to where the data is."""
+    """C++ library and tool for programs that span processes and machines: transports by URI,
+    remote calls, bulk memory, streaming graphs, a directory of resources, and code that is sent
+    to where the data is."""
 
     # The repository that this recipe lies in.
     git = "file://" + os.path.realpath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4))
@@ -22,6 +23,8 @@ class Amalgam(CMakePackage):
     variant("ofi", default=False, description="The transport plug-in ofi, on libfabric")
     variant("mpi", default=False, description="The transport plug-in mpi, on Open MPI")
 
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
     depends_on("pkgconfig", type="build")
     depends_on("boost@1.81: +context")
@@ -31,7 +34,7 @@ class Amalgam(CMakePackage):
     depends_on("spdlog@1.10:")
     depends_on("libsodium")
     depends_on("hwloc@2:", when="+hwloc")
-    depends_on("cli11@2.3:", type="build", when="+tool")
+    depends_on("cli11@2.1:", type="build", when="+tool")
     depends_on("ucx@1.13:", when="+ucx")
     depends_on("libfabric@1.17:", when="+ofi")
     depends_on("openmpi@4.1:", when="+mpi")

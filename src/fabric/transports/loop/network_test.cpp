@@ -54,6 +54,8 @@ TEST_F(loop_network_test, a_port_is_who_it_is_said_to_be_else_this_process) {
     ASSERT_EQ(at_server_.all.size(), 1u);
     EXPECT_EQ(to_text(server_->who(at_server_.all[0].from)), "node7");
     EXPECT_EQ(client_->who(server_at_client_), own_process());
+    EXPECT_EQ(to_text(client_->self()), "node7");
+    EXPECT_EQ(server_->self().kind, identity_kind::none);
 }
 
 TEST_F(loop_network_test, delay_moves_virtual_time_only) {

@@ -59,6 +59,11 @@ std::string loop_port::explain() const {
         can().driven ? "in virtual time" : "each usable from its own thread");
 }
 
+identity loop_port::self() const {
+    const loop_station* const here = box_->station;
+    return here == nullptr || here->as == nullptr ? identity{} : *here->as;
+}
+
 result<std::string> loop_port::canonical(std::string_view address) const noexcept try {
     result<uri> parsed = parse_uri(address);
     if (!parsed) return parsed.why();

@@ -56,6 +56,7 @@ public:
 
     std::string address() const override;
     std::string explain() const override;
+    identity self() const override;
     int wait_handle() const noexcept override { return box_->handle(); }
     const clock& time() const noexcept override { return hub_->time(); }
     void attach_driver(port_driver* driver) noexcept override { hub_->drive(*this, driver); }

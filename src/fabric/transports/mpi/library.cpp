@@ -106,14 +106,14 @@ mpi_library& mpi_library::start() {
     static std::mutex guard;
     const std::lock_guard lock(guard);
     static mpi_library* const only = new mpi_library;  // Lives as long as MPI may call back.
-    if (only->process_ != ::getpid())
+    if (only->forked_.is_in_child())
         refuse(
             "MPI was initialized before this process was forked and does not work in the child; "
             "fork first");
     return *only;
 }
 
-mpi_library::mpi_library() : process_(::getpid()) {
+mpi_library::mpi_library() {
     int is_started = 0, is_over = 0, level = MPI_THREAD_SINGLE;
     MPI_Finalized(&is_over);
     if (is_over != 0) refuse("MPI was finalized in this process (MPI_Finalize)");
@@ -149,7 +149,7 @@ mpi_library::mpi_library() : process_(::getpid()) {
 
 void mpi_library::learn_identities() {
     static_assert(sizeof(identity) == 24);
-    const identity own = identity::of(process_);
+    const identity own = identity::of(::getpid());
     ranks_.resize(static_cast<std::size_t>(size_));
     if (MPI_Allgather(&own, sizeof own, MPI_BYTE, ranks_.data(), sizeof own, MPI_BYTE, ours_) !=
         MPI_SUCCESS)
@@ -289,7 +289,7 @@ void mpi_library::finish(int code) noexcept {
     int is_over = 0;
     MPI_Finalized(&is_over);
     // A fork() child, or a program that exits while ports run.
-    if (is_over != 0 || process_ != ::getpid() || numbers_.size() > leftovers_.size()) return;
+    if (is_over != 0 || forked_.is_in_child() || numbers_.size() > leftovers_.size()) return;
     if (some_rank_is_gone()) return;
     std::atomic<bool> has_ended{false};
     std::thread watchdog;

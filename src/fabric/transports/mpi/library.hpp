@@ -12,6 +12,7 @@
 
 #include <sys/types.h>
 
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/unique_fd.hpp>
 #include <amalgam/fabric/packets.hpp>
 
@@ -87,7 +88,7 @@ private:
     bool some_rank_is_gone() const noexcept;
     void finish(int code) noexcept;
 
-    pid_t process_;
+    const fork_check forked_;
     bool is_ours_to_end_ = false;
     bool takes_turns_ = false;
     int rank_ = 0;

@@ -34,6 +34,7 @@ TEST(mpi_tls, both_ends_know_who_the_other_is) {
     there.send(back, 1, "answer");
     move_until({&here, &there}, [&] { return !here.arrived.empty(); });
     EXPECT_EQ(here.end->who(to).name, "node");
+    EXPECT_EQ(here.end->who(to), there.end->self());
     for (const char* part : {"peers are introduced by TLS 1.3", "each packet is sealed by"})
         EXPECT_TRUE(contains(here.end->explain(), part)) << here.end->explain();
 }

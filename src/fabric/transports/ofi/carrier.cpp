@@ -272,6 +272,7 @@ void ofi_carrier::begin_to_receive(fid_ep* by, std::size_t packets) {
     }
     incoming_ = std::vector<ofi_operation>(packets);
     unposted_.reserve(packets);
+    reposted_.reserve(packets);
     for (std::size_t i = 0; i < packets; ++i) {
         incoming_[i].into = arrivals_.get() + i * limits::packet_bytes;
         receive_again(incoming_[i]);
@@ -340,10 +341,10 @@ std::size_t ofi_carrier::move_packets(std::size_t) noexcept {
     while (came_ == 0 && read_completions()) {
     }
     if (!unposted_.empty()) {
-        auto again = std::exchange(unposted_, {});
-        unposted_.reserve(again.size());
-        for (ofi_operation* one : again)
+        std::swap(unposted_, reposted_);
+        for (ofi_operation* one : reposted_)
             receive_again(*one);
+        reposted_.clear();
     }
     tend();
     if (!refused_.empty()) tell_refused();

@@ -147,6 +147,7 @@ private:
     fid_mr* registered_ = nullptr;  ///< Of arrivals_.
     std::vector<ofi_operation> incoming_;
     std::vector<ofi_operation*> unposted_;  ///< Of incoming_: libfabric had no room for them.
+    std::vector<ofi_operation*> reposted_;  ///< Those being tried again.
     std::deque<ofi_operation> outgoing_;
     ofi_operation* free_ = nullptr;  ///< Of outgoing_.
     std::size_t came_ = 0;           ///< Packets and ended transfers, in this round.

@@ -111,7 +111,7 @@ void ofi_connected_carrier::listen(const socket_address& at) {
     name_ = where.uri();
 }
 
-const_bytes ofi_connected_carrier::own_name() const noexcept {
+const_bytes ofi_connected_carrier::own_name(const introduced_link&) const noexcept {
     return std::as_bytes(std::span(name_));
 }
 

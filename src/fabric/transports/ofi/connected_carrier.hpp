@@ -41,7 +41,7 @@ public:
     ~ofi_connected_carrier() override;
 
 private:
-    const_bytes own_name() const noexcept override;
+    const_bytes own_name(const introduced_link&) const noexcept override;
     std::unique_ptr<introduced_link> make_link() override;
     status open_path(introduced_link&, const_bytes name) noexcept override;
     void close_path(introduced_link&, bool dead) noexcept override;

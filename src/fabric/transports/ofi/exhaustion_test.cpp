@@ -1,22 +1,21 @@
 // Ports over libfabric without file descriptors, and forked with transfers under way.
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <amalgam/core/unique_fd.hpp>
 #include <amalgam/fabric/temporary_key.hpp>
 
 #include "conformance/child_process.hpp"
 #include "fabric/port/port_testing.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
+#include "scarce_resources.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -36,23 +35,6 @@ result<std::unique_ptr<port>> open(const std::string& where) {
     return transport_registry::installed().open(where, options);
 }
 
-/// While one lives, this process may open so many descriptors more.
-class few_descriptors {
-public:
-    explicit few_descriptors(rlim_t spare) {
-        ::getrlimit(RLIMIT_NOFILE, &before_);
-        rlimit few = before_;
-        const unique_fd next(::eventfd(0, EFD_CLOEXEC));
-        few.rlim_cur = static_cast<rlim_t>(next.get()) + spare;
-        ::setrlimit(RLIMIT_NOFILE, &few);
-    }
-    ~few_descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
-    few_descriptors(const few_descriptors&) = delete;
-
-private:
-    rlimit before_{};
-};
-
 class ofi_exhaustion : public testing::TestWithParam<std::string> {
 protected:
     void SetUp() override {
@@ -64,7 +46,7 @@ protected:
 TEST_P(ofi_exhaustion, port_without_enough_descriptors_is_refused_with_a_word_about_the_limit) {
     child_process child([where = GetParam()](channel& parent) {
         EXPECT_TRUE(open(where));  // Loads all that it needs.
-        rlim_t spare = 0;
+        std::size_t spare = 0;
         for (bool is_open = false; !is_open; ++spare) {
             const few_descriptors few(spare);
             const auto opened = open(where);
@@ -85,7 +67,7 @@ TEST_P(ofi_exhaustion, port_without_enough_descriptors_is_refused_with_a_word_ab
 TEST_P(ofi_exhaustion, connection_without_descriptors_fails_and_later_ones_stand) {
     child_process child([where = GetParam()](channel& parent) {
         std::size_t failed = 0;
-        for (rlim_t spare = 0; spare < 10; ++spare) {
+        for (std::size_t spare = 0; spare < 10; ++spare) {
             tcp_test_port here(open(where).value()), there(open(where).value());
             tcp_test_port::operation op;
             {
@@ -103,15 +85,7 @@ TEST_P(ofi_exhaustion, connection_without_descriptors_fails_and_later_ones_stand
                     failed += here.lost.empty() ? 0 : 1;
                 }
             }
-            move_until({&here, &there}, [&] { return here.end->open_operations() == 0; });
-            there.arrived.clear();
-            const peer_id again = here.look_up(there.end->address());
-            (void)here.send(again, 2, "again");
-            move_until({&here, &there}, [&] {
-                return std::any_of(there.arrived.begin(), there.arrived.end(),
-                                   [](const auto& one) { return one.text == "again"; });
-            });
-            move_until({&here, &there}, [&] { return here.end->open_operations() == 0; });
+            connect_again(here, there);
         }
         EXPECT_GT(failed, 0u);
         parent.say("");

@@ -1,6 +1,7 @@
 #include "fabric/transports/ofi/library.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -120,6 +121,9 @@ status from_ofi(long what, errc otherwise) noexcept {
         case 0:
             return {};
         case FI_ENOMEM:
+        case FI_EMFILE:
+        case FI_ENOBUFS:
+        case ENFILE:
             return {errc::no_memory, native};
         case FI_ECANCELED:
             return {errc::canceled, native};

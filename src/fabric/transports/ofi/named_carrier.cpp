@@ -64,10 +64,11 @@ status ofi_named_carrier::open_path(introduced_link& link, const_bytes name) noe
     if (!is_name(name)) return {errc::mismatch, EPROTO};
     std::string key(reinterpret_cast<const char*>(name.data()), name.size());
     other_end& other = others_[key];
-    if (other.links == 0 &&
-        fi_av_insert(names_.get(), name.data(), 1, &other.at, 0, nullptr) != 1) {
+    const int added =
+        other.links > 0 ? 1 : fi_av_insert(names_.get(), name.data(), 1, &other.at, 0, nullptr);
+    if (added != 1) {
         others_.erase(key);
-        return {errc::unreachable, EADDRNOTAVAIL};
+        return from_ofi(added < 0 ? added : -EADDRNOTAVAIL, errc::unreachable);
     }
     ++other.links;
     one.name_ = std::move(key);

@@ -32,7 +32,7 @@ private:
         std::size_t links = 0;
     };
 
-    const_bytes own_name() const noexcept override { return name_; }
+    const_bytes own_name(const introduced_link&) const noexcept override { return name_; }
     std::unique_ptr<introduced_link> make_link() override;
     status open_path(introduced_link&, const_bytes name) noexcept override;
     void close_path(introduced_link&, bool dead) noexcept override;

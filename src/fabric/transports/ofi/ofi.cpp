@@ -15,6 +15,7 @@
 #include "fabric/sockets/interfaces.hpp"
 #include "fabric/sockets/open_ports.hpp"
 #include "fabric/sockets/spare_descriptors.hpp"
+#include "fabric/sockets/spare_memory.hpp"
 #include "fabric/transports/ofi/connected_carrier.hpp"
 #include "fabric/transports/ofi/named_carrier.hpp"
 #include "fabric/transports/tcp/tcp.hpp"
@@ -24,6 +25,9 @@ namespace {
 
 constexpr const char* example = "ofi+tcp://127.0.0.1:0";
 constexpr const char* sealed_example = "ofi+tcp+tls://127.0.0.1:0?credentials=FOLDER";
+
+// What libfabric takes to open a port, with its threads' stacks.
+constexpr std::size_t port_bytes = std::size_t{32} << 20;
 
 failure wrong(const uri& where, status why, std::string_view what) {
     return wrong_uri(where, why, what, example);
@@ -79,11 +83,17 @@ public:
         return info;
     }
 
-    /// libfabric does not always say that descriptors are what it lacked.
+    /// libfabric does not always say that descriptors or memory are what it lacked.
     result<std::unique_ptr<port>> open(const uri& where,
                                        const port_options& options) const override {
         auto made = try_open(where, options);
-        if (made || made.code() == errc::invalid || has_spare_descriptors()) return made;
+        if (made || made.code() == errc::invalid) return made;
+        if (!has_spare_memory(port_bytes))
+            return wrong(where, {errc::no_memory, ENOMEM},
+                         fmt::format("libfabric may need {} MiB of memory, and less is left; raise "
+                                     "the limit (ulimit -v)",
+                                     port_bytes >> 20));
+        if (has_spare_descriptors()) return made;
         return wrong(where, {errc::no_memory, EMFILE},
                      fmt::format("libfabric may need {} file descriptors, and fewer are left; "
                                  "raise the limit (ulimit -n)",

@@ -60,6 +60,7 @@ TEST(ofi_tls, both_ends_know_who_the_other_is) {
     there.send(back, 1, "answer");
     move_until({&here, &there}, [&] { return !here.arrived.empty(); });
     EXPECT_EQ(here.end->who(to).name, "node");
+    EXPECT_EQ(here.end->who(to), there.end->self());
 }
 
 TEST(ofi_tls, a_thousand_handshakes_at_once_do_not_hold_up_a_connection_that_stands) {

@@ -50,6 +50,10 @@ public:
     void detach(completion& on_sent) noexcept override { sender_.detach(on_sent); }
     void shut() noexcept override;
     identity who() const override;
+    std::optional<std::uint32_t> proven_user() const noexcept override {
+        if (!who_.known) return std::nullopt;
+        return who_.uid;
+    }
     void add_traffic(peer_traffic& to) const noexcept override { sender_.add_traffic(to); }
 
     // ---- connecting

@@ -115,11 +115,17 @@ shm_port::shm_port(const shm_port_settings& settings, const port_options& option
       outside_(std::move(for_others)),
       events_(std::move(events)),
       timer_(std::move(timer)) {
+    registrations_.want_fences();
+    if (outside_) outside_->registrations.want_fences();
     watch(timer_.get(), timer_watch_);
     watch_listener();
 }
 
 shm_port::~shm_port() {
+    if (is_inherited()) {
+        end_without_links();
+        return;
+    }
     end_everything();
     assert(lent_.taken() == 0);  // No links are left.
 }
@@ -224,11 +230,17 @@ posted shm_port::post_send(peer_id to, std::uint64_t tag, gather bytes,
     return link->sender().send_short(tag, bytes.front());
 }
 
+std::optional<std::uint32_t> shm_port::user_of(peer_id peer) const noexcept {
+    const auto* const link = static_cast<const shm_link*>(link_to(peer));
+    if (link == nullptr) return std::nullopt;
+    return link->user();
+}
+
 /// Many programs have one peer.
 [[gnu::always_inline]] inline std::size_t shm_port::poll_links(std::size_t budget) noexcept {
-    if (hot_.size() != 1) return poll_several(budget);
+    if (only_ == nullptr) return poll_several(budget);
+    if (!only_->is_there()) return 0;
     shm_link& only = *hot_.front();
-    if (!only.receiver().ready()) return 0;
     only.last_turn_ = turn_;
     return only.receiver().take(budget);
 }
@@ -252,13 +264,7 @@ posted shm_port::post_send(peer_id to, std::uint64_t tag, gather bytes,
 
 std::size_t shm_port::move_frames(std::size_t budget) noexcept {
     ++turn_;
-    if (armed_) [[unlikely]] {
-        disarm();
-        look_at_events();
-    }
-    std::size_t moved = poll_links(budget);
-    if (has_more_) [[unlikely]]
-        moved += move_more(budget - moved);
+    const std::size_t moved = has_more_ ? move_all(budget) : poll_links(budget);
     watched_ += moved;
     if (wants_fences_ && watched_ >= long_watch) [[unlikely]]
         go_without_fences();
@@ -266,24 +272,22 @@ std::size_t shm_port::move_frames(std::size_t budget) noexcept {
     return moved;
 }
 
-[[gnu::always_inline]] inline bool shm_port::finds_ready() noexcept {
+void shm_port::choose_only() noexcept {
+    const bool has_one = hot_.size() == 1 && !hot_.front()->receiver().paused();
+    only_ = has_one ? &hot_.front()->receiver().next() : nullptr;
+}
+
+bool shm_port::finds_work() noexcept {
+    return (has_more_ && (has_due() || armed_ || finds_more())) || finds_ready();
+}
+
+bool shm_port::finds_ready() noexcept {
     for (shm_link* link : hot_)
         if (link->receiver().ready()) return true;
-    return ++looks_ % turns_between_looks == 0 && asks_to_look();
+    return is_time_to_look();
 }
 
-// Ends in calls of what is rare, so that it saves no registers.
-bool shm_port::has_work() noexcept {
-    if (armed_ || has_more_) [[unlikely]]
-        return finds_any();
-    return finds_ready();
-}
-
-[[gnu::noinline]] bool shm_port::finds_any() noexcept {
-    return has_due() || armed_ || finds_more() || finds_ready();
-}
-
-[[gnu::noinline]] bool shm_port::asks_to_look() noexcept {
+bool shm_port::asks_to_look() noexcept {
     if (!events_are_due()) return false;
     turn_ |= turns_between_looks - 1;  // The next turn looks.
     return true;
@@ -294,6 +298,16 @@ bool shm_port::has_work() noexcept {
     for (std::size_t i = 0; i < quiet_links_at_once; ++i)
         if (next_quiet() != nullptr) return true;
     return false;
+}
+
+/// Where more than the hot links is to be looked at.
+[[gnu::noinline]] std::size_t shm_port::move_all(std::size_t budget) noexcept {
+    if (armed_) {
+        disarm();
+        look_at_events();
+    }
+    const std::size_t moved = poll_links(budget);
+    return moved + move_more(budget - moved);
 }
 
 std::size_t shm_port::move_more(std::size_t budget) noexcept {
@@ -330,6 +344,7 @@ void shm_port::heat(shm_link& link) noexcept {
     erase(quiet_, link);
     hot_.push_back(&link);
     link.is_hot_ = true;
+    choose_only();
 }
 
 void shm_port::cool_links() noexcept {
@@ -345,6 +360,7 @@ void shm_port::cool_links() noexcept {
         link.is_hot_ = false;
         has_more_ = true;
     }
+    choose_only();
 }
 
 void shm_port::push_later(shm_link& link) noexcept {
@@ -394,6 +410,7 @@ bool shm_port::arm() noexcept {
         if (!link->socket_) return false;  // Not asked yet: the next progress() does.
     for (shm_link* link : pushing_)
         link->want();
+    has_more_ = true;
     if (!std::exchange(armed_, true)) lie_down();
     for (const auto& link : links_) {
         if (link->may_sleep()) continue;
@@ -406,7 +423,8 @@ bool shm_port::arm() noexcept {
 }
 
 /// A reader that sleeps often, with little traffic in between, lets its senders fence: one fence
-/// per record for a few records is cheaper than a barrier in all processes.
+/// per record for a few records is cheaper than a barrier in all processes. So does a new one,
+/// which will sleep between the messages of its first handshakes.
 void shm_port::lie_down() noexcept {
     short_watches_ = std::exchange(watched_, 0) < short_watch ? short_watches_ + 1 : 0;
     const bool had_fences = wants_fences_;
@@ -437,6 +455,7 @@ void shm_port::resume(frame_link& link) noexcept {
 void shm_port::forget(shm_link& link) noexcept {
     for (auto* list : {&hot_, &quiet_, &pushing_, &draining_, &reaching_})
         erase(*list, link);
+    choose_only();
 }
 
 void shm_port::release(frame_link& which) noexcept {

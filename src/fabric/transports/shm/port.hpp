@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include <amalgam/fabric/extension/port_users.hpp>
 #include <amalgam/fabric/extension/port_work.hpp>
 #include <amalgam/fabric/extension/short_lane.hpp>
 
@@ -41,7 +42,7 @@ struct shm_port_settings {
 /// connected or left.
 ///
 /// Threads: the port's thread.
-class shm_port final : public framed_port, public port_work, public short_lanes {
+class shm_port final : public framed_port, public port_work, public short_lanes, public port_users {
 public:
     /// Failure: as transport::open().
     static result<std::unique_ptr<port>> open(std::string_view name, const shm_port_settings&,
@@ -53,9 +54,9 @@ public:
     /// As framed_port's, with a short way for what fits a line of the ring.
     posted post_send(peer_id, std::uint64_t tag, gather, completion&) noexcept override;
     int wait_handle() const noexcept override { return events_.get(); }
-    bool has_work() noexcept override;
-    bool has_more() noexcept override { return (armed_ || has_more_) && finds_any(); }
     short_lane* lane_to(peer_id) noexcept override;
+    bool lets_in_others() const noexcept override { return !settings_.users.are_none(); }
+    std::optional<std::uint32_t> user_of(peer_id) const noexcept override;
     result<shared_block> allocate(std::size_t bytes) noexcept override;
 
     // ---- for links
@@ -88,6 +89,8 @@ public:
     }
     void drain(shm_link&) noexcept;
     void unwatch(shm_link&) noexcept;
+    /// It has changed which links are polled in each turn, or whether one of them is paused.
+    void choose_only() noexcept;
 
 protected:
     result<frame_link*> connect(std::string_view address) noexcept override;
@@ -126,13 +129,14 @@ private:
     void go_without_fences() noexcept;
     std::size_t poll_links(std::size_t budget) noexcept;
     std::size_t poll_several(std::size_t budget) noexcept;
+    std::size_t move_all(std::size_t budget) noexcept;
     std::size_t move_more(std::size_t budget) noexcept;
     std::size_t poll_quiet(std::size_t budget) noexcept;
     shm_link* next_quiet() noexcept;
-    bool finds_any() noexcept;
+    bool finds_work() noexcept override;
     bool finds_more() noexcept;
     bool finds_ready() noexcept;
-    bool asks_to_look() noexcept;
+    bool asks_to_look() noexcept override;
     bool events_are_due() const noexcept { return cycles() - events_seen_ > cycles_between_events; }
     std::size_t push_links(std::size_t budget) noexcept;
     void drain_links() noexcept;
@@ -166,19 +170,18 @@ private:
 
     const shm_port_settings settings_;
     bool barriers_;
-    bool wants_fences_ = false;   // Senders fence, which replaces sleep_barrier().
+    bool wants_fences_ = true;    // Senders fence, which replaces sleep_barrier().
     unsigned short_watches_ = 0;  // In a row; a watch is the time between two sleeps.
     std::size_t watched_ = 0;     // Frames moved in this watch.
     bool armed_ = false;
-    bool has_more_ = false;  // False: only the hot links need polling in each turn; nothing is due.
     bool room_came_ = false;
     // How often the kernel is asked for connections and disconnections: about every 20 us.
     static constexpr std::uint64_t cycles_between_events = std::uint64_t{1} << 16;
     static constexpr std::uint64_t turns_between_looks = 16;  // At the time.
     std::uint64_t turn_ = 0;                                  // Calls of move_frames().
-    unsigned looks_ = 0;              // Calls of has_work() that found nothing.
-    std::uint64_t events_seen_ = 0;   // cycles() at the last query of the kernel.
-    std::vector<shm_link*> hot_;      // Polled in every turn.
+    std::uint64_t events_seen_ = 0;  // cycles() at the last query of the kernel.
+    // Polled in every turn: all that is, unless `has_more_`, or nothing is due and it is not armed.
+    std::vector<shm_link*> hot_;
     std::vector<shm_link*> quiet_;    // A few of them are polled per turn.
     std::vector<shm_link*> pushing_;  // With queued output.
     std::vector<shm_link*> draining_;

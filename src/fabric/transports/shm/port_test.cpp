@@ -1,6 +1,7 @@
 #include "fabric/transports/shm/port.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -99,6 +100,53 @@ TEST(shm_port, has_work_once_a_message_or_a_loss_is_there_and_none_when_it_was_t
         run_dry(here, work);
 }
 
+TEST(shm_port, has_no_work_while_its_only_link_is_paused_and_some_once_there_is_room) {
+    port_options little;
+    little.max_queued_bytes = 4096;
+    shm_test_port here("shm://", little);
+    shm_test_port there("shm://");
+    auto& work = dynamic_cast<port_work&>(here.end());
+    const std::vector<std::byte> bytes(1000);
+    const const_bytes piece(bytes);
+    const peer_id to = there.reach(here);
+    there.send(to, 1, bytes);
+    move_until({&here, &there}, [&] { return !here.tags.empty(); });
+    std::array<recorded, 20> sent;
+    for (recorded& each : sent)
+        (void)there.end().post_send_expected(to, 2, gather(&piece, 1), each);
+    while (here.end().usage().queued_bytes <= little.max_queued_bytes)
+        here.progress();
+    run_dry(here, work);
+    EXPECT_LT(here.end().usage().queued_bytes, sent.size() * bytes.size()) << "it is not paused";
+    std::vector<std::byte> into(bytes.size());
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+        recorded received;
+        (void)here.end().post_receive(here.from, 2, into, received);
+        while (received.runs == 0) {
+            if (work.has_work()) here.progress();
+            there.progress();
+        }
+        EXPECT_EQ(received.bytes, bytes.size());
+    }
+}
+
+TEST(shm_port, says_that_it_is_time_to_look_until_it_has_looked) {
+    shm_test_port here("shm://");
+    shm_test_port there("shm://");
+    auto& work = dynamic_cast<port_work&>(here.end());
+    const std::vector<std::byte> bytes(20);
+    there.send(there.reach(here), 1, bytes);
+    move_until({&here, &there}, [&] { return !here.tags.empty(); });
+    for (int round = 0; round < 20; ++round) {
+        run_dry(here, work);
+        while (!work.has_work()) {
+        }
+        // Some loops ask twice in a turn.
+        EXPECT_TRUE(work.has_work());
+        EXPECT_TRUE(work.has_work());
+    }
+}
+
 // With more links than are looked at in every turn, those that brought nothing for long take turns.
 TEST(shm_port, has_work_when_one_of_many_links_brings_something_after_long_silence) {
     shm_test_port here("shm://");
@@ -161,20 +209,23 @@ TEST(shm_port, one_that_sleeps_after_every_few_frames_leaves_the_barriers_to_its
         while (!here.end().prepare_to_sleep())
             here.progress();
     };
+    constexpr auto asleep = shm_registrations_layout::asleep;
+    constexpr auto fences = shm_registrations_layout::fences;
+    EXPECT_EQ(sleeping(), fences) << "a new port has slept after every few frames, too";
     send(1);
     fall_asleep();
-    EXPECT_EQ(sleeping(), shm_registrations_layout::asleep);
+    EXPECT_EQ(sleeping(), asleep | fences);
+    send(1);
+    EXPECT_EQ(sleeping(), fences);
+    send(2000);
+    EXPECT_EQ(sleeping(), 0u);
+    fall_asleep();
+    EXPECT_EQ(sleeping(), asleep);
     for (int i = 0; i < 20; ++i) {
         send(1);
         fall_asleep();
     }
-    EXPECT_EQ(sleeping(), shm_registrations_layout::asleep | shm_registrations_layout::fences);
-    send(1);
-    EXPECT_EQ(sleeping(), shm_registrations_layout::fences);
-    send(2000);
-    EXPECT_EQ(sleeping(), 0u);
-    fall_asleep();
-    EXPECT_EQ(sleeping(), shm_registrations_layout::asleep);
+    EXPECT_EQ(sleeping(), asleep | fences);
 }
 
 TEST(shm_port, peer_of_an_older_version_is_told_so_and_sent_away) {

@@ -30,11 +30,21 @@ const_bytes shm_receiver::payload(std::size_t bytes) noexcept {
     return const_bytes(copy_->bytes).first(bytes);
 }
 
+void shm_receiver::pause() noexcept {
+    paused_ = true;
+    link_.port().choose_only();
+}
+
+void shm_receiver::resume() noexcept {
+    paused_ = false;
+    link_.port().choose_only();
+}
+
 std::size_t shm_receiver::take(std::size_t budget) noexcept {
     std::size_t taken = 0;
     // Pieces are not counted as frames, but must not starve the other links.
-    const std::byte* record = ring_.record();
-    for (; budget > 0 && record != nullptr; --budget) {
+    const std::byte* record = ring_.present_record();
+    for (; budget > 0; --budget) {
         const std::uint64_t bytes = ring_.short_message_bytes(record);
         if (bytes <= shm_short_bytes && arrives_.into == nullptr) [[likely]] {
             const std::uint64_t tag = ring_.tag_of(record);
@@ -51,6 +61,7 @@ std::size_t shm_receiver::take(std::size_t budget) noexcept {
             if (one.is_last) break;
         }
         record = ring_.record();
+        if (record == nullptr) break;
     }
     return taken;
 }

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <memory>
 
+#include <amalgam/fabric/extension/port_work.hpp>
+
 #include "fabric/frames/frame.hpp"
 #include "fabric/limits.hpp"
 #include "fabric/memory/segments.hpp"
@@ -37,8 +39,11 @@ public:
     bool copy_all() noexcept;
 
     /// ready() is false until resume().
-    void pause() noexcept { paused_ = true; }
-    void resume() noexcept { paused_ = false; }
+    void pause() noexcept;
+    void resume() noexcept;
+    bool paused() const noexcept { return paused_; }
+    /// What ready() looks at, unless it is paused(). Valid as long as this.
+    const port_work::next_message& next() const noexcept { return ring_.next(); }
 
 private:
     /// A large frame being received.

@@ -48,16 +48,16 @@ bool shm_ring_writer::write_some(const frame_header& frame, gather payload, segm
 }
 
 bool shm_ring_reader::tell() noexcept {
-    told_ = head_;
+    told_ = next_.position;
     place_.read().before_store();
-    if (head_ - woken_ < place_.count / 4) {
-        place_.consumed->store(head_, std::memory_order_release);
+    if (next_.position - woken_ < place_.count / 4) {
+        place_.consumed->store(next_.position, std::memory_order_release);
         return false;
     }
-    woken_ = head_;
+    woken_ = next_.position;
     // seq_cst: followed by a check of whether the writer sleeps. A writer that found no room before
     // it fell asleep has most of the ring unread, so another quarter will still be passed.
-    place_.consumed->store(head_, std::memory_order_seq_cst);
+    place_.consumed->store(next_.position, std::memory_order_seq_cst);
     return true;
 }
 

@@ -8,6 +8,7 @@
 #include <amalgam/core/bytes.hpp>
 #include <amalgam/core/detail/sanitizer_order.hpp>
 #include <amalgam/fabric/extension/peer_traffic.hpp>
+#include <amalgam/fabric/extension/port_work.hpp>
 #include <amalgam/fabric/extension/short_lane.hpp>
 #include <amalgam/fabric/message.hpp>
 
@@ -46,10 +47,6 @@ struct shm_ring_place {
     /// The first position after `position` that is at line 0.
     std::uint64_t next_lap(std::uint64_t position) const noexcept {
         return (position | (count - 1)) + 1;
-    }
-    /// The word of a line that says whether a record begins there.
-    static std::atomic_ref<std::uint64_t> sequence(std::byte* line) noexcept {
-        return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(line));
     }
     /// Of what the writer stored, and of what the reader reports.
     sanitizer_order written() const noexcept { return sanitizer_order(origin); }
@@ -161,28 +158,26 @@ class shm_ring_reader {
 public:
     explicit shm_ring_reader(const shm_ring_place& place) noexcept
         : place_(place),
-          head_(place.origin),
-          at_(place.line(head_)),
+          next_{place.origin, place.line(place.origin)},
           told_(place.origin),
           woken_(place.origin) {}
 
     /// Whether a record is present. Cost: one load of one line.
-    bool ready() const noexcept {
-        return place_.sequence(at_).load(std::memory_order_acquire) == head_;
-    }
+    bool ready() const noexcept { return next_.is_there(); }
+    /// The same for others, while this lives.
+    const port_work::next_message& next() const noexcept { return next_; }
     /// The current record, valid until consume(); else null.
-    const std::byte* record() const noexcept {
-        if (!ready()) return nullptr;
+    const std::byte* record() const noexcept { return ready() ? present_record() : nullptr; }
+    /// The same after ready().
+    const std::byte* present_record() const noexcept {
         place_.written().after_load();
-        return at_;
+        return next_.at;
     }
     /// As ready(), for the final check before sleeping.
-    bool ready_at_last() const noexcept {
-        return place_.sequence(at_).load(std::memory_order_seq_cst) == head_;
-    }
+    bool ready_at_last() const noexcept { return next_.is_there(std::memory_order_seq_cst); }
 
     /// A copy: what is checked is what is used. Precondition, as for payload(): ready().
-    frame_header header() const noexcept { return header_of(at_); }
+    frame_header header() const noexcept { return header_of(next_.at); }
     /// The same for record(), without locating it again.
     static frame_header header_of(const std::byte* record) noexcept {
         frame_header copy;
@@ -205,33 +200,34 @@ public:
         return tag;
     }
     /// The payload in place, until consume(). Precondition: a record of `bytes` fits the ring.
-    const_bytes payload(std::size_t bytes) const noexcept { return payload_of(at_, bytes); }
+    const_bytes payload(std::size_t bytes) const noexcept { return payload_of(next_.at, bytes); }
     static const_bytes payload_of(const std::byte* record, std::size_t bytes) noexcept {
         return {record + shm_payload_offset(bytes), bytes};
     }
 
     /// Finishes a record of `bytes`. True: another quarter of the ring is free, so a writer that
     /// sleeps for lack of room must be woken.
-    bool consume(std::size_t bytes) noexcept { return go_to(head_ + shm_record_lines(bytes)); }
+    bool consume(std::size_t bytes) noexcept {
+        return go_to(next_.position + shm_record_lines(bytes));
+    }
     /// The same for a record of one line.
-    bool consume_line() noexcept { return go_to(head_ + 1); }
+    bool consume_line() noexcept { return go_to(next_.position + 1); }
     /// As consume(), for the record by which the writer returns to line 0.
-    bool start_over() noexcept { return go_to(place_.next_lap(head_)); }
+    bool start_over() noexcept { return go_to(place_.next_lap(next_.position)); }
 
 private:
     /// Lines returned at a time, so that the word that the writer reads changes seldom.
     static constexpr std::uint64_t told_lines = shm_ring_place::lap_lines / 4;
 
     bool go_to(std::uint64_t position) noexcept {
-        head_ = position;
-        at_ = place_.line(position);  // Here, as it is asked for more often than it changes.
-        return head_ - told_ >= told_lines && tell();
+        next_ = {position, place_.line(position)};
+        return position - told_ >= told_lines && tell();
     }
     bool tell() noexcept;
 
     shm_ring_place place_;
-    std::uint64_t head_;   // Position of the next record,
-    std::byte* at_;        // and its line.
+    port_work::next_message
+        next_;             // Its line, too, as that is asked for more often than it changes.
     std::uint64_t told_;   // Position reported to the writer.
     std::uint64_t woken_;  // Our position when a sleeping writer was last to be woken.
 };

@@ -42,6 +42,16 @@ TEST(binding, no_host_does_not_listen) {
     EXPECT_FALSE(chosen("tcp://").source);
 }
 
+TEST(binding, the_kernel_is_asked_for_interfaces_only_where_they_matter) {
+    const machine_interfaces here;
+    for (const char* where : {"tcp://", "tcp://127.0.0.1:0", "tcp://[::1]:7000"})
+        EXPECT_TRUE(choose_binding(uri::parse(where), here)) << where;
+    EXPECT_EQ(advertise(at("127.0.0.1"), here).address, at("127.0.0.1"));
+    EXPECT_FALSE(here.were_asked_for());
+    EXPECT_TRUE(choose_binding(uri::parse("tcp://lo:0"), here));
+    EXPECT_TRUE(here.were_asked_for());
+}
+
 TEST(binding, an_address_is_where_it_listens_and_connects_from) {
     const binding at_v4 = chosen("tcp://10.0.0.5:7000");
     EXPECT_EQ(at_v4.listen->uri(), "tcp://10.0.0.5:7000");

@@ -52,6 +52,7 @@ public:
 
     std::string address() const override;
     std::string explain() const override;
+    identity self() const override { return tls_ == nullptr ? identity{} : tls_->trust().self(); }
     int wait_handle() const noexcept override { return events_.fd(); }
     /// See export_tls_key().
     bool export_key(peer_id peer, std::string_view label, const_bytes context,

@@ -67,7 +67,7 @@ public:
 
     result<std::unique_ptr<port>> open(const uri& where,
                                        const port_options& options) const override {
-        const auto machine = interface_addresses();
+        const machine_interfaces machine;
         auto trust = trust_of(where, options);
         if (!trust) return trust.why();
         const auto insecure = means_insecure(where, options);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -92,6 +93,19 @@ inline std::pair<peer_id, peer_id> connect(tcp_test_port& from, tcp_test_port& t
     const peer_id back = to.arrived.front().from;
     to.arrived.clear();
     return {there, back};
+}
+
+/// Waits until nothing is under way from `here`, and then until a message on a later connection has
+/// arrived. If that never happens, the test's watchdog ends the wait.
+inline void connect_again(tcp_test_port& here, tcp_test_port& there) {
+    const auto is_idle = [&] { return here.end->open_operations() == 0; };
+    move_until({&here, &there}, is_idle);
+    (void)here.send(here.look_up(there.end->address()), 2, "again");
+    move_until({&here, &there}, [&] {
+        return std::any_of(there.arrived.begin(), there.arrived.end(),
+                           [](const auto& one) { return one.text == "again"; });
+    });
+    move_until({&here, &there}, is_idle);
 }
 
 /// Whether the peer, which echoes messages, sends back one of `bytes` bytes with its tag.

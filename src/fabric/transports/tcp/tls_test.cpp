@@ -7,12 +7,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <amalgam/core/log.hpp>
 #include <amalgam/core/random.hpp>
 #include <amalgam/fabric/temporary_key.hpp>
 
+#include "fabric/sealing/crowd_testing.hpp"
 #include "fabric/transports/tcp/handshake.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
 #include "fabric/transports/tcp/tls_raw_peer.hpp"
+#include "fabric/trust/credentials/credential_store.hpp"
+#include "fabric/trust/credentials/silent_folder_testing.hpp"
 #include "temp_folder.hpp"
 
 namespace amalgam::detail {
@@ -198,6 +202,8 @@ TEST_F(tls, processes_that_know_each_others_temporary_keys_let_in_one_another_an
     // Nobody vouches for the names in their certificates.
     EXPECT_EQ(here.end->who(to).name, to_text(right.fingerprint()));
     EXPECT_EQ(there.end->who(back).name, to_text(left.fingerprint()));
+    EXPECT_EQ(here.end->self().key, left.fingerprint());
+    EXPECT_EQ(tcp_test_port("tcp://").end->self(), identity{});
     // One who trusts them is not trusted for that.
     tcp_test_port outside("tcp+tls://", with_trust(stranger.trusting(both)));
     EXPECT_EQ(fate_of(outside, there.end->address(), {&there}).code, errc::denied);
@@ -789,6 +795,41 @@ TEST_F(tls, changed_credentials_hold_for_new_connections_and_leave_old_ones_alon
     move_until({&old_one, &server}, [&] { return !server.arrived.empty(); });
     tcp_test_port fresh("tcp+tls://", with_trust(credentials::from_folder(at)));
     connect(fresh, server);
+}
+
+TEST_F(tls, a_file_system_of_credentials_that_does_not_answer_holds_up_no_connection) {
+    const temp_folder folder;
+    const std::string at = folder.with("node");
+    lab_.authority.write_folder(at, lab_.node);
+    const auto trust = credentials::from_folder(at);
+    tcp_test_port server(local, with_trust(trust)), old_one("tcp+tls://", with());
+    const auto [to, back] = connect(old_one, server);
+    silent_folder silent(at);
+    if (!silent) GTEST_SKIP() << "this process may mount nothing";
+    std::string told;
+    default_logger().set_sink([&](const log_record& line) { told += to_text(line); });
+    move_until({&old_one, &server}, [&] {
+        (void)trust->store().current(std::chrono::steady_clock::now() + std::chrono::hours(1));
+        return told.find("does not answer") != told.npos;
+    });
+    default_logger().set_sink({});
+    ASSERT_TRUE(old_one.send(to, 7, "still there"));
+    move_until({&old_one, &server}, [&] { return !server.arrived.empty(); });
+    server.arrived.clear();
+    tcp_test_port fresh("tcp+tls://", with());
+    connect(fresh, server);
+
+    silent.end();
+    const test_authority next;
+    next.write_folder(at, next.issue({.name = "renewed"}));
+    move_until({&old_one, &server}, [&] { return trust->self().name == "renewed"; });
+    tcp_test_port late("tcp+tls://", with());
+    EXPECT_EQ(fate_of(late, server.end->address(), {&server}).code, errc::denied);
+}
+
+TEST_F(tls, certificates_made_anew_and_revoked_under_load_hold_for_newcomers_only) {
+    expect_reload_and_revocation_under_load(
+        [](const port_options& options) { return tcp_test_port(local, options); });
 }
 
 TEST_F(tls, the_end_of_an_inherited_port_in_a_child_leaves_the_parents_keys_alone) {

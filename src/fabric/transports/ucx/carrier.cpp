@@ -1,6 +1,7 @@
 #include "fabric/transports/ucx/carrier.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <new>
 #include <optional>
@@ -14,81 +15,50 @@
 #include "fabric/sockets/interfaces.hpp"
 #include "fabric/sockets/resolver.hpp"
 #include "fabric/sockets/socket_address.hpp"
+#include "fabric/sockets/spare_descriptors.hpp"
+#include "fabric/sockets/spare_memory.hpp"
 
 namespace amalgam::detail {
 namespace {
 
-constexpr unsigned packet_id = 1;  // Id of our active messages.
+// Room for the other end's queue and buffers, and some for UCX.
+constexpr std::size_t connection_bytes = std::size_t{16} << 20;
+constexpr std::size_t connection_descriptors = 4;
+// UCX ends the process if it finds no memory while it closes an endpoint, so that waits.
+constexpr std::size_t closing_bytes = std::size_t{1} << 20;
 
-// For shared memory: if an unfinished entry blocks the queue this long after a peer was lost,
-// nothing will arrive any more.
-constexpr std::chrono::seconds stuck_after{1};
+// Too long for a cell of a queue in shared memory: for it UCX attaches the other end's buffers, at
+// once and not with a packet later, when memory may lack.
+constexpr std::array<std::byte, 1024> not_inline{};
 // If UCX claims work this often without progress, we sleep for a moment anyway.
 constexpr unsigned enough_idle_looks = 1000;
+// A port that never sleeps asks UCX after so many rounds without a packet.
+constexpr unsigned enough_idle_rounds = 4096;
 
 }  // namespace
 
-// ---- sending
-
-posted ucx_link::send(packet& one) noexcept {
-    if (!is_open() || end_ == nullptr || end_->failed || asked_to_close_) return posted::full;
-    ucp_request_param_t how{};
-    how.op_attr_mask =
-        UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
-    how.flags = UCP_AM_SEND_FLAG_EAGER;
-    how.cb.send = &ucx_carrier::on_sent;
-    how.user_data = &one;
-    one.carrier_words[0] = reinterpret_cast<std::uintptr_t>(this);
-    void* const request = ucp_am_send_nbx(end_->endpoint, packet_id, &header_, sizeof header_,
-                                          one.data, one.bytes, &how);
-    if (UCS_PTR_IS_ERR(request)) {
-        ucx_carrier::on_failure(end_, end_->endpoint, UCS_PTR_STATUS(request));
-        return posted::full;
-    }
-    count_sent();
-    if (request == nullptr) return posted::done;
-    ++lent_;
-    ++carrier_->lent_;
-    return posted::pending;
-}
-
-void ucx_carrier::on_sent(void* request, ucs_status_t, void* sent) noexcept {
-    auto& one = *static_cast<packet*>(sent);
-    auto& link = *reinterpret_cast<ucx_link*>(one.carrier_words[0]);
-    --link.lent_;
-    --link.carrier_->lent_;
-    link.carrier_->events().returned(one);
-    ucp_request_free(request);
-}
-
-// ---- receiving
-
-ucs_status_t ucx_carrier::on_packet(void* self, const void* header, std::size_t header_bytes,
-                                    void* data, std::size_t bytes,
-                                    const ucp_am_recv_param_t* how) noexcept {
-    auto& carrier = *static_cast<ucx_carrier*>(self);
-    ++carrier.came_;
-    if (header_bytes != sizeof(std::uint64_t) || (how->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0)
-        return UCS_OK;
-    introduced_link* link = carrier.find(load_le<std::uint64_t>(header));
-    if (link == nullptr) return UCS_OK;
-    static_cast<ucx_link*>(link)->heard_ = true;
-    carrier.arrived(*link, {static_cast<const std::byte*>(data), bytes});
-    return UCS_OK;
-}
-
 std::size_t ucx_carrier::move_packets(std::size_t budget) noexcept {
     came_ = 0;
+    const std::uint64_t errors_before = ucx_errors();
     while (ucp_worker_progress(worker_->get()) != 0 && came_ < budget) {
     }
-    if (came_ > 0) idle_looks_ = 0;
-    if (suspects_queue_) look_for_stuck_queue();
-    if (needs_tending_ || !released_.empty()) tend_links();
+    if (ucx_errors() != errors_before) end_unfinished();
+    if (came_ > 0) {
+        idle_looks_ = 0;
+        idle_rounds_ = 0;
+    } else if (++idle_rounds_ % enough_idle_rounds == 0) {
+        doubts_queue_ = with_.shares_memory && !is_stuck_;
+    }
+    if (suspects_queue_ || doubts_queue_) look_for_stuck_queue();
+    if (awaits_answers_ && lent_ > 0) end_unanswered();
+    if (!uncounted_.empty()) send_counts();
+    if (needs_tending_ || !to_close_.empty() || !released_.empty()) tend_links();
     return came_;
 }
 
 bool ucx_carrier::arm_paths() noexcept {
-    if (needs_tending_) return false;
+    // What UCX holds is counted once it has left.
+    if (needs_tending_ || (!uncounted_.empty() && lent_ == 0)) return false;
     const bool armed = ucp_worker_arm(worker_->get()) == UCS_OK;
     // While packets find no room in shared memory, UCX never permits sleep, and nothing signals
     // room.
@@ -96,59 +66,40 @@ bool ucx_carrier::arm_paths() noexcept {
         sleep_briefly(true);
         return true;
     }
+    const bool closes = !to_close_.empty() || !released_.empty();
+    if (closes) sleep_briefly(false);
     if (!with_.shares_memory) return armed;
     // A peer that is killed or stopped between writing its word and signaling it wakes nobody; one
     // halfway through writing keeps UCX from ever permitting sleep.
     if (!armed && ++idle_looks_ < enough_idle_looks) return false;
-    if (!ends_.empty()) sleep_briefly(false);
+    if (!armed) doubts_queue_ = !is_stuck_;
+    if (!all_.empty() && !closes) sleep_briefly(false);
     return true;
-}
-
-/// A killed process's half-written cell may stay in the queue and block packets behind it.
-void ucx_carrier::look_for_stuck_queue() noexcept {
-    if (came_ > 0) {
-        stuck_since_ = {};
-        return;
-    }
-    if (ucp_worker_arm(worker_->get()) == UCS_OK) {  // The queue is empty, so not stuck.
-        suspects_queue_ = false;
-        stuck_since_ = {};
-        events().due();
-        return;
-    }
-    const clock::time_point now = clock::steady().now();
-    if (stuck_since_ == clock::time_point{}) stuck_since_ = now;
-    if (now - stuck_since_ >= stuck_after) give_up();
-}
-
-void ucx_carrier::give_up() noexcept {
-    suspects_queue_ = false;
-    is_stuck_ = true;
-    log(log_level::error, "ucx",
-        "a peer was killed while it wrote into this port's shared memory: the port has lost all "
-        "connections and is unusable; open another port");
-    for (const auto& each : ends_)
-        on_failure(each.get(), each->endpoint, UCS_ERR_CONNECTION_RESET);
 }
 
 // ---- endpoints
 
 ucx_carrier::ucx_carrier(introducer by, std::unique_ptr<ucx_worker> worker, setup with)
     : introduced_carrier(std::move(by)), worker_(std::move(worker)), with_(std::move(with)) {
+    listen_for(packet_id, &on_packet);
+    listen_for(count_id, &on_count);
+    sleep_also_on(worker_->event_fd());
+    sleep_briefly(true);
+    own_name_ = worker_->name();
+}
+
+void ucx_carrier::listen_for(unsigned id, ucp_am_recv_callback_t heard) {
     ucp_am_handler_param_t handler{};
     handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB |
                          UCP_AM_HANDLER_PARAM_FIELD_ARG | UCP_AM_HANDLER_PARAM_FIELD_FLAGS;
-    handler.id = packet_id;
-    handler.cb = &on_packet;
+    handler.id = id;
+    handler.cb = heard;
     handler.arg = this;
     handler.flags = UCP_AM_FLAG_WHOLE_MSG;
     if (ucs_status_t how = ucp_worker_set_am_recv_handler(worker_->get(), &handler); how != UCS_OK)
         throw error(
             from_ucx(how, errc::unsupported),
             std::string("UCX cannot set the active message handler: ") + ucs_status_string(how));
-    sleep_also_on(worker_->event_fd());
-    sleep_briefly(true);
-    own_name_ = worker_->name();
 }
 
 ucx_carrier::~ucx_carrier() {
@@ -158,7 +109,8 @@ ucx_carrier::~ucx_carrier() {
         tend_links();
     }
     end_introductions();
-    while (!ends_.empty()) {
+    // Without memory for it, UCX closes the others with its worker.
+    while (!ends_.empty() && has_spare_memory(closing_bytes)) {
         ucx_end* one = ends_.back().get();
         void* closing = nullptr;
         one->link->end_ = nullptr;
@@ -182,29 +134,63 @@ std::unique_ptr<introduced_link> ucx_carrier::make_link() {
     made->carrier_ = this;
     // Capacity for all, so that recording events cannot fail.
     const std::size_t count = links_ + 1;
-    if (to_close_.capacity() < count) to_close_.reserve(2 * count);
+    for (auto* list : {&to_close_, &uncounted_, &all_})
+        if (list->capacity() < count) list->reserve(2 * count);
     if (released_.capacity() < count) released_.reserve(2 * count);
     links_ = count;
+    all_.push_back(made.get());
     return made;
+}
+
+bool ucx_carrier::has_room_for_connection() noexcept {
+    return has_spare_memory(connection_bytes) && has_spare_descriptors<connection_descriptors>();
+}
+
+const_bytes ucx_carrier::own_name(const introduced_link& link) const noexcept {
+    if (is_stuck_) return {};
+    // A caller who has our name has UCX connect to us, at once and not when we open our path.
+    const auto& introduced = static_cast<const ucx_link&>(link);
+    if (!introduced.was_accepted() || has_room_for_connection()) return own_name_;
+    say_not_connected(introduced, UCS_ERR_NO_MEMORY);
+    return {};
 }
 
 status ucx_carrier::open_path(introduced_link& link, const_bytes name) noexcept try {
     auto& one = static_cast<ucx_link&>(link);
-    one.header_ = 0;
-    store_le(&one.header_, one.their_id());
     if (name.empty()) return {errc::disconnected, EPROTO};
     if (is_stuck_) return {errc::disconnected, UCS_ERR_CONNECTION_RESET};
+    if (!has_room_for_connection()) {
+        say_not_connected(one, UCS_ERR_NO_MEMORY);
+        return {errc::no_memory, ENOMEM};
+    }
     if (!with_.between_hosts && !is_on_this_host(one)) return {errc::unreachable};
-    return attach(one, name);
+    const status how = attach(one, name);
+    if (how.ok() && with_.shares_memory) send_count(one, not_inline);
+    return how;
 } catch (const std::bad_alloc&) {
     return {errc::no_memory, ENOMEM};
 }
 
-/// Logs that its tcp port was connected but none of the addresses UCX has for it can be reached.
-void ucx_carrier::say_unreachable(const ucx_link& link, ucs_status_t why) const noexcept try {
-    limited_log(log_level::warn, "ucx",
-                "a peer was reached over tcp, but not at its UCX addresses: check for a firewall "
-                "or network address translation in between",
+/// Logs why there is no connection, though the peer's tcp port was reached.
+void ucx_carrier::say_not_connected(const ucx_link& link, ucs_status_t why) const noexcept try {
+    std::string_view what =
+        "a peer was reached over tcp, but not at its UCX addresses: check for a firewall or "
+        "network address translation in between";
+    if (is_stuck_)
+        what = "a peer cannot be reached any more, as this port is unusable";
+    else if (from_ucx(why) == errc::no_memory)
+        what =
+            "a peer cannot be reached, as UCX has no memory or file descriptors for it: raise the "
+            "limits (ulimit -v, ulimit -n)";
+    else if (why == UCS_ERR_TIMED_OUT)
+        what =
+            "a peer was reached over tcp, but did not answer over UCX within the silence limit: it "
+            "stands still, or had no memory or file descriptors to connect (ulimit -v, ulimit -n)";
+    else if (why == UCS_ERR_SHMEM_SEGMENT)
+        what =
+            "a peer was reached over tcp, but not its shared memory: check that it runs in the "
+            "same container, and as the same user";
+    limited_log(log_level::warn, "ucx", what,
                 {{"met_at", met_at(link)}, {"reason", ucs_status_string(why)}});
 } catch (const std::bad_alloc&) {  // Not logged then.
 }
@@ -235,10 +221,12 @@ status ucx_carrier::attach(ucx_link& link, const_bytes name) {
     const ucs_status_t how = ucp_ep_create(worker_->get(), &params, &made->endpoint);
     if (how != UCS_OK) {
         std::erase(failed_, made.get());
-        say_unreachable(link, how);
-        return {errc::unreachable, how};
+        say_not_connected(link, how);
+        return from_ucx(how, errc::unreachable);
     }
     link.end_ = made.get();
+    link.opened_at_ = clock::steady().now();
+    awaits_answers_ = with_.shares_memory;  // Else nothing comes until the other end sends.
     ends_.push_back(std::move(made));
     return {};
 }
@@ -264,6 +252,8 @@ void ucx_carrier::close_path(introduced_link& link, bool dead) noexcept {
 
 void ucx_carrier::release_path(std::unique_ptr<introduced_link> link) noexcept {
     auto* one = static_cast<ucx_link*>(link.release());
+    std::erase(all_, one);
+    std::erase(uncounted_, one);
     released_.emplace_back(one);
     needs_tending_ = true;
 }
@@ -313,8 +303,9 @@ void ucx_carrier::tell_failed(ucx_end& end) noexcept {
             {{"reason", ucs_status_string(end.why)}});
         return lost(*end.link, from_ucx(end.why));
     }
-    say_unreachable(*end.link, end.why);
-    lost(*end.link, {errc::unreachable, end.why});
+    say_not_connected(*end.link, end.why);
+    const status why = from_ucx(end.why, errc::unreachable);
+    lost(*end.link, why == errc::no_memory || is_stuck_ ? why : status{errc::unreachable, end.why});
 }
 
 /// Work that is not allowed inside UCX callbacks.
@@ -326,7 +317,8 @@ void ucx_carrier::tend_links() noexcept {
         tell_failed(*one);
     }
     std::erase_if(closing_, [](void*& closing) { return is_over(closing); });
-    while (!to_close_.empty()) {
+    const bool may_close = !to_close_.empty() && has_spare_memory(closing_bytes);
+    while (!to_close_.empty() && may_close) {
         ucx_link* one = to_close_.back();
         to_close_.pop_back();
         part(*one);
@@ -334,7 +326,7 @@ void ucx_carrier::tend_links() noexcept {
     for (std::size_t i = 0; i < released_.size();) {
         ucx_link& one = *released_[i];
         if (one.end_ != nullptr && one.flushing_ != nullptr &&
-            (one.end_->failed || is_over(one.flushing_)))
+            (one.end_->failed || is_over(one.flushing_)) && has_spare_memory(closing_bytes))
             cut_off(one.end_, one.closing_);
         const bool gone = one.end_ == nullptr && one.lent_ == 0 && is_over(one.flushing_) &&
                           is_over(one.closing_);

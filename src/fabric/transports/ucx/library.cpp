@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
@@ -22,7 +23,9 @@
 namespace amalgam::detail {
 namespace {
 
-constexpr const char* tcp_segment = "68000";  // Bytes: limits::packet_bytes, plus overhead.
+constexpr const char* tcp_segment = "68000";    // Bytes: limits::packet_bytes, plus overhead.
+constexpr const char* memory_segment = "8256";  // Bytes: UCX's default.
+constexpr std::size_t unsplit_in_memory = 8000;
 
 void add_resources(uct_component_h component, const uct_md_resource_desc_t& domain,
                    std::vector<ucx_resource>& all) {
@@ -69,10 +72,31 @@ std::string of_tcp(const char* setting) {
     return std::string(says_whose ? "TCP_" : "") + setting;
 }
 
+// Of the last failed system call that UCX told of in this thread. Its status for shared memory does
+// not say whether memory or descriptors are what it lacked.
+thread_local int last_errno = 0;
+thread_local std::uint64_t errors = 0;
+
+bool lacks_memory(int error_number) noexcept {
+    return error_number == ENOMEM || error_number == EMFILE || error_number == ENFILE;
+}
+
+/// Whether the environment says where or what UCX should write; else it goes to our log.
+bool speaks_for_itself() {
+    static const bool does =
+        std::getenv("UCX_LOG_FILE") != nullptr || std::getenv("UCX_LOG_LEVEL") != nullptr;
+    return does;
+}
+
 /// Receives a log line that UCX would print on standard output.
 ucs_log_func_rc_t take_line(const char*, unsigned, const char*, ucs_log_level_t level,
                             const ucs_log_component_config_t*, const char* format,
                             va_list values) noexcept {
+    if (level <= UCS_LOG_LEVEL_ERROR) {
+        ++errors;
+        if (std::strstr(format, "%m") != nullptr) last_errno = errno;
+    }
+    if (speaks_for_itself()) return UCS_LOG_FUNC_RC_CONTINUE;
     if (level > UCS_LOG_LEVEL_INFO) return UCS_LOG_FUNC_RC_STOP;
     char line[512];
     std::vsnprintf(line, sizeof line, format, values);
@@ -83,11 +107,10 @@ ucs_log_func_rc_t take_line(const char*, unsigned, const char*, ucs_log_level_t 
     return UCS_LOG_FUNC_RC_STOP;
 }
 
-/// Redirects UCX's log to ours, unless the environment says where or what UCX should write.
+/// Listens to UCX's log.
 void take_lines_once() {
     static const bool taken = [] {
-        for (const char* own : {"UCX_LOG_FILE", "UCX_LOG_LEVEL"})
-            if (std::getenv(own) != nullptr) return false;
+        (void)speaks_for_itself();
         ucs_log_push_handler(&take_line);
         return true;
     }();
@@ -128,6 +151,10 @@ std::string_view why_not_usable(std::string_view protocol) noexcept {
     if (protocol == "self") return "does not tell of lost peers";
     if (protocol == "cma" || protocol == "knem") return "carries no messages";
     return {};
+}
+
+std::uint64_t ucx_errors() noexcept {
+    return errors;
 }
 
 std::vector<ucx_resource> ucx_resources() {
@@ -177,6 +204,11 @@ bool stays_on_host(std::string_view protocol) {
     return is_shared_memory(protocol);
 }
 
+std::size_t unsplit_bytes(std::string_view protocol) {
+    if (protocol == "tcp") return limits::packet_bytes;
+    return stays_on_host(protocol) ? unsplit_in_memory : 1000;
+}
+
 status from_ucx(ucs_status_t what, errc otherwise) noexcept {
     errc code = otherwise;
     switch (what) {
@@ -185,6 +217,9 @@ status from_ucx(ucs_status_t what, errc otherwise) noexcept {
             break;
         case UCS_ERR_NO_MEMORY:
             code = errc::no_memory;
+            break;
+        case UCS_ERR_SHMEM_SEGMENT:
+            if (lacks_memory(last_errno)) code = errc::no_memory;
             break;
         case UCS_ERR_CANCELED:
             code = errc::canceled;
@@ -219,7 +254,13 @@ ucx_worker::ucx_worker(const std::string& protocol, const std::string& device, b
     set("TLS", protocol);
     if (!device.empty()) set("NET_DEVICES", device);
     // Makes shared memory report lost peers too.
-    if (uses_shared_memory(protocol)) set("MM_ERROR_HANDLING", "y");
+    if (uses_shared_memory(protocol)) {
+        set("MM_ERROR_HANDLING", "y");
+        set("MM_SEG_SIZE", memory_segment);
+    }
+    // Else a queue that got stuck looks empty while there is no endpoint. With other transports
+    // that would cost system calls.
+    if (stays_on_host(protocol)) set("ADAPTIVE_PROGRESS", "n");
     if (protocol == "tcp" || protocol == "all") {
         if (ipv6) set(of_tcp("AF_PRIO"), "inet6,inet");
         // UCX aborts if a peer dies while its tcp borrows our memory. Segments that hold a packet

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,6 +33,12 @@ bool serves(const std::vector<ucx_resource>& all, std::string_view protocol);
 /// Whether a PROTO uses shared memory between processes, and whether it uses nothing else.
 bool uses_shared_memory(std::string_view protocol);
 bool stays_on_host(std::string_view protocol);
+
+/// How many errors UCX has logged in this thread. Of some it tells nowhere else.
+std::uint64_t ucx_errors() noexcept;
+
+/// How long packets may be that UCX surely does not split over a PROTO.
+std::size_t unsplit_bytes(std::string_view protocol);
 
 /// Our code for a UCX status, which is kept for logs.
 status from_ucx(ucs_status_t what, errc otherwise = errc::disconnected) noexcept;

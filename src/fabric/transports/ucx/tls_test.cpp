@@ -39,6 +39,7 @@ TEST(ucx_tls, both_ends_know_who_the_other_is) {
     there.send(back, 1, "answer");
     move_until({&here, &there}, [&] { return !here.arrived.empty(); });
     EXPECT_EQ(here.end->who(to).name, "node");
+    EXPECT_EQ(here.end->who(to), there.end->self());
     EXPECT_TRUE(contains(here.end->explain(), "each packet is sealed by ")) << here.end->explain();
 }
 

@@ -16,6 +16,7 @@
 #include "fabric/sockets/open_ports.hpp"
 #include "fabric/sockets/socket_address.hpp"
 #include "fabric/sockets/spare_descriptors.hpp"
+#include "fabric/sockets/spare_memory.hpp"
 #include "fabric/transports/tcp/tcp.hpp"
 #include "fabric/transports/ucx/carrier.hpp"
 
@@ -24,6 +25,9 @@ namespace {
 
 constexpr const char* example = "ucx+tcp://127.0.0.1:0";
 constexpr const char* sealed_example = "ucx+tcp+tls://127.0.0.1:0?credentials=FOLDER";
+
+// What UCX takes to open a port, with the stack of its own thread.
+constexpr std::size_t port_bytes = std::size_t{32} << 20;
 
 failure wrong(const uri& where, status why, std::string_view what) {
     return wrong_uri(where, why, what, example);
@@ -123,6 +127,11 @@ public:
                          fmt::format("UCX needs {} file descriptors, and ends the process if it "
                                      "finds too few; raise the limit (ulimit -n)",
                                      library_descriptors));
+        if (!has_spare_memory(port_bytes))
+            return wrong(asked, {errc::no_memory, ENOMEM},
+                         fmt::format("UCX needs {} MiB of memory, and may end the process if it "
+                                     "finds too little; raise the limit (ulimit -v)",
+                                     port_bytes >> 20));
         const auto all = ucx_resources();
         if (where.protocol.empty())
             return wrong(asked, {errc::invalid},
@@ -180,8 +189,12 @@ public:
         // A killed process may leave a half-written cell in the shared-memory queue that all others
         // use.
         traits.isolates_killed = !uses_shared_memory(where.protocol);
-        ucx_carrier::setup with{std::move(chosen), between_hosts,
-                                uses_shared_memory(where.protocol)};
+        ucx_carrier::setup with{std::move(chosen),
+                                between_hosts,
+                                uses_shared_memory(where.protocol),
+                                unsplit_bytes(where.protocol),
+                                options.silence_limit,
+                                trust->tls};
         choose_transfers(with, where.protocol, options);
         if (with.copies != nullptr) {
             // To other hosts they go in packets.

@@ -9,30 +9,21 @@
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <amalgam/fabric/credentials.hpp>
 
-#include "fabric/limits.hpp"
 #include "fabric/trust/credentials/credential_store.hpp"
-#include "fabric/trust/credentials/signatures.hpp"
-#include "fabric/trust/key_folders/lab_testing.hpp"
+#include "fabric/trust/credentials/credentials_testing.hpp"
+#include "fabric/trust/keys/trusted_keys.hpp"
 #include "fabric/trust/tls/tls_contexts.hpp"
-#include "thrown.hpp"
+#include "scarce_resources.hpp"
 
 namespace amalgam {
 namespace {
 
 namespace files = std::filesystem;
 using namespace std::chrono_literals;
-
-credential_parts files_in(const std::string& folder) {
-    return {.certificate = folder + "/certificate.pem",
-            .key = folder + "/key.pem",
-            .authority = folder + "/authority.pem",
-            .revoked = folder + "/revoked.pem"};
-}
 
 credential_parts text_in(const std::string& folder) {
     const credential_parts at = files_in(folder);
@@ -42,22 +33,7 @@ credential_parts text_in(const std::string& folder) {
             .revoked = content(at.revoked)};
 }
 
-class credentials_test : public testing::Test {
-protected:
-    /// Why the folder is refused now.
-    void expect_refused(errc code, const std::string& part) {
-        const auto got = credentials::try_from_folder(node);
-        EXPECT_EQ(got.code(), code) << part;
-        EXPECT_NE(got.sentence().find(part), std::string::npos) << got.sentence();
-        EXPECT_EQ(got.sentence().find('\n'), std::string::npos) << got.sentence();
-    }
-    void write(const std::string& file, const std::string& text) {
-        std::ofstream(node + "/" + file) << text;
-    }
-
-    const lab_folder here;
-    const std::string node = here.add("node", {.groups = {"compute"}});
-};
+using credentials_test = credentials_folder;
 
 TEST_F(credentials_test, the_same_are_read_from_a_folder_from_files_and_from_text) {
     const auto from_folder = credentials::from_folder(node);
@@ -130,14 +106,6 @@ TEST_F(credentials_test,
     EXPECT_TRUE(credentials::try_from_folder(node));
 }
 
-TEST_F(credentials_test, a_revocation_list_may_be_absent_from_a_folder_but_not_from_named_files) {
-    files::remove(node + "/revoked.pem");
-    const auto got = credentials::from_folder(node);
-    EXPECT_NE(got->explain().find("no revocation list"), std::string::npos) << got->explain();
-    EXPECT_EQ(credentials::try_from_files(files_in(node)).code(), errc::not_found);
-    EXPECT_EQ(code_of([&] { (void)credentials::from_files(files_in(node)); }), errc::not_found);
-}
-
 TEST_F(credentials_test, an_authority_that_everybody_could_replace_is_refused) {
     const std::string file = node + "/authority.pem";
     ::chmod(file.c_str(), 0646);
@@ -171,26 +139,6 @@ TEST_F(credentials_test, who_may_replace_a_folder_above_or_behind_a_link_could_d
         files::remove(file);
         files::rename(here.with("kept"), file);
     }
-}
-
-TEST_F(credentials_test, a_revocation_list_that_everybody_could_replace_is_refused) {
-    const std::string file = node + "/revoked.pem";
-    ::chmod(file.c_str(), 0646);
-    expect_refused(errc::denied, "\"" + file + "\" can be written by everybody on this host");
-    ::chmod(file.c_str(), 0644);
-    EXPECT_TRUE(credentials::try_from_folder(node));
-    const temp_folder elsewhere;
-    credential_parts parts = files_in(node);
-    parts.revoked = elsewhere.with("list.pem", content(file));
-    EXPECT_TRUE(credentials::try_from_files(parts));
-    ::chmod(elsewhere.path().c_str(), 0777);
-    EXPECT_EQ(credentials::try_from_files(parts).code(), errc::denied);
-}
-
-TEST_F(credentials_test, a_link_to_nothing_is_no_list_that_is_absent) {
-    files::remove(node + "/revoked.pem");
-    files::create_symlink(node + "/not_mounted/revoked.pem", node + "/revoked.pem");
-    expect_refused(errc::not_found, node + "/revoked.pem");
 }
 
 TEST_F(credentials_test, a_key_that_others_can_read_is_refused_before_it_is_read) {
@@ -281,46 +229,6 @@ TEST_F(credentials_test, an_authority_that_has_expired_is_refused_where_no_other
     EXPECT_TRUE(credentials::try_from_folder(node));
 }
 
-TEST_F(credentials_test, a_revocation_list_that_has_expired_or_is_of_some_certificates_is_refused) {
-    const auto by = detail::certificates_in(content(here.lab + "/certificate.pem"), "lab").value();
-    const auto by_key = detail::private_key_in(content(here.lab + "/key.pem"), "lab").value();
-    const auto expect_refused_with = [&](auto change, const char* why) {
-        const auto list = detail::make_list(nullptr, nullptr, *by.front(), *by_key);
-        change(list.get());
-        ASSERT_GT(X509_CRL_sign(list.get(), by_key.get(), nullptr), 0);
-        write("revoked.pem", detail::to_pem(*list));
-        expect_refused(errc::invalid, why);
-    };
-    expect_refused_with(
-        [](X509_CRL* list) {
-            const detail::openssl_ptr<ASN1_TIME> past(X509_gmtime_adj(nullptr, -60));
-            EXPECT_EQ(X509_CRL_set1_nextUpdate(list, past.get()), 1);
-        },
-        "has expired on 20");
-    for (const bool first : {false, true})
-        expect_refused_with(
-            [first](X509_CRL* list) {
-                while (first && X509_CRL_get_ext_count(list) > 0)
-                    X509_EXTENSION_free(X509_CRL_delete_ext(list, 0));
-                const detail::openssl_ptr<ASN1_STRING> base(ASN1_INTEGER_new());
-                EXPECT_EQ(ASN1_INTEGER_set_uint64(base.get(), 1), 1);
-                EXPECT_EQ(
-                    X509_CRL_add1_ext_i2d(list, NID_delta_crl, base.get(), 1, X509V3_ADD_DEFAULT),
-                    1);
-            },
-            "is not complete");
-    expect_refused_with(
-        [](X509_CRL* list) {
-            X509V3_CTX about{};
-            X509V3_set_ctx(&about, nullptr, nullptr, nullptr, list, 0);
-            const detail::openssl_ptr<X509_EXTENSION> part(X509V3_EXT_conf_nid(
-                nullptr, &about, NID_issuing_distribution_point, "onlyuser:TRUE"));
-            ASSERT_NE(part, nullptr);
-            EXPECT_EQ(X509_CRL_add_ext(list, part.get(), 0), 1);
-        },
-        "is not complete");
-}
-
 TEST_F(credentials_test, pre_shared_keys_stand_beside_nothing_else) {
     const std::string keys = "node:" + std::string(64, '7') + "\n";
     ASSERT_TRUE(credentials::try_from_text({.shared_keys = keys}));
@@ -352,6 +260,133 @@ TEST_F(credentials_test, trusted_keys_are_instead_of_an_authority) {
     EXPECT_NE(refused().find("lack a certificate or its private key"), std::string::npos);
 }
 
+/// Credentials that trust keys, and no authority.
+class trusted_list : public credentials_folder {
+protected:
+    trusted_list() {
+        make_key(here.with("other"), {.name = "other", .self_signed = true});
+        other = *read_key_parts(here.with("other/key.pem")).front().fingerprint;
+        for (const char* each : {"authority.pem", "revoked.pem"})
+            files::rename(node + "/" + each, here.with(each));
+        write("trusted.keys", to_text(other) + "\n");
+    }
+    std::string trusts() const { return credentials::from_folder(node)->explain(); }
+
+    key_fingerprint other;
+};
+
+TEST_F(trusted_list, is_read_by_lines_between_blanks_and_comments) {
+    const std::string key = to_text(other);
+    EXPECT_TRUE(trusts().ends_with("trusts 1 keys")) << trusts();
+    for (const std::string& text :
+         {key, "\n \t\n# a comment\n" + key + "# behind it\n#" + key, "  " + key + " \r\n\r\n"}) {
+        write("trusted.keys", text);
+        const auto got = credentials::try_from_folder(node);
+        ASSERT_TRUE(got) << got.sentence();
+        EXPECT_TRUE((*got)->store().in_force()->trusts(other)) << text;
+        EXPECT_TRUE((*got)->explain().ends_with("trusts 1 keys")) << text;
+    }
+    // As paths, and as text, beside those that a program names.
+    const credential_parts at = files_in(node);
+    const key_fingerprint own = credentials::from_folder(node)->self().key;
+    credential_parts parts{.certificate = at.certificate,
+                           .key = at.key,
+                           .trusted_keys = {own},
+                           .trusted_list = node + "/trusted.keys"};
+    EXPECT_TRUE(credentials::from_files(parts)->explain().ends_with("trusts 2 keys"));
+    parts.certificate = content(at.certificate);
+    parts.key = content(at.key);
+    parts.trusted_list = key;
+    EXPECT_TRUE(credentials::from_text(parts)->explain().ends_with("trusts 2 keys"));
+    parts.authority = content(here.with("authority.pem"));
+    EXPECT_EQ(credentials::try_from_text(parts).code(), errc::invalid);
+}
+
+TEST_F(trusted_list, mistakes_are_told_with_file_and_line) {
+    const std::string key = to_text(other), file = "\"" + node + "/trusted.keys\"";
+    const std::pair<std::string, std::string> all[] = {
+        {"\n# a\nnode7\n", "line 3 of " + file + " is not the fingerprint of a key"},
+        {key + "\n" + key.substr(1), "line 2 of " + file},
+        {key + "0", "line 1 of " + file},
+        {key + " " + key, "line 1 of " + file},
+        {key.substr(0, 63) + "g", "line 1 of " + file},
+        {std::string(64, '\0'), "line 1 of " + file},
+        {"", file + " has no key, so that nobody would be trusted"},
+        {"# " + key, file + " has no key"},
+        {std::string(5 << 20, '\n'), "is longer than 4 MiB, expected a file of trusted keys"},
+    };
+    for (const auto& [text, expected] : all) {
+        write("trusted.keys", text);
+        expect_refused(errc::invalid, expected);
+    }
+    std::string most;
+    for (std::size_t i = 0; i < detail::most_trusted_keys; ++i)
+        most += key + "\n";
+    write("trusted.keys", most);
+    EXPECT_TRUE(credentials::try_from_folder(node));
+    write("trusted.keys", most + "\n" + key);
+    expect_refused(errc::invalid, "has more than 1024 keys, the next one in line 1026");
+    files::remove(node + "/trusted.keys");
+    ASSERT_EQ(::mkfifo((node + "/trusted.keys").c_str(), 0600), 0);
+    expect_refused(errc::invalid, "is not a file, expected a file of trusted keys");
+}
+
+TEST_F(trusted_list, stands_beside_no_authority_and_no_other_kind_of_key) {
+    const std::pair<const char*, const char*> all[] = {
+        {"authority.pem", "has trusted.keys beside authority.pem, expected one of them"},
+        {"revoked.pem", "has trusted.keys beside revoked.pem, expected one of them"},
+        {"shared.keys", "expected one kind"}};
+    for (const auto& [file, expected] : all) {
+        write(file, "");
+        expect_refused(errc::invalid, expected);
+        files::remove(node + "/" + file);
+    }
+    files::remove(node + "/certificate.pem");
+    write("shared.keys", "");
+    expect_refused(errc::invalid, "has trusted.keys beside shared.keys");
+}
+
+TEST_F(trusted_list, that_everybody_could_replace_is_refused) {
+    const std::string file = node + "/trusted.keys";
+    ::chmod(file.c_str(), 0646);
+    expect_refused(errc::denied, "\"" + file + "\" can be written by everybody on this host");
+    ::chmod(file.c_str(), 0664);
+    EXPECT_TRUE(credentials::try_from_folder(node)) << "a group is some, who are meant";
+    ::chmod(node.c_str(), 0777);
+    expect_refused(errc::denied, "\"" + node + "/\" can be written by everybody on this host");
+    ::chmod(node.c_str(), 0700);
+    const temp_folder shared;
+    files::rename(file, shared.with("list"));
+    files::create_symlink(shared.with("list"), file);
+    const auto all = credentials::from_folder(node);
+    ::chmod(shared.path().c_str(), 0777);
+    expect_refused(errc::denied, "\"" + shared.path() + "/\" can be written by everybody");
+    EXPECT_EQ(all->reload().code(), errc::denied) << "nor is it taken when it becomes so";
+}
+
+TEST_F(trusted_list, that_changes_is_read_again_by_itself_also_when_the_last_key_goes) {
+    auto store = detail::credential_store::of_files({.certificate = node + "/certificate.pem",
+                                                     .key = node + "/key.pem",
+                                                     .trusted_list = node + "/trusted.keys"},
+                                                    false)
+                     .value();
+    const auto after = [&](const std::string& text) {
+        write("trusted.keys", text);
+        store->look();
+        return store->current();
+    };
+    const key_fingerprint own = store->in_force()->self().key;
+    const auto both = after(to_text(other) + "\n" + to_text(own) + "\n");
+    EXPECT_TRUE(both->trusts(other) && both->trusts(own));
+    const auto one = after(to_text(own) + "\n");
+    EXPECT_TRUE(!one->trusts(other) && one->trusts(own));
+    EXPECT_EQ(after("half a li"), one) << "what cannot be read changes nothing";
+    const auto none = after("# all gone\n");
+    EXPECT_FALSE(none->trusts(own));
+    EXPECT_TRUE(none->trusts_by_key()) << "and no authority is trusted in their place";
+    EXPECT_TRUE(after(to_text(other))->trusts(other));
+}
+
 TEST_F(credentials_test, a_key_that_is_too_short_for_tls_is_refused_when_it_is_read) {
     const detail::pkey_ptr weak(EVP_PKEY_Q_keygen(nullptr, nullptr, "RSA", std::size_t{1024}));
     const auto by = detail::certificates_in(content(here.lab + "/certificate.pem"), "lab").value();
@@ -378,47 +413,31 @@ TEST_F(credentials_test, files_that_changed_are_read_again_by_reload) {
     EXPECT_EQ(got->self().name, "node") << "the old stay in force";
 }
 
-TEST_F(credentials_test, files_that_changed_are_read_again_by_themselves_once_a_second) {
-    auto store = detail::credential_store::of_files(files_in(node), true).value();
-    const auto start = std::chrono::steady_clock::now() + 1h;  // Looked at last before.
-    const auto first = store->current(start);
-    EXPECT_EQ(store->current(start + detail::limits::credentials_interval), first) << "unchanged";
-    sign_key(node, here.lab, {.days = 30, .overwrite = true});
-    const auto change = start + detail::limits::credentials_interval;
-    EXPECT_EQ(store->current(change + detail::limits::credentials_interval - 1ns), first);
-    const auto second = store->current(change + detail::limits::credentials_interval);
-    EXPECT_NE(second, first);
-    EXPECT_LT(second->expires(), first->expires());
-}
-
 TEST_F(credentials_test, a_change_of_any_of_the_files_is_seen) {
     auto store = detail::credential_store::of_files(files_in(node), true).value();
-    auto now = std::chrono::steady_clock::now() + 1h;
-    auto before = store->current(now);
+    auto before = store->in_force();
     for (const char* each : {"certificate.pem", "key.pem", "authority.pem", "revoked.pem"}) {
         write(each, content(node + "/" + each) + "\n");
-        now += detail::limits::credentials_interval;
-        const auto after = store->current(now);
+        store->look();
+        const auto after = store->in_force();
         EXPECT_NE(after, before) << each;
         before = after;
     }
 }
 
-TEST_F(credentials_test, a_change_that_no_descriptor_was_left_for_is_taken_a_second_later) {
+TEST_F(credentials_test, a_change_that_no_descriptor_was_left_for_is_taken_by_the_next_look) {
     auto store = detail::credential_store::of_files(files_in(node), true).value();
-    const auto start = std::chrono::steady_clock::now() + 1h;
-    const auto first = store->current(start);
+    const auto first = store->in_force();
     revoke_key(here.add("bad"), here.lab);
     write("revoked.pem", content(here.lab + "/revoked.pem"));
-    rlimit before{};
-    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-    const rlimit none{0, before.rlim_max};
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-    const auto then = store->current(start + detail::limits::credentials_interval);
-    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-    EXPECT_EQ(then, first);
-    const auto later = store->current(start + 2 * detail::limits::credentials_interval);
-    EXPECT_NE(later->explain().find("(1 revoked)"), std::string::npos) << later->explain();
+    {
+        const detail::few_descriptors none(0);
+        store->look();
+    }
+    EXPECT_EQ(store->in_force(), first);
+    store->look();
+    const std::string later = store->in_force()->explain();
+    EXPECT_NE(later.find("(1 revoked)"), std::string::npos) << later;
 }
 
 TEST_F(credentials_test, certificates_change_under_threads_that_begin_handshakes) {
@@ -427,12 +446,11 @@ TEST_F(credentials_test, certificates_change_under_threads_that_begin_handshakes
     std::atomic<bool> ended{false};
     std::vector<std::thread> ports;
     for (int i = 0; i < 3; ++i)
-        ports.emplace_back([&, i] {
+        ports.emplace_back([&] {
             detail::tls_contexts contexts(shared);
-            auto now = std::chrono::steady_clock::now() + i * 1h;
             while (!ended) {
-                now += detail::limits::credentials_interval;  // Looks at the files each time.
-                EXPECT_EQ(shared->store().current(now)->self().name, "node");
+                shared->store().look();  // As the thread does.
+                EXPECT_EQ(shared->store().current()->self().name, "node");
                 EXPECT_TRUE(contexts.accepting());
                 EXPECT_TRUE(contexts.connecting());
             }
@@ -449,240 +467,6 @@ TEST_F(credentials_test, certificates_change_under_threads_that_begin_handshakes
         each.join();
     ASSERT_TRUE(shared->reload());
     EXPECT_GT(shared->expires(), std::chrono::system_clock::now() + 19 * 24h);
-}
-
-TEST_F(credentials_test, what_was_revoked_stays_so_when_the_list_vanishes) {
-    auto store = detail::credential_store::of_files(files_in(node), true).value();
-    const auto first = store->in_force();
-    files::rename(node + "/revoked.pem", node + "/gone");
-    EXPECT_EQ(store->reload().code(), errc::not_found);
-    EXPECT_EQ(store->in_force(), first);
-    files::rename(node + "/gone", node + "/revoked.pem");
-    EXPECT_TRUE(store->reload());
-}
-
-TEST_F(credentials_test, what_was_revoked_stays_so_whatever_the_file_becomes) {
-    const std::string list = node + "/revoked.pem", older = content(list);
-    const std::string bad = here.add("bad");
-    revoke_key(bad, here.lab);
-    const std::string newest = content(here.lab + "/revoked.pem");
-    ASSERT_NE(newest, older);
-    write("revoked.pem", newest);
-    auto store = detail::credential_store::of_files(files_in(node), true).value();
-    const auto first = store->in_force();
-    for (const std::string& now : {std::string(), std::string("\n"), older,
-                                   newest.substr(0, newest.size() / 2), std::string("no list")}) {
-        write("revoked.pem", now);
-        EXPECT_EQ(store->reload().code(), errc::invalid) << now;
-        EXPECT_EQ(store->in_force(), first) << now;
-    }
-    files::remove(list);
-    EXPECT_EQ(store->reload().code(), errc::not_found);
-    EXPECT_EQ(store->in_force(), first);
-    write("revoked.pem", newest);
-    EXPECT_TRUE(store->reload());
-}
-
-TEST_F(credentials_test, what_is_revoked_once_the_own_certificate_has_expired_is_refused) {
-    const std::string bad = here.add("bad");
-    // Certificates have whole seconds.
-    here.end_at(node, std::chrono::system_clock::now() + 2s);
-    auto store = detail::credential_store::of_files(files_in(node), true).value();
-    while (std::chrono::system_clock::now() <= store->in_force()->expires())
-        std::this_thread::sleep_for(10ms);
-    expect_refused(errc::invalid, "has expired on");
-    revoke_key(bad, here.lab);
-    write("revoked.pem", content(here.lab + "/revoked.pem"));
-    EXPECT_TRUE(store->reload()) << store->reload().sentence();
-    const auto shown = detail::loaded_credentials::from_files(files_in(bad)).value();
-    EXPECT_FALSE(
-        detail::verified_signer::of(*store->in_force(), detail::certificate_bytes(*shown)));
-    // Another one that has expired is refused, as at the start.
-    here.end_at(node, std::chrono::system_clock::now() - 1min);
-    EXPECT_EQ(store->reload().code(), errc::invalid);
-    sign_key(node, here.lab, {.overwrite = true});
-    EXPECT_TRUE(store->reload());
-    EXPECT_GT(store->in_force()->expires(), std::chrono::system_clock::now());
-}
-
-TEST_F(credentials_test, an_authority_that_is_taken_out_takes_its_list_with_it) {
-    const temp_folder elsewhere;
-    const std::string second = elsewhere.with("lab2");
-    make_key(second, {.name = "lab2", .authority = true});
-    const std::string one = content(node + "/authority.pem"), list = content(node + "/revoked.pem");
-    write("authority.pem", one + content(second + "/certificate.pem"));
-    write("revoked.pem", list + content(second + "/revoked.pem"));
-    auto store = detail::credential_store::of_files(files_in(node), true).value();
-    EXPECT_NE(store->in_force()->explain().find("lab2"), std::string::npos);
-    write("authority.pem", one);
-    ASSERT_TRUE(store->reload()) << store->reload().sentence();
-    EXPECT_EQ(store->in_force()->explain().find("lab2"), std::string::npos);
-    // And back: its list must be there, too.
-    write("revoked.pem", list);
-    EXPECT_TRUE(store->reload());
-}
-
-TEST_F(credentials_test, an_authority_that_comes_back_does_not_take_back_what_it_revoked) {
-    const temp_folder elsewhere;
-    const std::string second = elsewhere.with("lab2"), bad = here.add("bad");
-    make_key(second, {.name = "lab2", .authority = true});
-    const std::string both =
-        content(node + "/authority.pem") + content(second + "/certificate.pem");
-    const std::string older = content(node + "/revoked.pem");
-    revoke_key(bad, here.lab);
-    const std::string newest = content(here.lab + "/revoked.pem");
-    write("authority.pem", both);
-    write("revoked.pem", newest);
-    auto store = detail::credential_store::of_files(files_in(node), true).value();
-    const std::string of_second = content(second + "/revoked.pem");
-    for (int round = 0; round < 2; ++round) {
-        write("authority.pem", content(second + "/certificate.pem"));
-        write("revoked.pem", round == 0 ? newest + of_second : of_second);
-        ASSERT_TRUE(store->reload()) << store->reload().sentence();
-        const auto without = store->in_force();
-        write("authority.pem", both);
-        for (const std::string& list : {older, of_second}) {
-            write("revoked.pem", list);
-            EXPECT_EQ(store->reload().code(), errc::invalid) << list;
-            EXPECT_EQ(store->in_force(), without);
-        }
-        write("revoked.pem", newest + of_second);
-        EXPECT_TRUE(store->reload()) << store->reload().sentence();
-    }
-}
-
-TEST_F(credentials_test, two_authorities_of_one_name_keep_their_lists_apart) {
-    const lab_folder other;  // Of the same subject.
-    const std::string mine = content(here.lab + "/revoked.pem");
-    const std::string bad = here.add("bad"), theirs = other.add("theirs");
-    revoke_key(bad, here.lab);
-    revoke_key(here.add("worse"), here.lab);
-    const std::string newest = content(here.lab + "/revoked.pem"),
-                      others = content(other.lab + "/revoked.pem");
-    write("authority.pem",
-          content(here.lab + "/certificate.pem") + content(other.lab + "/certificate.pem"));
-    for (const std::string& both : {newest + others, others + newest}) {
-        write("revoked.pem", both);
-        auto store = detail::credential_store::of_files(files_in(node), true).value();
-        EXPECT_TRUE(store->reload()) << store->reload().sentence();
-        const auto refuses = [&](const std::string& folder) {
-            const auto shown = detail::loaded_credentials::from_files(files_in(folder)).value();
-            return !detail::verified_signer::of(*store->in_force(),
-                                                detail::certificate_bytes(*shown));
-        };
-        EXPECT_TRUE(refuses(bad));
-        EXPECT_FALSE(refuses(theirs));
-        // One authority's number is not held against the other's, whichever comes first.
-        for (const std::string& now : {mine + others, others + mine, others}) {
-            write("revoked.pem", now);
-            EXPECT_EQ(store->reload().code(), errc::invalid);
-        }
-        revoke_key(theirs, other.lab);
-        write("revoked.pem", content(other.lab + "/revoked.pem") + newest);
-        EXPECT_TRUE(store->reload()) << store->reload().sentence();
-        EXPECT_TRUE(refuses(bad) && refuses(theirs));
-    }
-}
-
-TEST_F(credentials_test, an_authority_gives_way_to_another_of_its_name_and_its_list_does_no_harm) {
-    const lab_folder other;
-    revoke_key(here.add("bad"), here.lab);
-    const std::string lists =
-        content(here.lab + "/revoked.pem") + content(other.lab + "/revoked.pem");
-    write("authority.pem",
-          content(here.lab + "/certificate.pem") + content(other.lab + "/certificate.pem"));
-    write("revoked.pem", lists);
-    auto store = detail::credential_store::of_files(files_in(node), true).value();
-    write("authority.pem", content(other.lab + "/certificate.pem"));
-    EXPECT_TRUE(store->reload()) << store->reload().sentence();
-    EXPECT_NE(store->in_force()->explain().find("(0 revoked)"), std::string::npos);
-    // A list of the one that is left, but not as it was signed, is not passed over.
-    auto changed = detail::revocation_lists_in(content(other.lab + "/revoked.pem"), "list").value();
-    ASSERT_GT(X509_CRL_sign(changed.front().get(),
-                            detail::generate_key(key_algorithm::ed25519).get(), nullptr),
-              0);
-    write("revoked.pem", lists + detail::to_pem(*changed.front()));
-    expect_refused(errc::invalid, "is not signed by an authority in");
-}
-
-TEST_F(credentials_test, of_several_lists_of_an_authority_the_newest_is_in_force) {
-    const std::string first = content(here.lab + "/revoked.pem");
-    const std::string bad = here.add("bad");
-    revoke_key(bad, here.lab);
-    const std::string second = content(here.lab + "/revoked.pem");
-    for (const std::string& both : {first + second, second + first}) {
-        write("revoked.pem", both);
-        auto store = detail::credential_store::of_files(files_in(node), true).value();
-        EXPECT_NE(store->in_force()->explain().find("(1 revoked)"), std::string::npos)
-            << store->in_force()->explain();
-        EXPECT_TRUE(store->reload()) << store->reload().sentence();
-    }
-}
-
-TEST_F(credentials_test, lists_without_numbers_and_with_large_ones_do_not_go_back) {
-    const auto by = detail::certificates_in(content(here.lab + "/certificate.pem"), "lab").value();
-    const auto by_key = detail::private_key_in(content(here.lab + "/key.pem"), "lab").value();
-    const auto list = [&](const char* number, long began) {
-        const auto made = detail::make_list(nullptr, nullptr, *by.front(), *by_key);
-        X509_EXTENSION_free(X509_CRL_delete_ext(
-            made.get(), X509_CRL_get_ext_by_NID(made.get(), NID_crl_number, -1)));
-        if (number != nullptr) {
-            BIGNUM* value = nullptr;
-            BN_hex2bn(&value, number);
-            const detail::openssl_ptr<BIGNUM> kept(value);
-            const detail::openssl_ptr<ASN1_STRING> whole(BN_to_ASN1_INTEGER(value, nullptr));
-            EXPECT_EQ(X509_CRL_add1_ext_i2d(made.get(), NID_crl_number, whole.get(), 0, 0), 1);
-        }
-        const detail::openssl_ptr<ASN1_TIME> when(X509_gmtime_adj(nullptr, began));
-        EXPECT_EQ(X509_CRL_set1_lastUpdate(made.get(), when.get()), 1);
-        EXPECT_GT(X509_CRL_sign(made.get(), by_key.get(), nullptr), 0);
-        return detail::to_pem(*made);
-    };
-    for (const char* number : {static_cast<const char*>(nullptr), "1234567890ABCDEF1234567890AB"}) {
-        write("revoked.pem", list(number, -60));
-        auto store = detail::credential_store::of_files(files_in(node), true).value();
-        write("revoked.pem", list(number, -120));
-        EXPECT_EQ(store->reload().code(), errc::invalid);
-        write("revoked.pem", list(number, -30));
-        EXPECT_TRUE(store->reload()) << store->reload().sentence();
-    }
-    // The next one has the next number, however long.
-    auto large = detail::revocation_lists_in(list("FFFFFFFFFFFFFFFF", -60), "list").value();
-    const auto next = detail::make_list(large.front().get(), nullptr, *by.front(), *by_key);
-    const detail::openssl_ptr<ASN1_STRING> number(static_cast<ASN1_INTEGER*>(
-        X509_CRL_get_ext_d2i(next.get(), NID_crl_number, nullptr, nullptr)));
-    EXPECT_EQ(detail::serial_of(number.get()), "010000000000000000");
-}
-
-TEST_F(credentials_test,
-       a_list_that_says_it_is_for_another_certificate_of_its_authority_is_refused) {
-    const auto by = detail::certificates_in(content(here.lab + "/certificate.pem"), "lab").value();
-    const auto by_key = detail::private_key_in(content(here.lab + "/key.pem"), "lab").value();
-    const auto renewed =
-        detail::make_authority("lab", *by_key, std::chrono::system_clock::now() + 1h);
-    const auto list = detail::make_list(nullptr, nullptr, *by.front(), *by_key);
-    X509_EXTENSION_free(X509_CRL_delete_ext(
-        list.get(), X509_CRL_get_ext_by_NID(list.get(), NID_authority_key_identifier, -1)));
-    X509V3_CTX about{};
-    X509V3_set_ctx(&about, renewed.get(), nullptr, nullptr, list.get(), 0);
-    const detail::openssl_ptr<X509_EXTENSION> which(X509V3_EXT_conf_nid(
-        nullptr, &about, NID_authority_key_identifier, "keyid:always,issuer:always"));
-    ASSERT_NE(which, nullptr);
-    ASSERT_EQ(X509_CRL_add_ext(list.get(), which.get(), -1), 1);
-    ASSERT_GT(X509_CRL_sign(list.get(), by_key.get(), nullptr), 0);
-    write("revoked.pem", detail::to_pem(*list));
-    expect_refused(errc::invalid, "is for another certificate of that authority");
-    write("authority.pem", detail::to_pem(*renewed));
-    EXPECT_TRUE(credentials::try_from_folder(node));
-}
-
-TEST_F(credentials_test, a_list_that_comes_later_is_taken) {
-    files::rename(node + "/revoked.pem", node + "/later");
-    auto store = detail::credential_store::of_files(files_in(node), true).value();
-    EXPECT_FALSE(store->in_force()->has_revocation_lists());
-    files::rename(node + "/later", node + "/revoked.pem");
-    const auto later = std::chrono::steady_clock::now() + 1h;
-    EXPECT_TRUE(store->current(later)->has_revocation_lists());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <mutex>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -11,17 +12,19 @@
 
 #include "fabric/trust/keys/certificate_builder.hpp"
 #include "fabric/trust/keys/pem.hpp"
+#include "fabric/trust/keys/trusted_keys.hpp"
 #include "fabric/trust/openssl/openssl_library.hpp"
 
 namespace amalgam::detail {
 
 struct loaded_credentials::texts {
-    std::string_view certificate, key, authority, revoked;
+    std::string_view certificate, key, authority, revoked, trusted;
 };
 
-/// How sentences call the parts.
+/// How sentences call the parts, and the time by which these are judged.
 struct loaded_credentials::names {
-    std::string certificate, key, authority, revoked;
+    std::string certificate, key, authority, revoked, trusted;
+    wall_time now;
 };
 
 namespace {
@@ -47,9 +50,10 @@ int allow_authorities_without_list(int good, X509_STORE_CTX* at) {
 
 result<void> loaded_credentials::check_parts(const credential_parts& parts) {
     if (const auto found = find_openssl(); !found) return found;
+    const bool names_keys = !parts.trusted_keys.empty() || !parts.trusted_list.empty();
     if (!parts.shared_keys.empty()) {
         if (parts.certificate.empty() && parts.key.empty() && parts.authority.empty() &&
-            parts.revoked.empty() && parts.trusted_keys.empty())
+            parts.revoked.empty() && !names_keys)
             return {};
         return {errc::invalid,
                 "credentials have pre-shared keys beside a certificate, expected one kind, as "
@@ -59,41 +63,64 @@ result<void> loaded_credentials::check_parts(const credential_parts& parts) {
         return {errc::invalid,
                 "credentials lack a certificate or its private key, expected both, as peers must "
                 "prove themselves to each other; example: amalgam key new node7 --with lab"};
-    if (parts.authority.empty() == parts.trusted_keys.empty())
+    if (parts.authority.empty() != names_keys)
         return {errc::invalid,
                 fmt::format("credentials name {}, expected either certificates of authorities or "
                             "fingerprints of trusted keys",
                             parts.authority.empty() ? "nobody they trust" : "both")};
-    if (!parts.trusted_keys.empty() && !parts.revoked.empty())
+    if (names_keys && !parts.revoked.empty())
         return {errc::invalid,
                 "credentials with trusted keys have a revocation list, which would revoke nothing; "
                 "leave out the keys that are trusted no longer"};
     return {};
 }
 
-loaded_credentials::loaded loaded_credentials::from_files(const credential_parts& paths,
-                                                          const loaded_credentials* in_force) {
-    if (const auto good = check_parts(paths); !good) return good.why();
-    if (!paths.shared_keys.empty()) return from_shared(pre_shared_keys::in_file(paths.shared_keys));
+result<credential_texts> credential_texts::in_files(const credential_parts& paths) {
     // A list, too: an older one is as well signed, and takes back what was revoked.
-    const auto trusted = [](const std::string& path) {
-        return path.empty() ? result<std::string>(std::string()) : read_trusted_file(path);
+    const auto trusted = [](const std::string& path, const char* expected = "a file in PEM") {
+        return path.empty() ? result<std::string>(std::string())
+                            : read_trusted_file(path, expected);
     };
-    const auto certificate = read_pem_file(paths.certificate);
+    const bool is_shared = !paths.shared_keys.empty();
+    auto certificate =
+        is_shared ? result<std::string>(std::string()) : read_pem_file(paths.certificate);
     if (!certificate) return certificate.why();
-    const auto key = read_secret_file(paths.key);
-    if (!key) return key.why();
-    const auto authority = trusted(paths.authority);
+    auto secret = is_shared ? read_secret_file(paths.shared_keys, kind_of_pre_shared_file)
+                            : read_secret_file(paths.key);
+    if (!secret) return secret.why();
+    auto authority = trusted(paths.authority);
     if (!authority) return authority.why();
-    const auto revoked = trusted(paths.revoked);
+    auto revoked = trusted(paths.revoked);
     if (!revoked) return revoked.why();
+    auto keys = trusted(paths.trusted_list, kind_of_trusted_file);
+    if (!keys) return keys.why();
+    return credential_texts{std::move(*certificate), std::move(*authority), std::move(*revoked),
+                            std::move(*keys), std::move(*secret)};
+}
+
+loaded_credentials::loaded loaded_credentials::from_files(const credential_parts& paths,
+                                                          const loaded_credentials* in_force,
+                                                          wall_time now) {
+    if (const auto good = check_parts(paths); !good) return good.why();
+    const auto read = credential_texts::in_files(paths);
+    if (!read) return read.why();
+    return from_texts(*read, paths, in_force, now);
+}
+
+loaded_credentials::loaded loaded_credentials::from_texts(const credential_texts& read,
+                                                          const credential_parts& paths,
+                                                          const loaded_credentials* in_force,
+                                                          wall_time now) {
+    if (!paths.shared_keys.empty())
+        return from_shared(pre_shared_keys::in(read.secret->text(), quoted(paths.shared_keys)));
     // A copy begins so: without this, nothing would be revoked until it is complete.
-    if (!paths.revoked.empty() && revoked->find_first_not_of(" \t\r\n") == std::string::npos)
+    if (!paths.revoked.empty() && read.revoked.find_first_not_of(" \t\r\n") == std::string::npos)
         return {errc::invalid, fmt::format("{} is empty, expected a revocation list, or no file",
                                            quoted(paths.revoked))};
-    return from({*certificate, key->text(), *authority, *revoked}, paths.trusted_keys,
+    return from({read.certificate, read.secret->text(), read.authority, read.revoked, read.trusted},
+                paths,
                 {quoted(paths.certificate), quoted(paths.key), quoted(paths.authority),
-                 quoted(paths.revoked)},
+                 quoted(paths.revoked), quoted(paths.trusted_list), now},
                 in_force);
 }
 
@@ -101,9 +128,15 @@ loaded_credentials::loaded loaded_credentials::from_text(const credential_parts&
     if (const auto good = check_parts(pem); !good) return good.why();
     if (!pem.shared_keys.empty())
         return from_shared(pre_shared_keys::in(pem.shared_keys, "the text of pre-shared keys"));
-    return from({pem.certificate, pem.key, pem.authority, pem.revoked}, pem.trusted_keys,
-                {"the certificate", "the private key", "the authority", "the revocation list"},
+    return from({pem.certificate, pem.key, pem.authority, pem.revoked, pem.trusted_list}, pem,
+                {"the certificate", "the private key", "the authority", "the revocation list",
+                 "the text of trusted keys", std::chrono::system_clock::now()},
                 nullptr);
+}
+
+loaded_credentials::~loaded_credentials() {
+    const std::lock_guard hold(secure_heap_lock());
+    key_.reset();
 }
 
 loaded_credentials::loaded loaded_credentials::from_shared(result<pre_shared_keys> keys) {
@@ -115,13 +148,14 @@ loaded_credentials::loaded loaded_credentials::from_shared(result<pre_shared_key
     return std::shared_ptr<const loaded_credentials>(std::move(made));
 }
 
-loaded_credentials::loaded loaded_credentials::from(const texts& pem,
-                                                    std::vector<key_fingerprint> trusted,
+loaded_credentials::loaded loaded_credentials::from(const texts& pem, const credential_parts& parts,
                                                     const names& named,
                                                     const loaded_credentials* in_force) {
     const no_errors_left at_the_end;
     std::shared_ptr<loaded_credentials> made(new loaded_credentials);
-    made->trusted_keys_ = std::move(trusted);
+    if (parts.authority.empty())
+        if (const auto taken = made->take_trusted(pem.trusted, parts, named, in_force); !taken)
+            return taken.why();
     (void)openssl_lacked_memory();
     const auto done = made->take(pem, named, in_force);
     if (openssl_lacked_memory())
@@ -131,6 +165,17 @@ loaded_credentials::loaded loaded_credentials::from(const texts& pem,
     if (!done) return done.why();
     if (in_force != nullptr) made->remember(*in_force);
     return std::shared_ptr<const loaded_credentials>(std::move(made));
+}
+
+bool loaded_credentials::has_secret_of(const loaded_credentials& other) const noexcept {
+    // A private key fits its certificate, which is the same.
+    if (shared_ && other.shared_)
+        return std::ranges::equal(shared_->all(), other.shared_->all(),
+                                  [](const pre_shared_keys::key& a, const pre_shared_keys::key& b) {
+                                      return a.name == b.name &&
+                                             std::ranges::equal(a.secret, b.secret);
+                                  });
+    return !shared_ && !other.shared_;
 }
 
 /// The lists of those who are no longer trusted; of more than there may be, not the oldest.
@@ -173,24 +218,45 @@ result<void> loaded_credentials::take_own(std::string_view certificate, std::str
     self_ = std::move(*who);
     const bool is_in_force = in_force != nullptr && in_force->certificate_ != nullptr &&
                              X509_cmp(in_force->certificate_.get(), certificate_.get()) == 0;
-    const wall_time now = std::chrono::system_clock::now();
-    if (const auto valid = check_time(*certificate_, now); !valid && !is_in_force)
+    if (const auto valid = check_time(*certificate_, named.now); !valid && !is_in_force)
         return {errc::invalid,
-                fmt::format("the certificate {} {}; a new one: amalgam key sign FOLDER --with "
-                            "AUTHORITY --force",
-                            named.certificate, valid.sentence())};
+                fmt::format(
+                    "the certificate {} {}; a new one: amalgam key {} --force", named.certificate,
+                    valid.sentence(),
+                    trusts_by_key() ? "new FOLDER --self-signed" : "sign FOLDER --with AUTHORITY")};
     expires_ = time_of(X509_get0_notAfter(certificate_.get()));
     for (const x509_ptr& each : chain_)
         expires_ = std::min(expires_, time_of(X509_get0_notAfter(each.get())));
     return {};
 }
 
+/// Those that the program names, and those of the list. A list may become empty while the program
+/// runs: else who is taken out as the last one would be trusted on.
+result<void> loaded_credentials::take_trusted(std::string_view list, const credential_parts& parts,
+                                              const names& named,
+                                              const loaded_credentials* in_force) {
+    auto all = trusted_keys_in(list, named.trusted);
+    if (!all) return all.why();
+    all->insert(all->end(), parts.trusted_keys.begin(), parts.trusted_keys.end());
+    if (all->empty() && in_force == nullptr)
+        return {errc::invalid,
+                fmt::format("{} has no key, so that nobody would be trusted, expected the "
+                            "fingerprint of one; example: amalgam key trust node7 FINGERPRINT",
+                            named.trusted)};
+    trusted_keys_ = std::move(*all);
+    return {};
+}
+
+bool loaded_credentials::trusts(const key_fingerprint& key) const noexcept {
+    return trusted_keys_ &&
+           std::find(trusted_keys_->begin(), trusted_keys_->end(), key) != trusted_keys_->end();
+}
+
 result<void> loaded_credentials::take_authorities(std::string_view authority, const names& named) {
-    if (!trusted_keys_.empty()) return {};
+    if (trusts_by_key()) return {};
     auto all = certificates_in(authority, named.authority);
     if (!all) return all.why();
     authorities_ = std::move(*all);
-    const wall_time now = std::chrono::system_clock::now();
     result<void> last;
     bool any = false;
     for (const x509_ptr& each : authorities_) {
@@ -199,7 +265,7 @@ result<void> loaded_credentials::take_authorities(std::string_view authority, co
                     fmt::format("{}: the certificate of {} is not an authority's, expected one "
                                 "that may sign others; example: amalgam key new lab --authority",
                                 named.authority, to_line(X509_get_subject_name(each.get())))};
-        const auto valid = check_time(*each, now);
+        const auto valid = check_time(*each, named.now);
         any = any || valid;
         if (!valid) last = valid;
     }
@@ -278,7 +344,7 @@ result<void> loaded_credentials::check_list(const X509_CRL& list, const names& n
                             "revoked certificates",
                             named.revoked, to_line(by))};
     const ASN1_TIME* const end = X509_CRL_get0_nextUpdate(&list);
-    if (end != nullptr && time_of(end) < std::chrono::system_clock::now())
+    if (end != nullptr && time_of(end) < named.now)
         return {errc::invalid,
                 fmt::format("{}: the revocation list of {} has expired on {}, expected the newest",
                             named.revoked, to_line(by), to_text(time_of(end)))};
@@ -363,10 +429,10 @@ std::string loaded_credentials::explain() const {
     for (const x509_crl_ptr& each : lists_)
         revoked += std::max(0, sk_X509_REVOKED_num(X509_CRL_get_REVOKED(each.get())));
     const std::string whom =
-        trusted_keys_.empty() ? fmt::format("who was certified by {}{}", trusted,
-                                            lists_.empty() ? std::string(" (no revocation list)")
-                                                           : fmt::format(" ({} revoked)", revoked))
-                              : fmt::format("{} keys", trusted_keys_.size());
+        trusts_by_key() ? fmt::format("{} keys", trusted_keys_->size())
+                        : fmt::format("who was certified by {}{}", trusted,
+                                      lists_.empty() ? std::string(" (no revocation list)")
+                                                     : fmt::format(" ({} revoked)", revoked));
     return fmt::format("proves itself as {} until {}; trusts {}", to_text(self_), to_text(expires_),
                        whom);
 }

@@ -37,9 +37,7 @@ failure untrusted(const char* why) {
 }
 
 result<wall_time> is_trusted_key(const loaded_credentials& by, X509& shown, EVP_PKEY& key) {
-    const auto trusted = by.trusted_keys();
-    if (std::find(trusted.begin(), trusted.end(), fingerprint_of(key)) == trusted.end())
-        return untrusted("its key is not among the trusted ones");
+    if (!by.trusts(fingerprint_of(key))) return untrusted("its key is not among the trusted ones");
     if (X509_check_purpose(&shown, X509_PURPOSE_SSL_CLIENT, 0) != 1)
         return untrusted(X509_verify_cert_error_string(X509_V_ERR_INVALID_PURPOSE));
     if (const auto valid = check_time(shown, std::chrono::system_clock::now()); !valid)
@@ -113,9 +111,9 @@ result<verified_signer> verified_signer::of(const loaded_credentials& by, const_
     EVP_PKEY* const key = X509_get0_pubkey(&shown);
     if (key == nullptr) return untrusted("its key is of no known kind");
     const auto trusted =
-        by.trusted_keys().empty() ? is_of_authority(by, shown) : is_trusted_key(by, shown, *key);
+        by.trusts_by_key() ? is_trusted_key(by, shown, *key) : is_of_authority(by, shown);
     if (!trusted) return trusted.why();
-    auto who = by.trusted_keys().empty() ? identity_of(shown) : identity_of_key(shown);
+    auto who = by.trusts_by_key() ? identity_of_key(shown) : identity_of(shown);
     if (!who) return who.why();
     made.who_ = std::move(*who);
     made.expires_ = *trusted;

@@ -31,12 +31,8 @@ std::string certifiable(std::string_view name) {
 
 struct temporary_key::parts {
     explicit parts(const std::string& name) : key(generate_key(key_algorithm::ed25519)) {
-        // A certificate that could sign others is not taken for an endpoint's. This one's issuer is
-        // forgotten at once, and nobody asks for it.
-        const pkey_ptr forgotten = generate_key(key_algorithm::ed25519);
         const wall_time end = std::chrono::system_clock::now() + longest_life;
-        const x509_ptr issuer = make_authority(name, *forgotten, end);
-        certificate = to_pem(*make_certificate({name, {}, {}}, *key, end, *issuer, *forgotten));
+        certificate = to_pem(*make_self_signed({name, {}, {}}, *key, end));
         fingerprint = fingerprint_of(*key);
     }
 

@@ -15,6 +15,7 @@
 #include "fabric/trust/keys/new_file.hpp"
 #include "fabric/trust/keys/pem.hpp"
 #include "fabric/trust/keys/pre_shared_keys.hpp"
+#include "fabric/trust/keys/trusted_keys.hpp"
 #include "fabric/trust/openssl/openssl_library.hpp"
 
 namespace amalgam {
@@ -108,6 +109,18 @@ std::vector<key_part> shared_parts_of(const std::string& path) {
     return all;
 }
 
+std::vector<key_part> trusted_parts_of(const std::string& path) {
+    const std::string text = read_pem_file(path, kind_of_trusted_file).value();
+    const auto keys = trusted_keys_in(text, fmt::format("\"{}\"", path)).value();
+    std::vector<key_part> all;
+    for (const key_fingerprint& each : keys) {
+        key_part& part = all.emplace_back();
+        part.kind = key_part_kind::trusted_key;
+        part.fingerprint = each;
+    }
+    return all;
+}
+
 /// Of everything in the text, in the order of kinds.
 std::vector<key_part> public_parts_of(const std::string& text, const std::string& called) {
     const auto has = [&](const char* end) { return text.find(end) != text.npos; };
@@ -131,6 +144,7 @@ std::vector<key_part> public_parts_of(const std::string& text, const std::string
 }
 
 std::vector<key_part> parts_of_file(const std::string& path) {
+    if (path.ends_with(trusted_file)) return trusted_parts_of(path);
     if (path.ends_with(".keys")) return shared_parts_of(path);
     std::vector<key_part> all;
     if (!path.ends_with("key.pem")) {
@@ -169,6 +183,7 @@ std::string rows_of_list(const key_part& part) {
 
 std::string rows_of(const key_part& part) {
     if (part.kind == key_part_kind::pre_shared_key) return rows_of_shared_key(part);
+    if (part.kind == key_part_kind::trusted_key) return row("trusts", to_text(*part.fingerprint));
     if (part.kind == key_part_kind::revocation_list) return rows_of_list(part);
     std::string text;
     if (part.kind != key_part_kind::private_key)
@@ -183,6 +198,14 @@ std::string rows_of(const key_part& part) {
         text += row("key", fmt::format("{}, {} bits", part.algorithm, part.key_bits)) +
                 row("fingerprint", to_text(*part.fingerprint));
     return text;
+}
+
+/// The file of trusted keys, if it is there and has none, so that no part tells of it.
+std::string list_without_keys(const std::string& file_or_folder) {
+    const std::string path = key_file(file_or_folder, trusted_file);
+    const bool is_empty =
+        path.ends_with(trusted_file) && is_there(path) && trusted_parts_of(path).empty();
+    return is_empty ? path : std::string();
 }
 
 }  // namespace
@@ -201,6 +224,8 @@ std::string_view name(key_part_kind kind) noexcept {
             return "revocation list";
         case key_part_kind::pre_shared_key:
             return "pre-shared key";
+        case key_part_kind::trusted_key:
+            return "trusted key";
     }
     return "unknown";
 }
@@ -221,7 +246,7 @@ std::vector<key_part> read_key_parts(const std::string& file_or_folder) {
     }
     const std::string in = key_folder(file_or_folder) + "/";
     for (const char* each : {"key.pem", "certificate.pem", "request.pem", "authority.pem",
-                             "revoked.pem", pre_shared_file})
+                             "revoked.pem", trusted_file, pre_shared_file})
         if (is_there(in + each)) add(in + each);
     if (!all.empty()) return all;
     throw error(errc::not_found,
@@ -233,19 +258,19 @@ std::vector<key_part> read_key_parts(const std::string& file_or_folder) {
 std::string describe_key(const std::string& file_or_folder) {
     const bool tells_files = !names_a_file(file_or_folder);
     std::string text, file;
-    bool shared = false;
     for (const key_part& each : read_key_parts(file_or_folder)) {
-        if (tells_files && each.file != file) text += each.file + ": ";
-        // Those of one file are rows of one list.
-        const bool first = each.file != file || !shared;
+        const bool first = each.file != file;
+        if (tells_files && first) text += each.file + ": ";
         file = each.file;
-        shared = each.kind == key_part_kind::pre_shared_key;
-        if (!shared)
-            text += fmt::format("{}\n", name(each.kind));
-        else if (first)
-            text += "pre-shared keys\n";
+        // Those of one file are rows of one list.
+        const bool is_row =
+            each.kind == key_part_kind::pre_shared_key || each.kind == key_part_kind::trusted_key;
+        if (!is_row || first) text += fmt::format("{}{}\n", name(each.kind), is_row ? "s" : "");
         text += rows_of(each);
     }
+    if (const std::string empty = list_without_keys(file_or_folder); !empty.empty())
+        text += (tells_files ? empty + ": " : std::string()) + "trusted keys\n" +
+                row("trusts", "nobody");
     return text;
 }
 

@@ -11,9 +11,11 @@
 
 #include "fabric/trust/key_folders/key_files.hpp"
 #include "fabric/trust/key_folders/shared_key_files.hpp"
+#include "fabric/trust/key_folders/trusted_key_files.hpp"
 #include "fabric/trust/keys/certificate_builder.hpp"
 #include "fabric/trust/keys/new_file.hpp"
 #include "fabric/trust/keys/pem.hpp"
+#include "fabric/trust/keys/trusted_keys.hpp"
 #include "fabric/trust/openssl/openssl_library.hpp"
 
 namespace amalgam {
@@ -102,6 +104,16 @@ std::uint64_t number_of_a_new_beginning() {
         std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()));
 }
 
+void check_self_signed(const key_request& what) {
+    const bool fits = what.self_signed ? what.groups.empty() && !what.authority && !what.shared
+                                       : what.trusted.empty();
+    if (fits) return;
+    throw error(errc::invalid,
+                "a self-signed key is trusted for its fingerprint, and trusts keys by theirs, "
+                "expected no group, as nobody vouches for it, and neither an authority nor a "
+                "pre-shared key; example: amalgam key new node7 --self-signed");
+}
+
 /// An authority trusts nobody. Endpoints take over its revoked.pem, and would find in it the list
 /// of an authority that they do not know.
 void refuse_to_trust_in_authority(const std::string& folder) {
@@ -142,6 +154,7 @@ void make_key(const std::string& folder, const key_request& what) {
     const no_errors_left at_the_end;
     const certified_names names{what.name, what.hosts, what.groups};
     check_names(names);
+    check_self_signed(what);
     if (what.shared) return make_shared_key(folder, what);
     if (what.authority && !(what.hosts.empty() && what.groups.empty()))
         throw error(errc::invalid,
@@ -154,15 +167,21 @@ void make_key(const std::string& folder, const key_request& what) {
     if (!what.authority) refuse_to_replace_authority(in.substr(0, in.size() - 1));
     if (!what.overwrite) refuse_to_replace(in, {"key.pem", "certificate.pem", "request.pem"});
     refuse_beside_shared_keys(in);
+    what.self_signed ? refuse_beside_authorities(in) : refuse_beside_trusted_keys(in);
     const pkey_ptr key = generate_key(what.algorithm);
     // First goes what would vouch for the key that goes.
     file_changes changes;
-    changes.remove(in + (what.authority ? "request.pem" : "certificate.pem"));
+    const bool certifies_itself = what.authority || what.self_signed;
+    changes.remove(in + (certifies_itself ? "request.pem" : "certificate.pem"));
     changes.write(in + "key.pem", to_pem(*key).text(), 0600, what.overwrite);
     if (what.authority) {
         const x509_ptr certificate = make_authority(what.name, *key, end);
         write_list(changes, in, *make_list(nullptr, nullptr, *certificate, *key));
         changes.write(in + "certificate.pem", to_pem(*certificate), 0644, what.overwrite);
+    } else if (what.self_signed) {
+        add_trusted_keys(changes, in, what.trusted);
+        changes.write(in + "certificate.pem", to_pem(*make_self_signed(names, *key, end)), 0644,
+                      what.overwrite);
     } else {
         changes.write(in + "request.pem", to_pem(*make_request(names, *key)), 0644, what.overwrite);
     }
@@ -195,6 +214,7 @@ std::string sign_key(const std::string& file_or_folder, const std::string& autho
     if (!how.overwrite) refuse_to_replace(in + "/", {"certificate.pem"});
     refuse_to_replace_authority(in);
     refuse_beside_shared_keys(in + "/");
+    refuse_beside_trusted_keys(in + "/");
     const x509_ptr made = make_certificate(asked.names, *X509_REQ_get0_pubkey(asked.request.get()),
                                            end, *by.certificate, *by.key);
     trusted_files trusted(in);
@@ -212,6 +232,10 @@ std::string trust_authority(const std::string& folder, const std::string& file_o
     find_openssl().value();
     const no_errors_left at_the_end;
     const std::string in = key_folder(folder);
+    if (is_meant_as_fingerprint(file_or_folder) || has_trusted_keys(in)) {
+        refuse_to_trust_in_authority(in);
+        return trust_key(in, file_or_folder);
+    }
     if (has_shared_keys(in)) return accept_shared_key(in, file_or_folder);
     const std::string path = key_file(file_or_folder, "certificate.pem");
     const std::string called = fmt::format("\"{}\"", path);
@@ -249,6 +273,7 @@ std::string revoke_key(const std::string& certificate_or_serial, const std::stri
     const no_errors_left at_the_end;
     const std::string in = key_folder(authority);
     if (has_shared_keys(in)) return remove_shared_key(in, certificate_or_serial);
+    if (has_trusted_keys(in)) return no_longer_trust_key(in, certificate_or_serial);
     const unique_fd locked = lock_folder(in);
     const authority_files by = authority_files::read(authority);
     const openssl_ptr<ASN1_STRING> serial =

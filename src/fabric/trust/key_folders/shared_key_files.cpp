@@ -10,6 +10,7 @@
 #include "fabric/trust/key_folders/key_files.hpp"
 #include "fabric/trust/keys/new_file.hpp"
 #include "fabric/trust/keys/pre_shared_keys.hpp"
+#include "fabric/trust/keys/trusted_keys.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -55,7 +56,7 @@ void make_shared_key(const std::string& folder, const key_request& what) {
     const std::string in = key_folder(folder);
     make_folder(in);
     const unique_fd locked = lock_folder(in);
-    for (const char* each : {"key.pem", "certificate.pem", "request.pem"})
+    for (const char* each : {"key.pem", "certificate.pem", "request.pem", trusted_file})
         if (is_there(in + "/" + each))
             throw error(errc::in_use,
                         fmt::format("\"{}/{}\" exists already, expected a folder without other "

@@ -12,6 +12,8 @@
 
 #include <amalgam/core/detail/printable.hpp>
 
+#include "fabric/trust/keys/trusted_keys.hpp"
+
 namespace amalgam::detail {
 namespace {
 
@@ -89,6 +91,12 @@ result<identity> identity_of(X509& certificate) {
                 fmt::format("the certificate of \"{}\" has no usable name, expected one common "
                             "name of at most {} bytes without control characters",
                             to_line(X509_get_subject_name(&certificate)), most_name_bytes)};
+    if (is_fingerprint(who.name))
+        return {errc::denied,
+                fmt::format("the certificate of {} has the fingerprint of a key for its name, as "
+                            "who is trusted by that key alone would be called, expected a name of "
+                            "its own",
+                            who.name)};
     who.groups = entries(X509_get_subject_name(&certificate), NID_organizationalUnitName);
     const bool empty = std::any_of(who.groups.begin(), who.groups.end(),
                                    [](const std::string& each) { return each.empty(); });
@@ -119,6 +127,10 @@ key_fingerprint fingerprint_of(X509& certificate) {
     unsigned char* der = nullptr;
     const int size = i2d_X509_PUBKEY(X509_get_X509_PUBKEY(&certificate), &der);
     return fingerprint_of_der(der, size);
+}
+
+bool is_self_signed(X509& certificate) noexcept {
+    return (X509_get_extension_flags(&certificate) & EXFLAG_SS) != 0;
 }
 
 std::vector<std::string> hosts_of(const GENERAL_NAMES* names) {

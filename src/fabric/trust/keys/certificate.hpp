@@ -26,6 +26,9 @@ key_fingerprint fingerprint_of(EVP_PKEY& key);
 /// as a key exchange. Zero for a key that OpenSSL does not know.
 key_fingerprint fingerprint_of(X509& certificate);
 
+/// By what it says, which its signature may belie.
+bool is_self_signed(X509& certificate) noexcept;
+
 /// The hosts a certificate is for: DNS names and IP addresses, as text.
 std::vector<std::string> hosts_of(const GENERAL_NAMES* names);
 std::vector<std::string> hosts_of(X509& certificate);

@@ -116,8 +116,20 @@ x509_ptr begin_certificate(const certified_names& names, EVP_PKEY& key, wall_tim
     return made;
 }
 
+using named_extensions = std::vector<std::pair<int, std::string>>;
+
+named_extensions extensions_of_endpoint(const certified_names& names) {
+    named_extensions all{{NID_basic_constraints, "critical,CA:FALSE"},
+                         {NID_key_usage, "critical,digitalSignature"},
+                         {NID_ext_key_usage, "serverAuth,clientAuth"},
+                         {NID_subject_key_identifier, "hash"}};
+    if (!names.hosts.empty())
+        all.emplace_back(NID_subject_alt_name, alternative_names(names.hosts));
+    return all;
+}
+
 void finish_certificate(X509& made, X509& issuer, EVP_PKEY& issuer_key,
-                        const std::vector<std::pair<int, std::string>>& extensions) {
+                        const named_extensions& extensions) {
     expect(X509_set_issuer_name(&made, X509_get_subject_name(&issuer)) == 1);
     X509V3_CTX about{};
     X509V3_set_ctx(&about, &issuer, &made, nullptr, nullptr, 0);
@@ -257,15 +269,15 @@ x509_ptr make_authority(const std::string& name, EVP_PKEY& key, wall_time end) {
 x509_ptr make_certificate(const certified_names& names, EVP_PKEY& key_of_owner, wall_time end,
                           X509& authority, EVP_PKEY& authority_key) {
     x509_ptr made = begin_certificate(names, key_of_owner, end);
-    std::vector<std::pair<int, std::string>> extensions{
-        {NID_basic_constraints, "critical,CA:FALSE"},
-        {NID_key_usage, "critical,digitalSignature"},
-        {NID_ext_key_usage, "serverAuth,clientAuth"},
-        {NID_subject_key_identifier, "hash"},
-        {NID_authority_key_identifier, "keyid:always"}};
-    if (!names.hosts.empty())
-        extensions.emplace_back(NID_subject_alt_name, alternative_names(names.hosts));
+    auto extensions = extensions_of_endpoint(names);
+    extensions.emplace_back(NID_authority_key_identifier, "keyid:always");
     finish_certificate(*made, authority, authority_key, extensions);
+    return made;
+}
+
+x509_ptr make_self_signed(const certified_names& names, EVP_PKEY& key, wall_time end) {
+    x509_ptr made = begin_certificate(names, key, end);
+    finish_certificate(*made, *made, key, extensions_of_endpoint(names));
     return made;
 }
 

@@ -34,6 +34,8 @@ certified_names names_in(X509_REQ& request, const std::string& called);
 x509_ptr make_authority(const std::string& name, EVP_PKEY& key, wall_time end);
 x509_ptr make_certificate(const certified_names& names, EVP_PKEY& key_of_owner, wall_time end,
                           X509& authority, EVP_PKEY& authority_key);
+/// Signed by the key that it is for, and no authority: for who is trusted for that key.
+x509_ptr make_self_signed(const certified_names& names, EVP_PKEY& key, wall_time end);
 
 // Revocation lists are of the authority whose key signed them: two may have the same name.
 

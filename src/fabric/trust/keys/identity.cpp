@@ -7,24 +7,19 @@
 #include <amalgam/fabric/identity.hpp>
 #include <amalgam/fabric/port.hpp>
 
+#include "fabric/trust/keys/trusted_keys.hpp"
+
 namespace amalgam {
 std::string to_text(const key_fingerprint& key) {
     return detail::to_hex(std::as_bytes(std::span(key.bytes)));
 }
 
 key_fingerprint parse_key_fingerprint(std::string_view text) {
-    key_fingerprint key;
-    bool good = text.size() == 2 * key.bytes.size();
-    for (std::size_t i = 0; good && i < key.bytes.size(); ++i) {
-        const int high = detail::hex_digit(text[2 * i]), low = detail::hex_digit(text[2 * i + 1]);
-        good = high >= 0 && low >= 0;
-        if (good) key.bytes[i] = static_cast<std::uint8_t>(high << 4 | low);
-    }
-    if (good) return key;
-    throw error(errc::invalid,
-                fmt::format("the key fingerprint \"{}\" is not 64 hexadecimal digits; `amalgam key "
-                            "show FOLDER` prints one",
-                            detail::printable_name(text.substr(0, 80))));
+    if (const auto key = detail::fingerprint_in(text)) return *key;
+    throw error(
+        errc::invalid,
+        fmt::format("the key fingerprint \"{}\" {}; `amalgam key show FOLDER` prints one",
+                    detail::printable_name(text.substr(0, 80)), detail::why_no_fingerprint(text)));
 }
 
 std::string_view name(identity_kind kind) noexcept {
@@ -60,6 +55,10 @@ std::string to_text(const identity& who) {
 }
 
 identity port::who(peer_id) const {
+    return {};
+}
+
+identity port::self() const {
     return {};
 }
 

@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <amalgam/core/detail/printable.hpp>
@@ -25,16 +26,60 @@ TEST(identity, a_fingerprint_is_read_as_it_is_written) {
     EXPECT_EQ(parse_key_fingerprint("030A11" + text.substr(6)), key);
 }
 
+TEST(identity, a_fingerprint_may_have_the_colons_and_capitals_that_openssl_prints) {
+    key_fingerprint key;
+    std::string printed;
+    for (std::size_t i = 0; i < key.bytes.size(); ++i) {
+        key.bytes[i] = static_cast<std::uint8_t>(200 - 5 * i);
+        printed += fmt::format("{}{:02X}", i == 0 ? "" : ":", key.bytes[i]);
+    }
+    EXPECT_EQ(printed.substr(0, 9), "C8:C3:BE:");
+    EXPECT_EQ(parse_key_fingerprint(printed), key);
+    std::string dashes = printed;
+    dashes[5] = '-';
+    for (const std::string& bad : {dashes, printed + ":", ":" + printed, "C8C3" + printed.substr(6),
+                                   "C:8" + printed.substr(3)})
+        EXPECT_EQ(code_of([&] { (void)parse_key_fingerprint(bad); }), errc::invalid) << bad;
+}
+
+TEST(identity, what_is_wrong_with_a_fingerprint_is_told) {
+    const auto told = [](const std::string& text) {
+        return std::string(error_of([&] { (void)parse_key_fingerprint(text); }).what());
+    };
+    EXPECT_EQ(told(std::string(63, 'a')), "the key fingerprint \"" + std::string(63, 'a') +
+                                              "\" has 63 hexadecimal digits, not 64; `amalgam key "
+                                              "show FOLDER` prints one");
+    EXPECT_NE(told(std::string(65, 'B')).find("has 65 hexadecimal digits, not 64"),
+              std::string::npos);
+    EXPECT_NE(told("aa:bb:cc").find("has 6 hexadecimal digits, not 64"), std::string::npos);
+    // That of a certificate is the hash of something else, and would never be met.
+    EXPECT_NE(told("sha256 Fingerprint=AA:BB")
+                  .find("is of a certificate, as `openssl x509` prints "
+                        "it, not of its key; `amalgam key show FOLDER`"),
+              std::string::npos);
+}
+
 TEST(identity, what_is_no_fingerprint_is_refused_with_a_sentence) {
     const std::string good(64, 'a');
     for (const std::string& bad : {std::string(), good.substr(1), good + "a", "g" + good.substr(1),
                                    "\n" + good.substr(1), std::string(5000, '1')}) {
         const error why = error_of([&] { (void)parse_key_fingerprint(bad); });
         EXPECT_EQ(why.code(), errc::invalid);
-        EXPECT_NE(std::string(why.what()).find("is not 64 hexadecimal digits"), std::string::npos);
+        EXPECT_NE(std::string(why.what()).find("not 64"), std::string::npos) << why.what();
         EXPECT_EQ(std::string(why.what()).find('\n'), std::string::npos);
         EXPECT_LT(std::string(why.what()).size(), 200u);
     }
+}
+
+TEST(identity, nobody_is_certified_by_the_name_of_a_key_that_may_be_trusted_alone) {
+    const detail::test_authority lab;
+    const std::string digits(64, 'a');
+    const auto passes = lab.issue({.name = digits.substr(1)}), poses = lab.issue({.name = digits});
+    EXPECT_EQ(detail::identity_of(*passes.made)->name, digits.substr(1));
+    const auto who = detail::identity_of(*poses.made);
+    EXPECT_EQ(who.code(), errc::denied);
+    EXPECT_NE(who.sentence().find("has the fingerprint of a key for its name"), std::string::npos)
+        << who.sentence();
 }
 
 TEST(identity, is_told_in_one_line) {

@@ -2,8 +2,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -15,6 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/whole_file.hpp>
 #include <amalgam/core/status.hpp>
 
 namespace amalgam::detail {
@@ -35,99 +35,28 @@ constexpr std::chrono::milliseconds attempt_interval{10};
                                           path));
 }
 
-std::string folder_of(const std::string& path) {
-    const std::size_t slash = path.rfind('/');
-    return slash == path.npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+void check_written(const std::string& path, const write_fault& fault) {
+    if (!fault) return;
+    errno = fault.native;
+    cannot_write(path);
 }
 
-/// Takes the place `as` for what stands under the name `from`, or, with `from` empty, for a file
-/// without a name. Returns errno, 0 for success.
-int give_name(const std::string& from, const unique_fd& file, const std::string& as) {
-    const std::string open_file = fmt::format("/proc/self/fd/{}", file.get());
-    const char* const what = from.empty() ? open_file.c_str() : from.c_str();
-    return ::linkat(AT_FDCWD, what, AT_FDCWD, as.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+void place(const std::string& path, whole_file& file) {
+    const write_fault fault = file.place();
+    if (fault.native == EEXIST && !file.replaces()) is_taken(path);
+    check_written(path, fault);
 }
 
-/// A file on its way to its place. Where the file system can do that it has no name until then, and
-/// the kernel frees it if this process is killed. Else, and for the moment in which it replaces
-/// another, its name is NAME.new; the next that writes to NAME removes what was left there.
-class unfinished_file {
-public:
-    unfinished_file(const std::string& as, unsigned mode, bool overwrite)
-        : as_(as), beside_(as + ".new"), overwrite_(overwrite) {
-        ::unlink(beside_.c_str());
-        if (::access("/proc/self/fd", X_OK) == 0)
-            file_.reset(::open(folder_of(as).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
-        if (!file_) {
-            file_.reset(::open(beside_.c_str(),
-                               O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600));
-            has_name_ = static_cast<bool>(file_);
-        }
-        if (!file_) cannot_write(as);
-        if (::fchmod(file_.get(), mode) != 0) fail();
-    }
-    unfinished_file(const unfinished_file&) = delete;
-    unfinished_file& operator=(const unfinished_file&) = delete;
-    ~unfinished_file() {
-        if (has_name_) ::unlink(beside_.c_str());
-    }
-
-    void write(std::string_view content) {
-        while (!content.empty()) {
-            const ssize_t put = ::write(file_.get(), content.data(), content.size());
-            if (put < 0 && errno == EINTR) continue;
-            if (put < 0) fail();
-            content.remove_prefix(static_cast<std::size_t>(put));
-        }
-        if (::fsync(file_.get()) != 0) fail();
-    }
-
-    bool overwrites() const noexcept { return overwrite_; }
-
-    /// What place() needs room in the folder for.
-    void prepare() {
-        if (!overwrite_ || has_name_) return;
-        if (const int why = give_name({}, file_, beside_); why != 0) fail(why);
-        has_name_ = true;
-    }
-
-    void place() {
-        if (!overwrite_) {  // A link does not replace anything.
-            const int why = give_name(has_name_ ? beside_ : std::string(), file_, as_);
-            if (why == EEXIST) is_taken(as_);
-            if (why != 0) fail(why);
-            return;
-        }
-        prepare();
-        if (::rename(beside_.c_str(), as_.c_str()) != 0) fail();
-        has_name_ = false;
-    }
-
-private:
-    [[noreturn]] void fail(int why = errno) {
-        if (std::exchange(has_name_, false)) ::unlink(beside_.c_str());
-        errno = why;
-        cannot_write(as_);
-    }
-
-    const std::string as_, beside_;
-    const bool overwrite_;
-    unique_fd file_;
-    bool has_name_ = false;  // beside_
-};
-
-/// Names in it are on the disk, too.
-void sync_folder_of(const std::string& path) noexcept {
-    const unique_fd folder(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (folder) ::fsync(folder.get());
+file_writing in_locked_folder(unsigned mode, bool overwrite) {
+    return {.mode = mode, .has_exact_mode = true, .replaces = overwrite, .is_alone = true};
 }
 
 }  // namespace
 
 void write_file(const std::string& path, std::string_view content, unsigned mode, bool overwrite) {
-    unfinished_file file(path, mode, overwrite);
-    file.write(content);
-    file.place();
+    whole_file file(path, in_locked_folder(mode, overwrite));
+    check_written(path, file.write(as_bytes_of(content)));
+    place(path, file);
     sync_folder_of(path);
 }
 
@@ -136,7 +65,7 @@ struct file_changes::change {
 
     /// So that it can come back.
     void keep_what_is_there() {
-        if (comes && !comes->overwrites()) return;
+        if (comes && !comes->replaces()) return;
         ::unlink(gone.c_str());
         is_kept = ::link(path.c_str(), gone.c_str()) == 0;
         if (!is_kept && errno != ENOENT) cannot_write(path);
@@ -144,7 +73,7 @@ struct file_changes::change {
 
     void carry_out() {
         if (comes)
-            comes->place();
+            place(path, *comes);
         else if (::unlink(path.c_str()) != 0 && errno != ENOENT)
             cannot_write(path);
         is_done = true;
@@ -161,8 +90,8 @@ struct file_changes::change {
     }
 
     const std::string path, gone;
-    std::optional<unfinished_file> comes;  // None: the file goes.
-    bool is_kept = false;                  // As `gone`.
+    std::optional<whole_file> comes;  // None: the file goes.
+    bool is_kept = false;             // As `gone`.
     bool is_done = false;
 };
 
@@ -172,8 +101,8 @@ file_changes::~file_changes() = default;
 void file_changes::write(const std::string& path, std::string_view content, unsigned mode,
                          bool overwrite) {
     auto made = std::make_unique<change>(path);
-    made->comes.emplace(path, mode, overwrite);
-    made->comes->write(content);
+    made->comes.emplace(path, in_locked_folder(mode, overwrite));
+    check_written(path, made->comes->write(as_bytes_of(content)));
     all_.push_back(std::move(made));
 }
 
@@ -184,7 +113,7 @@ void file_changes::remove(const std::string& path) {
 void file_changes::finish() {
     try {
         for (const auto& each : all_)
-            if (each->comes) each->comes->prepare();
+            if (each->comes) check_written(each->path, each->comes->prepare());
         for (const auto& each : all_)
             each->keep_what_is_there();
         for (const auto& each : all_)

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <span>
@@ -15,18 +16,19 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <amalgam/core/detail/open_folder.hpp>
+#include <amalgam/core/detail/read_file.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
 #include "fabric/limits.hpp"
 
 namespace amalgam::detail {
 
-secret_text::secret_text(std::size_t capacity)
-    : data_((use_secure_heap(), static_cast<char*>(OPENSSL_secure_zalloc(capacity + 1)))),
-      capacity_(capacity) {
+secret_text::secret_text(std::size_t capacity) : capacity_(capacity) {
+    use_secure_heap();
+    const std::lock_guard hold(secure_heap_lock());
+    data_ = static_cast<char*>(OPENSSL_secure_zalloc(capacity + 1));
     if (data_ == nullptr) throw std::bad_alloc();
 }
 
@@ -34,39 +36,27 @@ secret_text::secret_text(secret_text&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), capacity_(other.capacity_), size_(other.size_) {}
 
 secret_text::~secret_text() {
+    if (data_ == nullptr) return;
+    const std::lock_guard hold(secure_heap_lock());
     OPENSSL_secure_clear_free(data_, capacity_ + 1);
 }
 
 namespace {
 
-failure cannot_read(const std::string& path, int why) {
+failure cannot_read(const std::string& path, int why, const char* expected) {
     return {{errc::not_found, why},
-            fmt::format("\"{}\" cannot be read ({}), expected a file in PEM; `amalgam key new` "
-                        "makes them",
-                        path, std::strerror(why))};
+            fmt::format("\"{}\" cannot be read ({}), expected {}; `amalgam key new` makes them",
+                        path, std::strerror(why), expected)};
 }
 
-/// Opens what must be a file, and tells about it. Who reads credentials may be a progress thread: a
-/// FIFO does not make it wait for a writer, and a device is not read.
+/// Opens what must be a file, and tells about it. A FIFO makes nobody wait for a writer, and a
+/// device is not read.
 result<unique_fd> open_file(const std::string& path, const char* expected, struct stat& about) {
     unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-    if (!file || ::fstat(file.get(), &about) != 0) return cannot_read(path, errno);
+    if (!file || ::fstat(file.get(), &about) != 0) return cannot_read(path, errno, expected);
     if (!S_ISREG(about.st_mode))
         return {errc::invalid, fmt::format("\"{}\" is not a file, expected {}", path, expected)};
     return file;
-}
-
-/// As far as the file or the room reaches. Empty: errno says why it cannot be read.
-std::optional<std::size_t> read_into(int file, char* room, std::size_t bytes) {
-    std::size_t size = 0;
-    while (size < bytes) {
-        const ssize_t got = ::read(file, room + size, bytes - size);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return std::nullopt;
-        if (got == 0) break;
-        size += static_cast<std::size_t>(got);
-    }
-    return size;
 }
 
 /// A view of `pem` as OpenSSL reads it; copies nothing.
@@ -244,8 +234,9 @@ result<secret_text> read_secret_file(const std::string& path, const secret_kind&
                             path, about.st_mode & 07777, expected.what, path)};
     // One more than it should have, to see that it is longer.
     secret_text text(std::min(static_cast<std::size_t>(about.st_size), expected.most_bytes) + 1);
-    const auto size = read_into(file->get(), text.data(), text.capacity());
-    if (!size) return cannot_read(path, errno);
+    const auto size =
+        read_into(file->get(), std::as_writable_bytes(std::span(text.data(), text.capacity())));
+    if (!size) return cannot_read(path, errno, expected.what);
     if (*size > expected.most_bytes)
         return {errc::invalid, fmt::format("\"{}\" is longer than {} bytes, expected {}", path,
                                            expected.most_bytes, expected.what)};
@@ -256,9 +247,10 @@ result<secret_text> read_secret_file(const std::string& path, const secret_kind&
 namespace {
 
 /// Refuses a file that everybody may write, if it says whom to trust.
-result<std::string> read_pem(const std::string& path, bool says_whom_to_trust) {
+result<std::string> read_public(const std::string& path, bool says_whom_to_trust,
+                                const char* expected) {
     struct stat about {};
-    const auto file = open_file(path, "a file in PEM", about);
+    const auto file = open_file(path, expected, about);
     if (!file) return file.why();
     if (says_whom_to_trust && (about.st_mode & S_IWOTH) != 0)
         return writable_by_everybody(path, about.st_mode);
@@ -267,26 +259,27 @@ result<std::string> read_pem(const std::string& path, bool says_whom_to_trust) {
     do {  // Again if it has grown meanwhile.
         room = std::min(room, limits::most_pem_bytes + 1);
         text.resize(room);
-        const auto got = read_into(file->get(), text.data() + used, room - used);
-        if (!got) return cannot_read(path, errno);
+        const auto got =
+            read_into(file->get(), std::as_writable_bytes(std::span(text).subspan(used)));
+        if (!got) return cannot_read(path, errno, expected);
         used += *got;
     } while (used == std::exchange(room, 2 * room) && used <= limits::most_pem_bytes);
     if (used > limits::most_pem_bytes)
-        return {errc::invalid, fmt::format("\"{}\" is longer than {} MiB, expected a file in PEM",
-                                           path, limits::most_pem_bytes >> 20)};
+        return {errc::invalid, fmt::format("\"{}\" is longer than {} MiB, expected {}", path,
+                                           limits::most_pem_bytes >> 20, expected)};
     text.resize(used);
     return text;
 }
 
 }  // namespace
 
-result<std::string> read_pem_file(const std::string& path) {
-    return read_pem(path, false);
+result<std::string> read_pem_file(const std::string& path, const char* expected) {
+    return read_public(path, false, expected);
 }
 
-result<std::string> read_trusted_file(const std::string& path) {
+result<std::string> read_trusted_file(const std::string& path, const char* expected) {
     if (const auto good = check_folders_of(path); !good) return good.why();
-    return read_pem(path, true);
+    return read_public(path, true, expected);
 }
 
 result<pkey_ptr> private_key_in(std::string_view pem, const std::string& name) {

@@ -46,11 +46,12 @@ struct secret_kind {
 ///          it, or everybody may put another in place of one that says whom to trust; `invalid` if
 ///          it is too long, or a folder, FIFO or device.
 result<secret_text> read_secret_file(const std::string& path, const secret_kind& expected = {});
-/// Any other PEM file. Failure: `not_found`, `invalid` as above.
-result<std::string> read_pem_file(const std::string& path);
+/// Any other PEM file, or one that is `expected`. Failure: `not_found`, `invalid` as above.
+result<std::string> read_pem_file(const std::string& path, const char* expected = "a file in PEM");
 /// The file of those who are trusted. Failure: as read_pem_file(), and `denied` if everybody on
 /// this host may write it, or put another in its place.
-result<std::string> read_trusted_file(const std::string& path);
+result<std::string> read_trusted_file(const std::string& path,
+                                      const char* expected = "a file in PEM");
 
 /// The private key in PEM text. No copy of the text is left behind.
 /// Failure: `invalid`, also for one that is encrypted.

@@ -8,18 +8,14 @@
 
 #include <amalgam/core/detail/text.hpp>
 
+#include "fabric/trust/keys/trusted_keys.hpp"
+
 namespace amalgam::detail {
 bool is_letter_or_digit(char c) noexcept {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
 namespace {
-
-/// The name of who is trusted by his key alone.
-bool is_fingerprint(std::string_view name) noexcept {
-    return name.size() == 64 &&
-           std::all_of(name.begin(), name.end(), [](char c) { return hex_digit(c) >= 0; });
-}
 
 /// The first line with its end, if it has one.
 std::string_view first_line(std::string_view text) noexcept {
@@ -42,7 +38,8 @@ secret_text joined(std::string_view first, std::string_view second) {
 
 bool is_key_name(std::string_view name) noexcept {
     return !name.empty() && name.size() <= pre_shared_keys::most_name_bytes &&
-           is_letter_or_digit(name.front()) && !is_fingerprint(name) &&
+           is_letter_or_digit(name.front()) &&
+           !is_fingerprint(name) &&  // The name of who is trusted by his key alone.
            std::all_of(name.begin(), name.end(), [](char c) {
                return is_letter_or_digit(c) ||
                       std::string_view("._@-").find(c) != std::string::npos;

@@ -1,6 +1,5 @@
 #include "fabric/trust/openssl/openssl.hpp"
 
-#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -53,6 +52,11 @@ bool openssl_allocates_by_malloc() noexcept {
                about.dli_sname != nullptr && std::string_view(about.dli_sname) == "CRYPTO_malloc";
     }();
     return does;
+}
+
+std::mutex& secure_heap_lock() noexcept {
+    static constinit std::mutex lock;
+    return lock;
 }
 
 void use_secure_heap() noexcept {

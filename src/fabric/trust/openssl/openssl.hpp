@@ -4,6 +4,7 @@
 #include "fabric/trust/openssl/openssl_functions.hpp"
 // clang-format on
 
+#include <mutex>
 #include <string>
 
 #include <openssl/bio.h>
@@ -76,5 +77,9 @@ bool openssl_allocates_by_malloc() noexcept;
 /// Makes OpenSSL keep private keys in memory that is locked, as far as the limit allows, and left
 /// out of core dumps. Once per process; does nothing if the program has done it itself.
 void use_secure_heap() noexcept;
+
+/// Held by whoever uses that heap while fork() may be called, which waits for it by parsing_turn:
+/// a child would find OpenSSL's own lock of it taken. No other lock is taken under it.
+std::mutex& secure_heap_lock() noexcept;
 
 }  // namespace amalgam::detail

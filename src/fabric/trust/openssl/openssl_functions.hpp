@@ -49,8 +49,8 @@
     X(SSL_free) X(SSL_free_buffers) X(SSL_get0_alpn_selected) X(SSL_get0_param) \
     X(SSL_get0_peer_certificate) X(SSL_get0_verified_chain) \
     X(SSL_get1_session) X(SSL_get_SSL_CTX) X(SSL_get_current_cipher) \
-    X(SSL_get_error) \
-    X(SSL_get_ex_data) X(SSL_get_ex_data_X509_STORE_CTX_idx) X(SSL_get_session) \
+    X(SSL_get_error) X(SSL_get_ex_data) X(SSL_get_ex_data_X509_STORE_CTX_idx) \
+    X(SSL_get_peer_cert_chain) X(SSL_get_security_level) X(SSL_get_session) \
     X(SSL_get_shutdown) X(SSL_get_verify_result) X(SSL_has_pending) X(SSL_in_init) \
     X(SSL_is_server) X(SSL_key_update) X(SSL_new) X(SSL_peek_ex) X(SSL_read_ex) \
     X(SSL_select_next_proto) X(SSL_session_reused) X(SSL_set1_host) X(SSL_set_accept_state) \
@@ -75,19 +75,19 @@
     X(X509_STORE_CTX_get0_cert) X(X509_STORE_CTX_get0_chain) X(X509_STORE_CTX_get0_param) \
     X(X509_STORE_CTX_get_error) \
     X(X509_STORE_CTX_get_ex_data) X(X509_STORE_CTX_init) X(X509_STORE_CTX_new) \
-    X(X509_STORE_CTX_set_error) X(X509_STORE_CTX_set_flags) X(X509_STORE_CTX_set_purpose) \
+    X(X509_STORE_CTX_set0_verified_chain) X(X509_STORE_CTX_set_error) X(X509_STORE_CTX_set_flags) X(X509_STORE_CTX_set_purpose) \
     X(X509_STORE_add_cert) X(X509_STORE_add_crl) X(X509_STORE_free) X(X509_STORE_new) \
-    X(X509_STORE_set_verify_cb) X(X509_VERIFY_PARAM_set1_ip_asc) \
+    X(X509_STORE_set_verify_cb) X(X509_VERIFY_PARAM_set1) X(X509_VERIFY_PARAM_set1_ip_asc) \
     X(X509_VERIFY_PARAM_set_auth_level) X(X509_VERIFY_PARAM_set_flags) \
     X(X509_VERIFY_PARAM_set_hostflags) X(X509_VERIFY_PARAM_set_purpose) X(X509_add_ext) \
     X(X509_check_akid) X(X509_check_ca) \
     X(X509_check_private_key) X(X509_check_purpose) X(X509_cmp) \
     X(X509_cmp_current_time) X(X509_free) X(X509_get0_notAfter) X(X509_get0_notBefore) \
     X(X509_get0_pubkey) X(X509_get0_serialNumber) X(X509_get_X509_PUBKEY) X(X509_get_ext_d2i) \
-    X(X509_get_issuer_name) X(X509_get_serialNumber) X(X509_get_subject_name) \
+    X(X509_get_extension_flags) X(X509_get_issuer_name) X(X509_get_serialNumber) X(X509_get_subject_name) \
     X(X509_getm_notAfter) X(X509_getm_notBefore) X(X509_gmtime_adj) X(X509_new) \
     X(X509_set_issuer_name) X(X509_set_pubkey) X(X509_set_subject_name) X(X509_set_version) \
-    X(X509_sign) X(X509_verify) X(X509_verify_cert) X(X509_verify_cert_error_string) \
+    X(X509_sign) X(X509_up_ref) X(X509_verify) X(X509_verify_cert) X(X509_verify_cert_error_string) \
     X(d2i_AutoPrivateKey) X(d2i_X509) X(i2d_PKCS8_PRIV_KEY_INFO) X(i2d_PUBKEY) X(i2d_X509) \
     X(i2d_X509_PUBKEY)
 // clang-format on

@@ -8,11 +8,10 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <malloc.h>
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
-#include "fabric/trust/keys/pre_shared_keys.hpp"
+#include "fabric/trust/tls/forgotten_secrets.hpp"
 #include "fabric/trust/tls/verification.hpp"
 
 namespace amalgam::detail {
@@ -94,20 +93,22 @@ int find_key(SSL* ssl, const unsigned char* name, std::size_t bytes, SSL_SESSION
 /// proves as much as the key does. OpenSSL keeps it in its SSL and session to their end, and frees
 /// that of the SSL as it is.
 void forget_early_secret(SSL* ssl, std::span<const unsigned char> key) noexcept {
-    if (!openssl_allocates_by_malloc()) return;
     std::array<unsigned char, 32> early{};
     constexpr std::array<unsigned char, 32> salt{};
     unsigned bytes = early.size();
     const bool known = HMAC(EVP_sha256(), salt.data(), static_cast<int>(salt.size()), key.data(),
                             key.size(), early.data(), &bytes) != nullptr;
-    for (void* const block : {static_cast<void*>(ssl), static_cast<void*>(SSL_get_session(ssl))}) {
-        if (!known || block == nullptr) continue;
-        const std::span whole(static_cast<unsigned char*>(block), ::malloc_usable_size(block));
-        auto at = whole.begin();
-        while ((at = std::search(at, whole.end(), early.begin(), early.end())) != whole.end())
-            OPENSSL_cleanse(&*at, early.size());
-    }
+    for (void* const object : {static_cast<void*>(ssl), static_cast<void*>(SSL_get_session(ssl))})
+        if (known) forget_within(object, early);
     OPENSSL_cleanse(early.data(), early.size());
+}
+
+/// The one of ours that both ends use. Null: the peer has named none that we know.
+const pre_shared_keys::key* key_of(const SSL* ssl) noexcept {
+    const pre_shared_keys& all = *verified_by(ssl)->shared();
+    if (SSL_is_server(ssl) == 0) return &all.own();
+    const offer* const offered = offer_of(ssl);
+    return offered == nullptr ? nullptr : all.find(offered->name);
 }
 
 /// In place of OpenSSL's verification of a certificate: none is accepted.
@@ -142,17 +143,22 @@ result<identity> proved_by_pre_shared_key(const SSL* ssl) {
     return {errc::denied, "the peer did not prove that it has a pre-shared key of ours"};
 }
 
+result<void> check_pre_shared_key(const SSL* ssl, const pre_shared_keys& now) {
+    const pre_shared_keys::key* const used = key_of(ssl);
+    const pre_shared_keys::key* const kept = used == nullptr           ? nullptr
+                                             : SSL_is_server(ssl) == 0 ? &now.own()
+                                                                       : now.find(used->name);
+    if (kept != nullptr && std::ranges::equal(kept->secret, used->secret)) return {};
+    return {errc::denied,
+            "the pre-shared key of the peer was removed or replaced within the handshake"};
+}
+
 void forget_pre_shared_key(SSL* ssl) noexcept {
     if (!uses_pre_shared_keys(ssl)) return;
     constexpr std::array<unsigned char, pre_shared_keys::most_bytes> nothing{};
     if (SSL_SESSION* const of_key = SSL_get_session(ssl))
         (void)SSL_SESSION_set1_master_key(of_key, nothing.data(), nothing.size());
-    const pre_shared_keys& all = *verified_by(ssl)->shared();
-    const offer* const offered = offer_of(ssl);
-    const pre_shared_keys::key* const used = SSL_is_server(ssl) == 0 ? &all.own()
-                                             : offered == nullptr    ? nullptr
-                                                                     : all.find(offered->name);
-    if (used != nullptr) forget_early_secret(ssl, used->secret);
+    if (const auto* const used = key_of(ssl)) forget_early_secret(ssl, used->secret);
 }
 
 std::string pre_shared_refusal(const SSL* ssl, int reason) {

@@ -5,6 +5,7 @@
 #include <amalgam/core/result.hpp>
 #include <amalgam/fabric/identity.hpp>
 
+#include "fabric/trust/keys/pre_shared_keys.hpp"
 #include "fabric/trust/openssl/openssl.hpp"
 
 namespace amalgam::detail {
@@ -26,6 +27,10 @@ bool uses_pre_shared_keys(const SSL* ssl) noexcept;
 /// Who is at the other end, once the handshake is done: the name of the key.
 /// Failure: `denied` if it did not prove it.
 result<identity> proved_by_pre_shared_key(const SSL* ssl);
+
+/// Whether the key that both ends have used is among these, too, which have come since.
+/// Failure: `denied`.
+result<void> check_pre_shared_key(const SSL* ssl, const pre_shared_keys& now);
 
 /// Overwrites what the connection has of its key. Once the handshake is done, or has failed.
 void forget_pre_shared_key(SSL* ssl) noexcept;

@@ -155,7 +155,6 @@ public:
         if (!key_->next()) throw std::runtime_error("no key");
     }
     /// Of what it sends.
-    const traffic_secret& secret() const noexcept { return secret_; }
     tls_session& ours() { return *both_->ours; }
     /// By one read.
     std::string received() { return both_->receive_ours(20'000); }

@@ -48,13 +48,14 @@ int require_protocol(SSL* ssl, int* alert, void*) {
     return SSL_CLIENT_HELLO_ERROR;
 }
 
-ssl_context_ptr make_context(const std::shared_ptr<const loaded_credentials>& of, bool accepting) {
+ssl_context_ptr make_context(const std::shared_ptr<const credentials>& of,
+                             const std::shared_ptr<const loaded_credentials>& now, bool accepting) {
     ssl_context_ptr made(SSL_CTX_new(accepting ? TLS_server_method() : TLS_client_method()));
     if (made == nullptr) throw std::bad_alloc();
     SSL_CTX& context = *made;
-    if (!of->put_into(context)) throw std::bad_alloc();  // It could, when it was loaded.
-    verify_peers_by(context, of, accepting);
-    const bool by_shared_key = of->shared() != nullptr;
+    if (!now->put_into(context)) throw std::bad_alloc();  // It could, when it was loaded.
+    verify_peers_by(context, of, now, accepting);
+    const bool by_shared_key = now->shared() != nullptr;
     const bool set =
         SSL_CTX_set_min_proto_version(&context, TLS1_3_VERSION) == 1 &&
         SSL_CTX_set_max_proto_version(&context, TLS1_3_VERSION) == 1 &&
@@ -99,11 +100,10 @@ bool is_address(const std::string& host) {
            ::inet_pton(AF_INET6, host.c_str(), &bytes) == 1;
 }
 
-/// What the alert of a peer that refuses our certificate says; null for other alerts.
+/// What the alert of a peer that refuses our certificate says, but for want of trust; null for
+/// other alerts.
 const char* refusal_in_alert(int reason) {
     switch (reason) {
-        case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
-            return "it does not trust our authority";
         case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
             return "our certificate has expired";
         case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
@@ -150,7 +150,9 @@ const char* meaning_of(int reason) {
 }  // namespace
 
 tls_contexts::tls_contexts(std::shared_ptr<const credentials> of, set_up_function set_up)
-    : of_(std::move(of)), set_up_(set_up) {}
+    : of_(std::move(of)), set_up_(set_up) {
+    (void)of_->store().current();  // From here on a thread looks at the files.
+}
 tls_contexts::~tls_contexts() = default;
 
 /// Makes both contexts again if the credentials have changed.
@@ -158,8 +160,8 @@ result<void> tls_contexts::follow() try {
     auto now = of_->store().current();
     if (now == made_from_) return {};
     (void)openssl_lacked_memory();
-    ssl_context_ptr connecting = make_context(now, false);
-    ssl_context_ptr accepting = make_context(now, true);
+    ssl_context_ptr connecting = make_context(of_, now, false);
+    ssl_context_ptr accepting = make_context(of_, now, true);
     if (set_up_ != nullptr) {
         set_up_(*connecting);
         set_up_(*accepting);
@@ -215,6 +217,7 @@ result<identity> verified_peer(const SSL* ssl) {
         auto who = proved_by_pre_shared_key(ssl);
         if (!who) return who;
         if (const auto same = check_protocol(ssl); !same) return same.why();
+        if (auto still = check_changes(ssl); !still) return still.why();
         return who;
     }
     const long verified = SSL_get_verify_result(ssl);
@@ -225,6 +228,7 @@ result<identity> verified_peer(const SSL* ssl) {
                             shown == nullptr ? "it showed no certificate"
                                              : X509_verify_cert_error_string(verified))};
     if (const auto same = check_protocol(ssl); !same) return same.why();
+    if (auto still = check_changes(ssl); !still) return still.why();
     if (auto stands = check_session(ssl); !stands) return stands.why();
     // OpenSSL does not look at it where a session is resumed.
     if (const auto valid = check_time(*shown, std::chrono::system_clock::now()); !valid)
@@ -241,10 +245,11 @@ failure handshake_failure(const SSL* ssl) {
             return {{errc::denied}, std::move(why)};
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
         return {{errc::denied},
-                fmt::format("the peer's certificate is refused: {}",
-                            X509_verify_cert_error_string(SSL_get_verify_result(ssl)))};
+                fmt::format("the peer's certificate is refused: {}", refusal_of_peer(ssl))};
     if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
         return {{errc::denied}, "the peer showed no certificate"};
+    if (reason == SSL_R_TLSV1_ALERT_UNKNOWN_CA)
+        return {{errc::denied}, fmt::format("the peer refuses us: {}", distrust_of_peer(ssl))};
     if (const char* refused = refusal_in_alert(reason))
         return {{errc::denied}, fmt::format("the peer refuses us: {}", refused)};
     if (const char* meaning = meaning_of(reason)) return {{errc::unreachable}, meaning};

@@ -34,12 +34,13 @@ public:
     /// certificate of its peer.
     static constexpr long max_sessions = 1024;
 
+    /// Looks at the files, as credential_store::current() says; a thread does from then on.
     explicit tls_contexts(std::shared_ptr<const credentials> of, set_up_function set_up = nullptr);
     ~tls_contexts();
 
     /// For SSL_new(), which keeps it. The same pointer as before unless the credentials have
-    /// changed; sessions of another context must not be resumed. Looks at the files at most once a
-    /// second. Failure: `no_memory`.
+    /// changed; sessions of another context must not be resumed. Waits for no file system.
+    /// Failure: `no_memory`.
     result<SSL_CTX*> connecting();
     result<SSL_CTX*> accepting();
 
@@ -60,8 +61,8 @@ private:
 result<void> expect_host(SSL* ssl, const std::string& host);
 
 /// Who is at the other end, once the handshake is done, resumed or not.
-/// Failure: `denied` if it did not prove it, its certificate has expired since, or it did not name
-///          `tls_protocol`.
+/// Failure: `denied` if it did not prove it, is not trusted any more, its certificate has expired
+///          since, or it did not name `tls_protocol`; throws std::bad_alloc.
 result<identity> verified_peer(const SSL* ssl);
 
 /// Why a handshake failed, for the log and the caller: after SSL_do_handshake() returned an error,

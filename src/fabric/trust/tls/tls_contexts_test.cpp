@@ -206,7 +206,49 @@ TEST_F(tls_contexts_test, a_revoked_certificate_is_refused_once_the_list_is_ther
     EXPECT_EQ(told(both.server.why),
               "denied: the peer's certificate is refused: certificate revoked");
     EXPECT_EQ(told(both.client.why), "denied: the peer refuses us: our certificate is revoked");
-    EXPECT_EQ(verified_peer(good.server.ssl.get())->name, "left") << "an old connection stays";
+}
+
+TEST_F(tls_contexts_test, a_list_that_comes_within_a_handshake_counts_at_its_end) {
+    const auto server_credentials = credentials::from_folder(right);
+    tls_contexts server(server_credentials, &keep_sessions), of_left = of(left);
+    const std::string other = here.add("other");
+    tls_contexts of_other = of(other);
+    const auto begun = [&](tls_contexts& from, SSL_SESSION* earlier = nullptr) {
+        tls_pair both(from.connecting().value(), server.accepting().value(), earlier);
+        EXPECT_TRUE(both.client.go_on() && both.server.go_on());
+        return both;
+    };
+    last_session.reset();
+    tls_pair first = begun(of_left);
+    first.meet();
+    const openssl_ptr<SSL_SESSION> kept = std::move(last_session);
+    ASSERT_NE(kept, nullptr);
+    // By a certificate, by a session that stood, and at the other end.
+    tls_pair slow = begun(of_left), resumed = begun(of_left, kept.get()), good = begun(of_other);
+    const auto left_credentials = credentials::from_folder(left);
+    tls_contexts back(left_credentials);
+    tls_pair to_revoked(back.connecting().value(), of_other.accepting().value());
+    ASSERT_TRUE(expect_host(to_revoked.client.ssl.get(), "other.lab"));
+    EXPECT_TRUE(to_revoked.client.go_on() && to_revoked.server.go_on());
+
+    revoke_key(left, here.lab);
+    trust_authority(right, here.lab + "/revoked.pem");
+    ASSERT_TRUE(server_credentials->reload());
+    for (tls_pair* const each : {&slow, &resumed}) {
+        each->meet();
+        ASSERT_TRUE(each->server.done) << told(each->server.why);
+        const auto who = verified_peer(each->server.ssl.get());
+        EXPECT_EQ(who.sentence(), "the peer's certificate is refused: certificate revoked");
+        EXPECT_EQ(who.code(), errc::denied);
+    }
+    EXPECT_EQ(SSL_session_reused(resumed.server.ssl.get()), 1);
+    good.meet();
+    EXPECT_EQ(verified_peer(good.server.ssl.get())->name, "other");
+
+    ASSERT_TRUE(left_credentials->reload());
+    to_revoked.meet();
+    EXPECT_EQ(verified_peer(to_revoked.client.ssl.get())->name, "other");
+    EXPECT_EQ(ERR_peek_error(), 0u);
 }
 
 TEST_F(tls_contexts_test, an_authority_without_a_list_has_revoked_nothing_beside_one_that_has) {
@@ -433,6 +475,125 @@ TEST_F(tls_contexts_test, a_trusted_key_is_enough_and_no_other_gets_in) {
     ended_pair.meet();
     EXPECT_EQ(told(ended_pair.server.why),
               "denied: the peer's certificate is refused: certificate has expired");
+}
+
+/// Two folders that trust each other's keys, and no authority.
+class trusted_key_contexts : public tls_contexts_test {
+protected:
+    trusted_key_contexts() {
+        make_key(one, {.name = "one", .self_signed = true});
+        make_key(two, {.name = "two", .self_signed = true});
+        (void)trust_authority(one, two);
+        (void)trust_authority(two, one);
+    }
+    static bool has_met(const tls_pair& both) { return both.client.done && both.server.done; }
+
+    const std::string one = here.with("one"), two = here.with("two");
+};
+
+TEST_F(trusted_key_contexts, two_folders_that_name_each_others_keys_meet_and_nobody_else) {
+    const tls_pair both = met(one, two);
+    ASSERT_TRUE(has_met(both)) << told(both.client.why) << "; " << told(both.server.why);
+    const identity who = *verified_peer(both.server.ssl.get());
+    EXPECT_EQ(who.key, credentials::from_folder(one)->self().key);
+    EXPECT_EQ(who.name, to_text(who.key));
+    make_key(here.with("three"), {.name = "three", .self_signed = true});
+    (void)trust_authority(here.with("three"), two);
+    for (const std::string& stranger : {here.with("three"), left}) {
+        EXPECT_EQ(met(stranger, two).server.why.code(), errc::denied) << stranger;
+        EXPECT_EQ(met(one, stranger).client.why.code(), errc::denied) << stranger;
+    }
+}
+
+TEST_F(trusted_key_contexts, who_is_not_trusted_is_told_which_key_is_not_and_how_it_would_be) {
+    const std::string three = here.with("three");
+    make_key(three, {.name = "three", .self_signed = true});
+    (void)trust_authority(three, two);
+    const auto key_of = [](const std::string& folder) {
+        return to_text(credentials::from_folder(folder)->self().key);
+    };
+    const auto refuses = [](const std::string& what) {
+        return "denied: the peer's certificate is refused: " + what;
+    };
+    const auto refused = [](const std::string& what) {
+        return "denied: the peer refuses us: " + what;
+    };
+    const std::string not_trusted = "its key is not among the trusted ones",
+                      add = "; where it should be: amalgam key trust FOLDER ";
+    const auto own_is_not = [&](const std::string& folder) {
+        return refused("our key, which is self-signed, is not among those that it trusts" + add +
+                       key_of(folder));
+    };
+    {  // The server trusts other keys.
+        const tls_pair both = met(three, two);
+        EXPECT_EQ(told(both.server.why), refuses(not_trusted + add + key_of(three)));
+        EXPECT_EQ(told(both.client.why), own_is_not(three));
+    }
+    {  // The client trusts other keys, and who is certified shows it in vain.
+        const tls_pair both = met(one, left);
+        EXPECT_EQ(
+            told(both.client.why),
+            refuses(not_trusted + ", and who certified it is not asked here" + add + key_of(left)));
+        EXPECT_EQ(told(both.server.why),
+                  refused("it trusts neither our authority nor our key; where it should: amalgam "
+                          "key trust FOLDER AUTHORITY, or, if it trusts keys, amalgam key trust "
+                          "FOLDER " +
+                          key_of(left)));
+    }
+    {  // The client trusts an authority.
+        const tls_pair both = met(left, two);
+        EXPECT_EQ(told(both.client.why),
+                  refuses("it is self-signed, and here is trusted who an authority certified; "
+                          "certify it: amalgam key new NAME --with AUTHORITY; or trust its key in "
+                          "a folder without authorities: amalgam key trust FOLDER " +
+                          key_of(two)));
+        EXPECT_EQ(told(both.server.why), own_is_not(two));
+    }
+    EXPECT_EQ(ERR_peek_error(), 0u);
+}
+
+TEST_F(trusted_key_contexts, a_key_that_is_taken_out_is_refused_from_then_on) {
+    const auto of_two = credentials::from_folder(two);
+    tls_contexts client = of(one), server(of_two, &keep_sessions);
+    last_session.reset();
+    tls_pair before(client.connecting().value(), server.accepting().value());
+    before.meet();
+    ASSERT_TRUE(has_met(before)) << told(before.server.why);
+    const openssl_ptr<SSL_SESSION> kept = std::move(last_session);
+    ASSERT_NE(kept, nullptr);
+    const auto begun = [&](SSL_SESSION* earlier) {
+        tls_pair both(client.connecting().value(), server.accepting().value(), earlier);
+        EXPECT_TRUE(both.client.go_on() && both.server.go_on());
+        return both;
+    };
+    tls_pair slow = begun(nullptr), resumed = begun(kept.get());
+
+    (void)revoke_key(one, two);
+    ASSERT_TRUE(of_two->reload());
+    for (SSL_SESSION* earlier : {static_cast<SSL_SESSION*>(nullptr), kept.get()}) {
+        tls_pair after(client.connecting().value(), server.accepting().value(), earlier);
+        after.meet();
+        EXPECT_FALSE(after.server.done);
+        EXPECT_EQ(after.server.why.code(), errc::denied) << told(after.server.why);
+        EXPECT_EQ(SSL_session_reused(after.server.ssl.get()), 0);
+    }
+    // So are those that had begun.
+    for (tls_pair* const each : {&slow, &resumed}) {
+        each->meet();
+        ASSERT_TRUE(each->server.done) << told(each->server.why);
+        const auto who = verified_peer(each->server.ssl.get());
+        EXPECT_EQ(who.code(), errc::denied);
+        EXPECT_EQ(who.sentence(),
+                  "the peer's certificate is refused: its key is no longer trusted");
+    }
+    EXPECT_EQ(SSL_session_reused(resumed.server.ssl.get()), 1);
+
+    (void)trust_authority(two, one);
+    ASSERT_TRUE(of_two->reload());
+    tls_pair again(client.connecting().value(), server.accepting().value(), kept.get());
+    again.meet();
+    EXPECT_TRUE(has_met(again)) << told(again.server.why);
+    EXPECT_EQ(SSL_session_reused(again.server.ssl.get()), 0);
 }
 
 TEST_F(tls_contexts_test, a_trusted_key_whose_certificate_is_not_valid_yet_is_refused) {

@@ -71,18 +71,6 @@ TEST(tls_records_of_liars, a_ticket_in_pieces_is_passed_over_and_nothing_may_com
     }
 }
 
-TEST(tls_records_of_liars, the_session_keeps_no_secret_that_its_keys_were_made_of) {
-    for (const side which : {side::connecting, side::accepting}) {
-        liar one(which);
-        const auto* const at = reinterpret_cast<const char*>(&one.ours());
-        const std::string_view all(at, sizeof(tls_session));
-        const std::string_view secret(reinterpret_cast<const char*>(one.secret().bytes.data()),
-                                      one.secret().size);
-        ASSERT_FALSE(secret.empty());
-        EXPECT_EQ(all.find(secret), all.npos);
-    }
-}
-
 TEST(tls_records_of_liars, records_may_come_byte_by_byte_and_nothing_is_told_before_the_last) {
     liar one(side::accepting);
     const std::vector<std::byte> record = one.made(data, "text");

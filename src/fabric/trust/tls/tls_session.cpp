@@ -23,6 +23,9 @@ constexpr const char* refused_unheard =
     "by "
     "tcp://, not by tcp+tls://";
 
+/// The digest of each cipher suite has as many, or more.
+constexpr std::size_t most_exported_bytes = 32;
+
 /// Of an SSL: its session.
 int place_of_session() noexcept {
     static const int place =
@@ -293,14 +296,17 @@ void tls_session::resume(SSL_SESSION& earlier) noexcept {
 
 bool tls_session::export_key(std::string_view label, const_bytes context,
                              mutable_bytes into) const noexcept {
-    if (!is_complete_) return false;
+    if (!is_complete_ || into.size() > most_exported_bytes ||
+        label.size() > cipher_suite::most_label_bytes)
+        return false;
+    const no_errors_left at_the_end;
+    if (secrets_->exporter.size != 0)  // Then OpenSSL has it no more.
+        return cipher_suite::of(*SSL_get_current_cipher(ssl_.get()))
+            ->export_key(secrets_->exporter, label, context, into);
     const auto bytes_at = [](auto* at) { return reinterpret_cast<const unsigned char*>(at); };
-    if (SSL_export_keying_material(ssl_.get(), reinterpret_cast<unsigned char*>(into.data()),
-                                   into.size(), label.data(), label.size(),
-                                   bytes_at(context.data()), context.size(), 1) == 1)
-        return true;
-    clear_openssl_errors();
-    return false;
+    return SSL_export_keying_material(ssl_.get(), reinterpret_cast<unsigned char*>(into.data()),
+                                      into.size(), label.data(), label.size(),
+                                      bytes_at(context.data()), context.size(), 1) == 1;
 }
 
 tls_ticket tls_session::ticket() const noexcept {
@@ -347,10 +353,15 @@ void tls_session::on_secret(const SSL* ssl, const char* line) noexcept {
     auto* const self = static_cast<tls_session*>(SSL_get_ex_data(ssl, place_of_session()));
     if (self == nullptr) return;
     const std::string_view all(line);
-    const bool of_client = all.starts_with("CLIENT_TRAFFIC_SECRET_0 ");
-    if (!of_client && !all.starts_with("SERVER_TRAFFIC_SECRET_0 ")) return;
-    const bool is_ours = of_client == (self->side_ == side::connecting);
-    (void)self->secrets_[is_ours ? 0 : 1].read_hex(all.substr(all.rfind(' ') + 1));
+    const bool connects = self->side_ == side::connecting;
+    session_secrets& told = *self->secrets_;
+    traffic_secret* into = nullptr;
+    if (all.starts_with("CLIENT_TRAFFIC_SECRET_0 "))
+        into = connects ? &told.sending : &told.receiving;
+    if (all.starts_with("SERVER_TRAFFIC_SECRET_0 "))
+        into = connects ? &told.receiving : &told.sending;
+    if (all.starts_with("EXPORTER_SECRET ")) into = &told.exporter;
+    if (into != nullptr) (void)into->read_hex(all.substr(all.rfind(' ') + 1));
 }
 
 tls_session::state tls_session::fail(errc code, int native, std::string sentence) {

@@ -35,12 +35,20 @@ struct tls_record {
 };
 using tls_ticket = openssl_ptr<SSL_SESSION>;
 
+/// What OpenSSL told of a connection's secrets.
+struct session_secrets : in_secret_memory {
+    traffic_secret sending, receiving;  ///< Until the keys are made of them.
+    traffic_secret exporter;            ///< As long as the connection.
+};
+static_assert(sizeof(session_secrets) <= in_secret_memory::most_bytes);
+
 /// One TLS 1.3 connection over a non-blocking stream socket.
 ///
 /// OpenSSL shakes hands, reading and writing the socket through a BIO of ours: nothing waits, and
 /// what a full socket does not take is kept, so plaintext that write() took is never offered again.
 /// After the handshake records are protected and opened here, by the ciphers of OpenSSL and with
-/// the secrets that it agreed on; what comes of tickets it is given.
+/// the secrets that it agreed on; what comes of tickets it is given. Secrets are kept where no core
+/// dump has them, and OpenSSL's copies overwritten.
 ///
 /// Owner:   borrows the socket and the record; both live longer.
 /// Threads: one at a time.
@@ -97,8 +105,8 @@ public:
     void leave_records_to_openssl() noexcept { leaves_records_ = true; }
     /// For tests: as if it had sent so many.
     void count_records(std::uint32_t sent) noexcept { records_ = sent; }
-    /// Key material that only the two ends have (RFC 8446, 7.5). False: the handshake is not
-    /// complete.
+    /// Key material that only the two ends have (RFC 8446, 7.5): at most 32 bytes, under a label of
+    /// at most 64. False: it is longer, or the handshake is not complete.
     bool export_key(std::string_view label, const_bytes context, mutable_bytes into) const noexcept;
     /// What a later connection can resume. Null: the peer has sent nothing of the kind.
     tls_ticket ticket() const noexcept;
@@ -184,6 +192,7 @@ private:
 
     // ---- records, after the handshake
     void take_records_over() noexcept;
+    void forget_secrets(const SSL_CIPHER& cipher) noexcept;
     bool take_buffer() noexcept;
     bool has_whole_record() const noexcept;
     std::size_t open_piece(mutable_bytes room, bool guarded, int& error) noexcept;
@@ -234,9 +243,9 @@ private:
     bool in_step_ = false;       ///< OpenSSL was given every record that came so far.
     bool is_over_ = false;       ///< The peer sends no more.
     bool has_said_end_ = false;  ///< An alert ended our direction; nothing may follow it.
-    std::uint32_t sent_since_finished_ = 0;   ///< Records, by OpenSSL.
-    std::uint32_t ticket_left_ = 0;           ///< Bytes of a ticket that come in later records.
-    traffic_secret secrets_[2];               ///< Of what we send, and what we receive, until used.
+    std::uint32_t sent_since_finished_ = 0;  ///< Records, by OpenSSL.
+    std::uint32_t ticket_left_ = 0;          ///< Bytes of a ticket that come in later records.
+    const std::unique_ptr<session_secrets> secrets_ = std::make_unique<session_secrets>();
     std::unique_ptr<traffic_key> sending_;    ///< Null: OpenSSL does it.
     std::unique_ptr<traffic_key> receiving_;  ///< Together with sending_.
     buffer received_;                         ///< What is to be opened.

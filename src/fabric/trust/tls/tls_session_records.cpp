@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "fabric/memory/guarded_memory.hpp"
+#include "fabric/trust/tls/forgotten_secrets.hpp"
 #include "fabric/trust/tls/tls_session.hpp"
 
 namespace amalgam::detail {
@@ -44,14 +45,17 @@ void tls_session::take_records_over() noexcept {
     const bool is_short = SSL_SESSION_get_max_fragment_length(SSL_get_session(ssl_.get())) != 0;
     std::unique_ptr<traffic_key> sending, receiving;
     if (!leaves_records_ && cipher != nullptr && is_between && !is_short) {
-        sending = traffic_key::make(*cipher, secrets_[0], traffic_key::use::to_protect,
+        sending = traffic_key::make(*cipher, secrets_->sending, traffic_key::use::to_protect,
                                     sent_since_finished_);
-        receiving = traffic_key::make(*cipher, secrets_[1], traffic_key::use::to_open);
+        receiving = traffic_key::make(*cipher, secrets_->receiving, traffic_key::use::to_open);
     }
-    for (traffic_secret& each : secrets_)
-        each.erase();
-    if (sending == nullptr || receiving == nullptr || (more > 0 && !take_buffer()))
+    const bool can_export = secrets_->exporter.size == secrets_->sending.size;
+    if (sending == nullptr || receiving == nullptr || !can_export || (more > 0 && !take_buffer())) {
+        for (traffic_secret* each : {&secrets_->sending, &secrets_->receiving, &secrets_->exporter})
+            each->erase();
         return SSL_set_default_read_buffer_len(ssl_.get(), openssl_bytes);
+    }
+    forget_secrets(*cipher);
     if (more > 0) {
         std::memcpy(received_.bytes.get(), held_back_.data() + held_back_gone_, more);
         received_.end = more;
@@ -62,6 +66,19 @@ void tls_session::take_records_over() noexcept {
     receiving_ = std::move(receiving);
     in_step_ = true;
     (void)SSL_free_buffers(ssl_.get());
+}
+
+/// OpenSSL protects no more records, and we derive what is exported. It has the resumption secret,
+/// of which tickets are made, and the keys of its ciphers, to open these.
+void tls_session::forget_secrets(const SSL_CIPHER& cipher) noexcept {
+    const bool connects = side_ == side::connecting;
+    traffic_secret &ours = secrets_->sending, &theirs = secrets_->receiving;
+    forget_traffic_secrets(ssl_.get(), *cipher_suite::of(cipher),
+                           {.of_client = connects ? ours : theirs,
+                            .of_server = connects ? theirs : ours,
+                            .exporter = secrets_->exporter});
+    ours.erase();
+    theirs.erase();
 }
 
 // ---- receiving

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,24 +7,13 @@
 #include <amalgam/core/bytes.hpp>
 
 #include "fabric/trust/openssl/openssl.hpp"
+#include "fabric/trust/tls/key_schedule.hpp"
+#include "fabric/trust/tls/secret_memory.hpp"
 
 namespace amalgam::detail {
 
 /// What a record of TLS holds. Travels on the wire: never renumber.
 enum class record_kind : std::uint8_t { none = 0, alert = 21, handshake = 22, data = 23 };
-
-/// A secret that TLS gave one direction of a connection.
-struct traffic_secret {
-    std::array<unsigned char, 48> bytes{};
-    std::uint8_t size = 0;
-
-    traffic_secret() noexcept = default;
-    traffic_secret(const traffic_secret&) = delete;
-    ~traffic_secret() { erase(); }
-    /// False: not hexadecimal digits, or too many.
-    bool read_hex(std::string_view digits) noexcept;
-    void erase() noexcept;
-};
 
 /// Protects, or opens, the records of one direction of a TLS 1.3 connection (RFC 8446, 5.2).
 ///
@@ -34,7 +22,9 @@ struct traffic_secret {
 ///
 /// Threads: one at a time.
 /// Cost:    no allocation but in make() and next().
-class traffic_key {
+/// Memory:  the secret is where no core dump has it. The key that the cipher is prepared with is in
+///          ordinary memory, as OpenSSL allocates it, and wiped in the end.
+class traffic_key : public in_secret_memory {
 public:
     enum class use : std::uint8_t { to_protect, to_open };
     static constexpr std::size_t header_bytes = 5;
@@ -66,11 +56,8 @@ public:
     bool next() noexcept;
 
 private:
-    struct cipher_suite;
-    static const cipher_suite* suite_of(const SSL_CIPHER& cipher) noexcept;
     traffic_key(const cipher_suite& by, use for_what) noexcept;
     bool set(std::uint64_t number) noexcept;
-    bool expand(const char* label, unsigned char* into, std::size_t bytes) const noexcept;
     bool begin_record(const unsigned char* header) noexcept;
 
     struct free_context {

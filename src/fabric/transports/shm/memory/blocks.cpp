@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <amalgam/core/detail/forks.hpp>
+
 #include "fabric/transports/shm/memory/arena.hpp"
 
 namespace amalgam::detail {
@@ -35,7 +37,9 @@ public:
         return found;
     }
 
+    /// In a child of fork() memory and table are still the parent's.
     void give_back(const place& gone) noexcept {
+        if (forked_.is_in_child()) return;
         const std::lock_guard one(lock_);
         drop(gone);
     }
@@ -57,6 +61,7 @@ public:
         return registrations_ != nullptr;
     }
     void hide() noexcept {
+        if (forked_.is_in_child()) return;
         const std::lock_guard one(lock_);
         registrations_ = nullptr;
     }
@@ -112,6 +117,7 @@ private:
         return &fresh;
     }
 
+    const fork_check forked_;
     mutable std::mutex lock_;
     shm_registrations* registrations_;  // Null once the port is gone.
     arena_list arenas_;                 // By address.

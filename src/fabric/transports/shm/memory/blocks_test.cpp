@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fabric/transports/shm/memory/block_cache.hpp"
@@ -44,6 +45,23 @@ TEST_F(shm_blocks_test, peer_sees_the_same_bytes_at_another_address) {
     EXPECT_EQ(there[7], std::byte{9});
     there[8] = std::byte{10};
     EXPECT_EQ(block.bytes()[shm_page_bytes + 8], std::byte{10});
+}
+
+TEST_F(shm_blocks_test, child_that_gives_a_block_back_takes_nothing_from_its_parent) {
+    for (const std::size_t bytes : {shm_page_bytes, large}) {
+        std::optional block = table->allocate(bytes).value();
+        std::ranges::fill(block->bytes(), std::byte{7});
+        const pid_t child = ::fork();
+        if (child == 0) {
+            block.reset();
+            ::_exit(0);
+        }
+        int how = -1;
+        ASSERT_EQ(::waitpid(child, &how, 0), child);
+        EXPECT_EQ(how, 0);
+        EXPECT_TRUE(std::ranges::all_of(block->bytes(), [](auto x) { return x == std::byte{7}; }));
+        EXPECT_NE(locate(0, block->bytes()), nullptr);
+    }
 }
 
 TEST_F(shm_blocks_test, range_outside_the_block_is_not_located) {

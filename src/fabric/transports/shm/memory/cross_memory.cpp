@@ -119,6 +119,7 @@ shm_own_probe::shm_own_probe(std::uint64_t token) : place_(take_place()) {
 }
 
 shm_own_probe::~shm_own_probe() {
+    if (forked_.is_in_child()) return;  // The lock may be held, forever.
     place_.token = 0;
     const std::lock_guard hold(places().lock);
     places().free.push_back(&place_);

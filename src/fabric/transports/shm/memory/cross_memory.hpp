@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <amalgam/core/bytes.hpp>
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/status.hpp>
 
 #include "fabric/memory/segments.hpp"
@@ -68,6 +69,7 @@ public:
     std::uint64_t address() const noexcept { return reinterpret_cast<std::uint64_t>(&place_); }
 
 private:
+    const fork_check forked_;
     shm_probe& place_;
 };
 

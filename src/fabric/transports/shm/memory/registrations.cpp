@@ -148,7 +148,10 @@ shm_found_region shm_registrations_view::find(const remote_key& key, std::uint64
     issued.secret = copy[slot::secret];
     issued.bytes = length;
     issued.rights = static_cast<access>(copy[slot::shape] & 3);
-    if (!issued.grants(key, offset, bytes, asked)) return found;
+    if (!issued.grants(key, offset, bytes, asked)) {
+        if (issued.secret != key.secret) found.what = shm_found_region::kind::unknown;
+        return found;
+    }
     found.segment_count =
         std::min<std::size_t>(copy[slot::shape] >> shape_count_shift, slot::max_segments);
     found.blocks = copy[slot::blocks];

@@ -43,6 +43,8 @@ public:
                      (fenced ? shm_registrations_layout::fences : 0));
     }
     void wake() noexcept { set_sleeping(sleeping() & ~shm_registrations_layout::asleep); }
+    /// Call before anybody has the table: as if it had slept with `fenced` before.
+    void want_fences() noexcept { set_sleeping(sleeping() | shm_registrations_layout::fences); }
     /// Call while awake: senders then need no fences.
     void want_no_fences() noexcept { set_sleeping(sleeping() & ~shm_registrations_layout::fences); }
 
@@ -100,7 +102,8 @@ private:
 /// A region as found by a peer. The addresses are the owner's.
 struct shm_found_region {
     enum class kind : std::uint8_t {
-        unknown,  ///< Not published: only the owner can tell.
+        unknown,  ///< Not published, or not by this secret, as of a bound key (bound_key.hpp): only
+                  ///< the owner can tell.
         refused,  ///< The key does not open it.
         open
     };

@@ -1,0 +1,3 @@
+#pragma once
+#error \
+    "refused: ff/mpmc/asm/atomic.h is one of FastFlow's inner parts; expected standard containers, or am::channel"
