@@ -353,8 +353,9 @@ TEST(run_status, numbers_travel_as_text) {
 }
 
 TEST(run_socket, answers_each_that_asks_and_ends_with_those_that_only_connect) {
-    const std::string name = detail::status_socket_name(::geteuid(), 2'000'000'000);
-    EXPECT_EQ(detail::launcher_of(name, ::geteuid()), 2'000'000'000);
+    const int launcher = 2'000'000'000 + ::getpid();  // No process has this id.
+    const std::string name = detail::status_socket_name(::geteuid(), launcher);
+    EXPECT_EQ(detail::launcher_of(name, ::geteuid()), launcher);
     EXPECT_EQ(detail::launcher_of(name, ::geteuid() + 1), 0);
     EXPECT_EQ(detail::launcher_of(name + "x", ::geteuid()), 0);
     const auto connect = [&] {
@@ -385,9 +386,10 @@ protected:
         EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const ::sockaddr*>(&where), size), 0);
         return socket;
     }
-    static constexpr int launcher = 2'000'000'001;
+    // No process has this id, and no other test that runs meanwhile has its name.
+    const int launcher = 2'000'000'000 + ::getpid();
     const std::string name = detail::status_socket_name(::geteuid(), launcher);
-    static std::string status() {
+    std::string status() const {
         return detail::encode_status({.launcher = launcher,
                                       .command = "crowded",
                                       .seconds = 1,
@@ -397,7 +399,7 @@ protected:
 };
 
 TEST_F(run_socket_crowd, those_that_ask_nothing_keep_nobody_away) {
-    const detail::run_socket here(name, [](std::string_view) { return status(); });
+    const detail::run_socket here(name, [this](std::string_view) { return status(); });
     std::vector<unique_fd> silent;
     for (std::size_t i = 0; i < 3 * detail::run_socket::most_silent; ++i)
         silent.push_back(connect());
@@ -410,8 +412,9 @@ TEST_F(run_socket_crowd, those_that_ask_nothing_keep_nobody_away) {
 }
 
 TEST_F(run_socket_crowd, a_run_that_answers_others_first_is_waited_for) {
-    std::atomic<bool> goes_on = false;
+    std::atomic<bool> answers = false, goes_on = false;
     const detail::run_socket here(name, [&](std::string_view) {
+        answers = true;
         while (!goes_on)
             std::this_thread::yield();
         return status();
@@ -420,6 +423,8 @@ TEST_F(run_socket_crowd, a_run_that_answers_others_first_is_waited_for) {
     std::vector<unique_fd> waiting;
     waiting.push_back(connect());
     EXPECT_EQ(::send(waiting[0].get(), "?", 1, MSG_NOSIGNAL), 1);
+    while (!answers)
+        std::this_thread::yield();
     for (bool full = false; !full;) {
         unique_fd next(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
         ::sockaddr_un where{};
@@ -429,7 +434,7 @@ TEST_F(run_socket_crowd, a_run_that_answers_others_first_is_waited_for) {
         waiting.push_back(std::move(next));
     }
     std::thread asks(
-        [] { EXPECT_EQ(read_run(launcher, std::chrono::hours(1)).command, "crowded"); });
+        [this] { EXPECT_EQ(read_run(launcher, std::chrono::hours(1)).command, "crowded"); });
     try {
         (void)read_run(launcher, std::chrono::milliseconds(20));
         ADD_FAILURE() << "answered";
