@@ -16,18 +16,20 @@
 
 namespace amalgam::bench {
 
-/// Milliseconds from the start of a program to its end: median of 100 runs. Throws error{internal}
-/// if it cannot be started or fails.
+/// Milliseconds from the start of a program to its end: median of 100 runs, or of as many as 5
+/// seconds have, at least 9. Throws error{internal} if it cannot be started or fails.
 inline double milliseconds_of(std::vector<std::string> words) {
     using clock = std::chrono::steady_clock;
-    constexpr std::size_t unmeasured = 5, runs = 100;
+    constexpr std::size_t unmeasured = 5, runs = 100, fewest = 9;
     std::vector<char*> arguments;
     for (std::string& each : words)
         arguments.push_back(each.data());
     arguments.push_back(nullptr);
     std::vector<double> took;
-    for (std::size_t i = 0; i < unmeasured + runs; ++i) {
+    const auto until = clock::now() + std::chrono::seconds(5);
+    while (took.size() < unmeasured + runs) {
         const auto begin = clock::now();
+        if (took.size() >= unmeasured + fewest && begin > until) break;
         pid_t child = -1;
         int how = -1;
         const int failed =
@@ -37,8 +39,9 @@ inline double milliseconds_of(std::vector<std::string> words) {
         took.push_back(std::chrono::duration<double, std::milli>(clock::now() - begin).count());
     }
     took.erase(took.begin(), took.begin() + unmeasured);
-    std::nth_element(took.begin(), took.begin() + runs / 2, took.end());
-    return took[runs / 2];
+    const auto middle = took.begin() + static_cast<std::ptrdiff_t>(took.size() / 2);
+    std::nth_element(took.begin(), middle, took.end());
+    return *middle;
 }
 
 /// main() of a program that measures itself: with the word "begin" it does what is measured, and
