@@ -19,6 +19,8 @@ unsigned forks_so_far() noexcept;
 ///
 /// Unlike a local static around pthread_atfork(), this leaves no guard taken in a child of a parent
 /// in which another thread was registering just then: the child would wait for that guard for ever.
+/// Nor does it leave a lock taken that is registered while fork() is between its first handler and
+/// the copy: what is registered then waits until the fork is over.
 class fork_handlers {
 public:
     using handler = void (*)();
@@ -29,8 +31,9 @@ public:
     fork_handlers& operator=(const fork_handlers&) = delete;
 
     /// From now on fork() calls them: `before` of the last object to come first, the others of the
-    /// first one first. Any thread, any number of times. False: there is no memory for it, or there
-    /// are `most` others. Cost: a load, once it is done.
+    /// first one first. Where others come meanwhile, all are called anew, as if that fork() had
+    /// failed. Any thread, any number of times, also while it holds what other objects lock. False:
+    /// there is no memory for it, or there are `most` others. Cost: a load, once it is done.
     bool watch() noexcept { return watched_.load(std::memory_order_acquire) || begin(); }
     static constexpr std::size_t most = 32;
 
