@@ -60,13 +60,15 @@ protected:
     }
     /// On return libfabric's key is known.
     void meet() {
-        there_ = here_->look_up(address_);
         const std::uint64_t before = here_->end->transfers().direct;
         std::byte one{};
-        while (here_->end->transfers().direct == before) {
+        for (status how{errc::unreachable}; here_->end->transfers().direct == before;) {
+            // Which the target may not answer in time, on a busy machine.
+            if (how == errc::unreachable) there_ = here_->look_up(address_);
             recorded op;
             get({&one, 1}, op);
-            ASSERT_TRUE(op.what.ok());
+            how = op.what;
+            ASSERT_TRUE(how.ok() || how == errc::unreachable);
         }
     }
     void get(mutable_bytes into, recorded& op) {
