@@ -10,6 +10,7 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/status.hpp>
@@ -53,6 +54,11 @@ private:
     std::set<std::string> heard_;
 };
 
+/// Other tests that run meanwhile have the same media open.
+std::string from_here(const std::string& text) {
+    return std::to_string(::getpid()) + ' ' + text;
+}
+
 std::string why_not(const std::string& uri) {
     try {
         (void)open_broadcast(uri);
@@ -62,7 +68,8 @@ std::string why_not(const std::string& uri) {
     return "it can";
 }
 
-// The broadcast address of the loopback interface, and a multicast group on it.
+// The broadcast address of the loopback interface, and a multicast group on it. The kernel gives
+// such ports to nobody by itself.
 class udp_broadcast_test : public testing::TestWithParam<const char*> {
 protected:
     void SetUp() override {
@@ -74,10 +81,12 @@ protected:
 TEST_P(udp_broadcast_test, all_that_have_it_open_hear_each_other_and_themselves) {
     const auto a = open_broadcast(GetParam()), b = open_broadcast(GetParam());
     listener at_a(a), at_b(b);
-    EXPECT_TRUE(at_b.hears_from(*a, "from a"));
-    EXPECT_TRUE(at_a.hears_from(*b, "from b"));
-    EXPECT_TRUE(at_a.hears_from(*a, "to itself"));
-    EXPECT_TRUE(at_b.hears_from(*a, std::string(a->max_bytes(), 'x')));
+    EXPECT_TRUE(at_b.hears_from(*a, from_here("from a")));
+    EXPECT_TRUE(at_a.hears_from(*b, from_here("from b")));
+    EXPECT_TRUE(at_a.hears_from(*a, from_here("to itself")));
+    std::string long_one = from_here("x");
+    long_one.resize(a->max_bytes(), 'x');
+    EXPECT_TRUE(at_b.hears_from(*a, long_one));
     EXPECT_FALSE(a->send(as_bytes_of(std::string(a->max_bytes() + 1, 'x'))));
 }
 
@@ -103,7 +112,7 @@ TEST_P(udp_broadcast_test, a_receiver_that_was_taken_back_is_not_running_and_hea
     EXPECT_TRUE(returned);
     const int before = heard;
     listener proves(a);
-    EXPECT_TRUE(proves.hears_from(*b, "sent after all others"));
+    EXPECT_TRUE(proves.hears_from(*b, from_here("sent after all others")));
     EXPECT_EQ(heard, before);
 }
 
@@ -122,7 +131,7 @@ TEST_P(udp_broadcast_test, a_receiver_that_throws_hears_the_next_packet) {
     b->listen({});
     default_logger().set_sink({});
     listener goes_on(b);
-    EXPECT_TRUE(goes_on.hears_from(*a, "still here?"));
+    EXPECT_TRUE(goes_on.hears_from(*a, from_here("still here?")));
 }
 
 TEST_P(udp_broadcast_test, a_child_that_returns_from_a_receiver_is_ended) {
@@ -140,8 +149,8 @@ TEST_P(udp_broadcast_test, a_child_that_returns_from_a_receiver_is_ended) {
 }
 
 INSTANTIATE_TEST_SUITE_P(loopback, udp_broadcast_test,
-                         testing::Values("udp://127.255.255.255:47101",
-                                         "udp://239.77.1.2:47101?interface=127.0.0.1"));
+                         testing::Values("udp://127.255.255.255:27101",
+                                         "udp://239.77.1.2:27101?interface=127.0.0.1"));
 
 TEST(udp_broadcast, what_is_no_group_of_this_host_is_refused_with_a_reason) {
     for (const char* bad :
@@ -154,7 +163,7 @@ TEST(udp_broadcast, what_is_no_group_of_this_host_is_refused_with_a_reason) {
         EXPECT_NE(said.find("example: udp://"), std::string::npos) << said;
     }
     EXPECT_TRUE(
-        why_not("udp://239.1.2.3:47102?interface=203.0.113.9").starts_with("unreachable: "));
+        why_not("udp://239.1.2.3:27102?interface=203.0.113.9").starts_with("unreachable: "));
 }
 
 }  // namespace
