@@ -103,6 +103,14 @@ TEST(argobots_main_sched, what_waits_in_a_pool_that_the_next_one_has_does_not_ho
     ASSERT_EQ(ABT_thread_free(&waits), ABT_SUCCESS);
 }
 
+void wait_for_end_of(ABT_xstream stream) {
+    ABT_xstream_state state = ABT_XSTREAM_STATE_RUNNING;
+    while (state != ABT_XSTREAM_STATE_TERMINATED) {
+        std::this_thread::yield();
+        ASSERT_EQ(ABT_xstream_get_state(stream, &state), ABT_SUCCESS);
+    }
+}
+
 struct chain {
     ABT_pool pool = nullptr;
     std::atomic<bool> stop{false};
@@ -125,24 +133,11 @@ TEST(argobots_main_sched, one_that_is_to_exit_does_so_though_units_keep_creating
         ABT_sched sched = nullptr;
         ASSERT_EQ(ABT_xstream_get_main_sched(stream, &sched), ABT_SUCCESS);
         ASSERT_EQ(ABT_sched_exit(sched), ABT_SUCCESS);
-        ABT_xstream_state state = ABT_XSTREAM_STATE_RUNNING;
-        for (int i = 0; i < 5000 && state != ABT_XSTREAM_STATE_TERMINATED; ++i) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-            ASSERT_EQ(ABT_xstream_get_state(stream, &state), ABT_SUCCESS);
-        }
-        EXPECT_EQ(state, ABT_XSTREAM_STATE_TERMINATED);
+        wait_for_end_of(stream);
         units.stop = true;
         ASSERT_EQ(ABT_xstream_join(stream), ABT_SUCCESS);
         ASSERT_EQ(ABT_xstream_revive(stream), ABT_SUCCESS);  // which runs what is left
         ASSERT_EQ(ABT_xstream_free(&stream), ABT_SUCCESS);
-    }
-}
-
-void wait_for_end_of(ABT_xstream stream) {
-    ABT_xstream_state state = ABT_XSTREAM_STATE_RUNNING;
-    while (state != ABT_XSTREAM_STATE_TERMINATED) {
-        std::this_thread::yield();
-        ASSERT_EQ(ABT_xstream_get_state(stream, &state), ABT_SUCCESS);
     }
 }
 

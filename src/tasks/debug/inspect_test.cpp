@@ -587,10 +587,10 @@ TEST(activity, tells_sleep_and_the_longest_hold) {
     execution_stream one({.name = "one", .spin = std::chrono::nanoseconds(0)});
     while (activity_of(one).sleeps < 2)
         spawn(one, [] {}).join();
+    const auto began = std::chrono::steady_clock::now();
     const stream_activity before = activity_of(one);
     EXPECT_GT(before.asleep.count(), 0);
     EXPECT_EQ(before.steals, 0u);
-    const auto began = std::chrono::steady_clock::now();
     const auto hold = std::chrono::milliseconds(30);
     std::atomic<bool> holds = false;
     ult held = spawn(one, [&] {
