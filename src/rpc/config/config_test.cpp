@@ -1,7 +1,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -310,8 +309,8 @@ TEST(engine_config, a_pool_that_is_not_there_is_refused_with_those_that_are) {
 }
 
 TEST(engine_config, files_are_read_and_a_missing_one_is_named) {
-    const std::string path = testing::TempDir() + "engine_config_test.json";
-    std::ofstream(path) << R"({"endpoints": "shm://"})";
+    const temp_folder folder;
+    const std::string path = folder.with("engine.json", R"({"endpoints": "shm://"})");
     EXPECT_EQ(load_engine_config(path).value().endpoints, std::vector<std::string>{"shm://"});
     std::remove(path.c_str());
     const auto gone = load_engine_config(path);
