@@ -11,11 +11,15 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <amalgam/core/status.hpp>
+
 #include "abt_testing.hpp"
+#include "runtime.hpp"
 
 namespace {
 
@@ -431,6 +435,55 @@ TEST(argobots, a_stream_that_the_system_has_no_thread_for_is_told_as_such) {
     };
     EXPECT_EXIT(create_without_threads(), ended, "") << code;
     if (code == 77) GTEST_SKIP() << "this user cannot give up its threads";
+}
+
+constinit std::atomic<bool> init_waits_for_fork{false}, fork_goes_on{false}, child_is_made{false};
+
+/// As of a library that was loaded before ours: fork() calls it between our handlers and the copy.
+[[gnu::constructor(101)]] void register_slow_handler_of_fork() {
+    ::pthread_atfork(
+        [] {
+            if (!init_waits_for_fork) return;
+            fork_goes_on = true;
+            fork_goes_on.notify_all();
+            for (int i = 0; i < 1000 && !amalgam::argobots::initialized(); ++i)
+                ::usleep(1000);
+        },
+        nullptr, nullptr);
+}
+
+/// The exit code is 0 if a child knows that the runtime is its parent's, or if it came first, and
+/// can have its own.
+[[noreturn]] void fork_during_init() {
+    std::thread other([] {
+        fork_goes_on.wait(false);
+        if (ABT_init(0, nullptr) != ABT_SUCCESS) ::_exit(2);
+        child_is_made.wait(false);
+        if (ABT_finalize() != ABT_SUCCESS) ::_exit(3);
+    });
+    init_waits_for_fork = true;
+    const pid_t child = ::fork();
+    if (child == 0) {
+        bool is_told = !amalgam::argobots::initialized();
+        try {
+            amalgam::argobots::runtime::refuse_in_child();
+        } catch (const amalgam::error&) {
+            is_told = true;
+        }
+        const bool works = ABT_init(0, nullptr) == ABT_SUCCESS && ABT_finalize() == ABT_SUCCESS;
+        ::_exit(!is_told ? 1 : works ? 0 : 6);
+    }
+    child_is_made = true;
+    child_is_made.notify_all();
+    int status = -1;
+    if (::waitpid(child, &status, 0) != child) ::_exit(4);
+    other.join();
+    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 5);
+}
+
+TEST(argobots, a_child_is_told_of_a_runtime_that_another_thread_makes_during_the_fork) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");  // The program anew: the first ABT_init().
+    EXPECT_EXIT(fork_during_init(), testing::ExitedWithCode(0), "");
 }
 
 TEST(argobots, a_stream_is_not_handed_to_who_is_queued_or_waits) {

@@ -106,20 +106,26 @@ runtime::~runtime() {
     current = nullptr;
 }
 
-void runtime::tell_children() noexcept {
+bool runtime::tell_children() noexcept {
     // No local static: a child of fork() would wait for ever for a thread of its parent that had
     // begun it. To do it twice harms nobody.
     static constinit std::atomic<bool> done{false};
     if (!done.load(std::memory_order_relaxed)) {
-        ::pthread_atfork(nullptr, nullptr, [] {
+        const int why = ::pthread_atfork(nullptr, nullptr, [] {
+            ::new (&init_lock()) std::mutex;  // Another thread may have had it.
             if (!initialized()) return;
             in_child_.store(true, std::memory_order_relaxed);
             has_streams_ = has_usual_stacks_ = false;
         });
-        done.store(true, std::memory_order_relaxed);
+        done.store(why == 0, std::memory_order_relaxed);
     }
     in_child_.store(false, std::memory_order_relaxed);
+    return done.load(std::memory_order_relaxed);
 }
+
+// When the library is loaded: the first ABT_init() may come while another thread forks, and that
+// child would not be told.
+const bool runtime::tells_children_from_load_on_ = tell_children();
 
 void runtime::throw_in_child() {
     throw error(errc::closed,

@@ -99,8 +99,10 @@ private:
     bool is_taken(int rank) const noexcept;
     held_stream hold_locked(ABT_xstream_opaque& which) noexcept;
     [[noreturn]] static void throw_in_child();
-    static void tell_children() noexcept;
+    /// False: there is no memory for it.
+    static bool tell_children() noexcept;
 
+    static const bool tells_children_from_load_on_;
     static std::atomic<bool> in_child_;
     static std::atomic<bool> has_streams_;
     static std::atomic<bool> has_usual_stacks_;  // and ABT_THREAD_STACKSIZE is not set
