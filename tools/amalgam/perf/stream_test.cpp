@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -24,9 +25,9 @@
 namespace amalgam::perf {
 namespace {
 
-/// A port number at 127.0.0.1 or ::1 that was free a moment ago.
-std::uint16_t free_port(bool ipv6) {
-    const unique_fd fd(::socket(ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+/// A port number at 127.0.0.1 or ::1 that is free once `held` is closed.
+std::uint16_t free_port(bool ipv6, unique_fd& held) {
+    unique_fd fd(::socket(ipv6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in v4{};
     v4.sin_family = AF_INET;
     v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -37,15 +38,16 @@ std::uint16_t free_port(bool ipv6) {
     socklen_t bytes = ipv6 ? sizeof v6 : sizeof v4;
     if (::bind(fd.get(), where, bytes) != 0 || ::getsockname(fd.get(), where, &bytes) != 0)
         throw error(status{errc::unreachable, errno}, "no free port on the loopback interface");
+    held = std::move(fd);
     return ntohs(ipv6 ? v6.sin6_port : v4.sin_port);
 }
 
 /// `uri` with a name or port that both processes can know in advance.
-std::string fixed(const std::string& text) {
+std::string fixed(const std::string& text, unique_fd& held) {
     uri where = uri::parse(text);
     if (where.scheme == "shm" && where.name.empty())
         where.name = fmt::format("perf-{:016x}", random_u64());
-    if (where.port == 0) where.port = free_port(where.host.find(':') != std::string::npos);
+    if (where.port == 0) where.port = free_port(where.host.find(':') != std::string::npos, held);
     return to_string(where);
 }
 
@@ -60,9 +62,14 @@ unique_fd file_of(const std::string& text) {
 template <typename Item>
 measurement stream_of(const request& asked, const Item& sample) {
     flow_config config;
-    for (const char* name : {"from", "to"})
-        config.groups.push_back(
-            {.name = name, .endpoints = {fixed(asked.uri)}, .threads = 1, .env = {}});
+    {
+        unique_fd held[2];  // Until both are chosen, which else could be the same.
+        for (const std::size_t i : {0, 1})
+            config.groups.push_back({.name = i == 0 ? "from" : "to",
+                                     .endpoints = {fixed(asked.uri, held[i])},
+                                     .threads = 1,
+                                     .env = {}});
+    }
     const unique_fd file = file_of(to_json(config));
     ::setenv("AMALGAM_CONFIG", fmt::format("/proc/self/fd/{}", file.get()).c_str(), 1);
 
