@@ -1,5 +1,6 @@
 // `amalgam run --checkpoints`: processes that are killed at any moment change nothing in the
 // result.
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
@@ -325,7 +326,11 @@ private:
 };
 
 TEST_F(checkpointed_run, that_is_asked_to_end_after_a_loss_is_not_started_again) {
-    for (const bool by_signal : {true, false}) {
+    // Who asks after the grace of launch_with_page() asks too late, and as late may be whose
+    // machine is busy.
+    constexpr std::chrono::milliseconds early_enough(500);
+    for (int ways = 0; ways < 2;) {
+        const bool by_signal = ways == 0;
         std::filesystem::remove_all(folder_ + "/saved");
         const std::string fifo = folder_ + "/said";
         std::filesystem::remove(fifo);
@@ -337,12 +342,15 @@ TEST_F(checkpointed_run, that_is_asked_to_end_after_a_loss_is_not_started_again)
         ASSERT_EQ(processes.size(), 4u) << shown;
         for (const std::size_t other : {1, 2, 3})
             stop_and_wait(processes[other]);  // So that they do not end at once, as they are told.
+        const auto began = std::chrono::steady_clock::now();
         ::kill(processes[0], SIGKILL);
         page.shown_until(R"("state":"stopping")");
         if (by_signal)
             ::kill(launched.pid(), SIGINT);
         else
             page.press("/stop");
+        if (std::chrono::steady_clock::now() - began > early_enough) continue;
+        ++ways;
         page.wait_for(by_signal ? "Interrupt: stopped all groups" : "the stop button");
         EXPECT_FALSE(contains(page.all(), "restart 1 of 1"));
         EXPECT_EQ(launched.join(), by_signal ? 128 + SIGINT : 128 + SIGTERM);

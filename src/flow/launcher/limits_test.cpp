@@ -19,7 +19,10 @@ run_report report_in(const std::string& file) {
 }
 
 TEST_F(launcher, a_group_that_never_runs_its_part_is_named_after_the_join_limit) {
-    const auto [code, output] = run({"late"});
+    outcome got = run({"late"});
+    while (contains(got.output, "amalgam run: group G1 (pid "))  // Late, too, on a busy machine.
+        got = run({"late"});
+    const auto& [code, output] = got;
     EXPECT_EQ(code, 1);
     EXPECT_EQ(lines_with(output, "amalgam run: group G2 (pid "), 1u) << output;
     EXPECT_TRUE(contains(

@@ -44,6 +44,10 @@ const process_status& process_of(const run_status& run, const std::string& label
 /// A run whose items flow.
 class watched_run : public launcher_with_reports {
 protected:
+    static bool all_have_answered(const run_status& run) {
+        return std::all_of(run.processes.begin(), run.processes.end(),
+                           [](const process_status& each) { return each.answered; });
+    }
     child_process start_and_flow() {
         child_process launched = start("flowing");
         wait_for_processes(1);
@@ -54,8 +58,9 @@ protected:
 TEST_F(watched_run, shows_its_processes_graph_and_numbers) {
     child_process launched = start_and_flow();
     run_status run = read_run(launched.pid());
-    // An item is counted once its node has done with it.
-    while (process_of(run, "G3").report.nodes.at(0).taken == 0)
+    // An item is counted once its node has done with it, and on a busy machine some answer too
+    // late.
+    while (!all_have_answered(run) || process_of(run, "G3").report.nodes.at(0).taken == 0)
         run = read_run(launched.pid());
     EXPECT_EQ(run.launcher, launched.pid());
     EXPECT_TRUE(contains(run.command, "flowing")) << run.command;
@@ -99,15 +104,18 @@ TEST_F(watched_run, tells_the_ults_of_each_process_and_their_stacks) {
 
 TEST_F(watched_run, a_process_that_does_not_answer_holds_up_nobody) {
     child_process launched = start_and_flow();
-    const run_status before = read_run(launched.pid());
+    run_status before = read_run(launched.pid());
+    while (!all_have_answered(before))
+        before = read_run(launched.pid());
     const pid_t stopped = std::stoi(process_of(before, "G2").where.substr(4));
     stop_and_wait(stopped);
     for (int i = 0; i < 3; ++i) {
-        const run_status now = read_run(launched.pid());
+        run_status now = read_run(launched.pid());
+        while (!process_of(now, "G1").answered)  // On a busy machine it is late, too.
+            now = read_run(launched.pid());
         EXPECT_FALSE(process_of(now, "G2").answered);
         EXPECT_TRUE(process_of(now, "G2").running);
         EXPECT_EQ(process_of(now, "G2").report.nodes.size(), 1u);  // As it was.
-        EXPECT_TRUE(process_of(now, "G1").answered);
     }
     ::kill(stopped, SIGCONT);
     while (!process_of(read_run(launched.pid()), "G2").answered) {
