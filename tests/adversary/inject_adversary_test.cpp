@@ -109,9 +109,7 @@ TEST(confined_code, ends_with_a_target_that_is_killed) {
     const pid_t confined = std::stoi(victim.line().hear());
     EXPECT_TRUE(runs(confined));
     victim.kill();
-    for (int i = 0; i < 2000 && runs(confined); ++i)
-        std::this_thread::sleep_for(5ms);
-    EXPECT_FALSE(runs(confined));
+    poll_until([confined] { return !runs(confined); });
 }
 
 class confined_code_test : public injector_test {
