@@ -41,6 +41,19 @@ binding at_every_address(std::uint16_t port) {
     return at_address(*any, "all addresses");
 }
 
+/// This process, or this machine, has no room for it.
+bool is_lack(int why) noexcept {
+    return why == EMFILE || why == ENFILE || why == ENOMEM || why == ENOBUFS;
+}
+
+failure lacks(const uri& where, int why, std::string_view what) {
+    return wrong(where, errc::no_memory, why,
+                 fmt::format("{}: {}{}", what, std::strerror(why),
+                             why == EMFILE   ? "; raise the limit on open files (ulimit -n)"
+                             : why == ENFILE ? "; raise the limit on open files (fs.file-max)"
+                                             : ""));
+}
+
 bool is_interface(const std::vector<interface_address>& machine, const std::string& name) {
     for (const interface_address& one : machine)
         if (one.interface == name) return true;
@@ -65,6 +78,11 @@ result<binding> choose_binding(const uri& where, const machine_interfaces& machi
                                         ? fmt::format("all {} addresses", family_name(*address))
                                         : "the requested address");
     }
+    if (is_lack(machine.why_unknown()))
+        return lacks(where, machine.why_unknown(),
+                     fmt::format("cannot tell whether {} is an interface of this host, as the "
+                                 "kernel cannot be asked for those",
+                                 where.host));
     if (is_interface(machine.all(), where.host)) {
         socket_address address = preferred_address(machine.all(), where.host);
         if (!address)
@@ -79,9 +97,14 @@ result<binding> choose_binding(const uri& where, const machine_interfaces& machi
     }
     auto found = resolve(where.host, port);
     if (!found)
-        return wrong(where, errc::unreachable, found.code().native,
-                     fmt::format("{}, and no interface has this name; this host has: {}",
-                                 found.sentence(), to_text(machine.all())));
+        return wrong(
+            where, errc::unreachable, found.code().native,
+            machine.why_unknown() != 0
+                ? fmt::format("{}, and the kernel cannot be asked for an interface of this name: "
+                              "{}",
+                              found.sentence(), std::strerror(machine.why_unknown()))
+                : fmt::format("{}, and no interface has this name; this host has: {}",
+                              found.sentence(), to_text(machine.all())));
     std::size_t own = 0;
     while (own < found->size() && !is_own(machine.all(), (*found)[own]))
         ++own;
@@ -104,6 +127,7 @@ result<unique_fd> open_listener(const uri& where, const socket_address& at,
             return socket;
     }
     const int why = errno;
+    if (is_lack(why)) return lacks(where, why, fmt::format("cannot listen at {}", at.host()));
     switch (why) {
         case EADDRINUSE:
             return wrong(

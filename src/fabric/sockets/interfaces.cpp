@@ -1,6 +1,7 @@
 #include "fabric/sockets/interfaces.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <set>
 
@@ -31,10 +32,13 @@ int rank(const socket_address& address) noexcept {
 
 }  // namespace
 
-std::vector<interface_address> interface_addresses() {
+std::vector<interface_address> interface_addresses(int* why) {
     std::vector<interface_address> all;
     ifaddrs* first = nullptr;
-    if (::getifaddrs(&first) != 0) return all;
+    if (::getifaddrs(&first) != 0) {
+        if (why != nullptr) *why = errno;
+        return all;
+    }
     std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(first, &::freeifaddrs);
     for (const ifaddrs* at = first; at != nullptr; at = at->ifa_next) {
         socket_address address;

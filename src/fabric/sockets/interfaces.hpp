@@ -18,8 +18,8 @@ struct interface_address {
 };
 
 /// All IPv4 and IPv6 addresses of this machine, in the kernel's order. Includes interfaces that are
-/// up but have no address.
-std::vector<interface_address> interface_addresses();
+/// up but have no address. Empty, with errno in `why`, if the kernel cannot be asked.
+std::vector<interface_address> interface_addresses(int* why = nullptr);
 
 /// The same, looked up once somebody asks: that takes two conversations with the kernel, and most
 /// ports have a numeric address or none.
@@ -31,13 +31,19 @@ public:
     machine_interfaces(std::vector<interface_address> known) : all_(std::move(known)) {}
 
     const std::vector<interface_address>& all() const {
-        if (!all_) all_ = interface_addresses();
+        if (!all_) all_ = interface_addresses(&why_unknown_);
         return *all_;
+    }
+    /// errno of why the kernel could not be asked; 0: it has answered.
+    int why_unknown() const {
+        all();
+        return why_unknown_;
     }
     bool were_asked_for() const noexcept { return all_.has_value(); }
 
 private:
     mutable std::optional<std::vector<interface_address>> all_;
+    mutable int why_unknown_ = 0;
 };
 
 /// The address to use if a user names an interface: IPv4 first, then routable IPv6, then

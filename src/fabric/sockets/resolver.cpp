@@ -4,6 +4,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include <amalgam/core/blocked_signals.hpp>
+#include <amalgam/core/detail/no_thread.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
 namespace amalgam::detail {
@@ -89,13 +91,17 @@ resolver::~resolver() {
 
 std::uint64_t resolver::ask(std::string host, std::uint16_t port) {
     std::lock_guard lock(state_->guard);
-    const std::uint64_t number = ++state_->last_number;
-    state_->questions.push_back({number, std::move(host), port, {errc::unreachable, ""}});
     if (!state_->running) {
         const amalgam::detail::blocked_signals not_ours;
-        std::thread([kept = state_] { kept->run(); }).detach();
+        try {
+            std::thread([kept = state_] { kept->run(); }).detach();  // Waits for the lock.
+        } catch (const std::system_error& why) {
+            throw no_thread("that resolves host names", why);
+        }
         state_->running = true;
     }
+    const std::uint64_t number = ++state_->last_number;
+    state_->questions.push_back({number, std::move(host), port, {errc::unreachable, ""}});
     return number;
 }
 

@@ -36,7 +36,7 @@ public:
     resolver& operator=(const resolver&) = delete;
 
     /// Returns a number that identifies the answer.
-    /// Failure: throws std::system_error if no thread can be started.
+    /// Failure: throws error{no_memory} if no thread can be started.
     std::uint64_t ask(std::string host, std::uint16_t port);
     /// Readable while answers are available.
     int fd() const noexcept;

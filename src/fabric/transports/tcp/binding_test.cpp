@@ -1,9 +1,14 @@
 #include "fabric/sockets/binding.hpp"
 
+#include <cerrno>
+#include <cstring>
+
 #include <gtest/gtest.h>
 
 #include "fabric/transports/tcp/raw_peer.hpp"
 #include "fabric/transports/tcp/test_port.hpp"
+#include "few_threads.hpp"
+#include "scarce_resources.hpp"
 
 namespace amalgam::detail {
 namespace {
@@ -130,6 +135,19 @@ TEST(tcp_opening, the_loopback_interface_by_name_is_an_address_others_can_use) {
     connect(caller, named);
 }
 
+TEST(tcp_opening, without_a_descriptor_it_says_so_and_what_to_do) {
+    const auto transport = make_tcp_transport();
+    for (const char* where : {"tcp://lo:0", "tcp://localhost:0", "tcp://127.0.0.1:0"}) {
+        const few_descriptors none(0);
+        const auto opened = transport->open(uri::parse(where), {});
+        ASSERT_FALSE(opened) << where;
+        EXPECT_EQ(opened.code(), errc::no_memory) << where;
+        says(opened.sentence(), std::strerror(EMFILE));
+        says(opened.sentence(), "ulimit -n");
+    }
+    EXPECT_TRUE(transport->open(uri::parse("tcp://lo:0"), {}));
+}
+
 TEST(tcp_opening, a_wildcard_port_is_reached_by_what_it_says_it_is) {
     for (const char* where : {"tcp://0.0.0.0:0?insecure=yes", "tcp://:0?insecure=yes"}) {
         tcp_test_port wide(where), caller("tcp://");
@@ -211,6 +229,28 @@ TEST(tcp_lookup, a_host_name_is_resolved_while_the_port_goes_on) {
     EXPECT_EQ(op.code, errc::ok);
     move_until({&here, &there}, [&] { return !there.arrived.empty(); });
     EXPECT_EQ(there.arrived.front().text, "by name");
+}
+
+TEST(tcp_lookup, a_name_that_no_thread_is_left_to_resolve_says_so_and_what_to_do) {
+#if defined(AMALGAM_ASAN) || defined(AMALGAM_TSAN)
+    GTEST_SKIP() << "a sanitizer has its own pthread_create()";
+#endif
+    tcp_test_port here("tcp://127.0.0.1:0");
+    const std::string where =
+        "tcp://localhost:" + std::to_string(*uri::parse(here.end->address()).port);
+    {
+        const few_threads none(0);
+        const auto found = here.end->lookup(where);
+        ASSERT_FALSE(found);
+        EXPECT_EQ(found.code(), errc::no_memory);
+        says(found.sentence(), "cannot create a thread that resolves host names");
+        says(found.sentence(), std::strerror(EAGAIN));
+        says(found.sentence(), "ulimit -u");
+    }
+    tcp_test_port::operation op;
+    EXPECT_EQ(here.post(here.look_up(where), 1, "by name", op), posted::pending);
+    move_until({&here}, [&] { return op.over; });
+    EXPECT_EQ(op.code, errc::ok);
 }
 
 TEST(tcp_lookup, a_name_that_nobody_knows_is_unreachable) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <new>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -166,15 +166,16 @@ void tcp_port::make_room_for_lists() {
 }
 
 void tcp_port::ask_for_addresses(connection& who, const uri& target) {
-    try {
-        if (!resolver_) {
-            resolver_ = std::make_unique<resolver>();
-            events_.watch(resolver_->fd(), on_answers_, EPOLLIN);
-        }
-        resolving_.insert_or_assign(resolver_->ask(target.host, *target.port), &who);
-    } catch (const std::system_error& why) {
-        who.follow(who.way_in().give_up({{errc::unreachable, why.code().value()}, why.what()}));
+    if (!resolver_) {
+        auto made = std::make_unique<resolver>();
+        if (!events_.watch(made->fd(), on_answers_, EPOLLIN))
+            throw error(status{errc::no_memory, errno},
+                        fmt::format("cannot wait for the address of a host: {}; raise the limit "
+                                    "on watched descriptors (fs.epoll.max_user_watches)",
+                                    std::strerror(errno)));
+        resolver_ = std::move(made);
     }
+    resolving_.insert_or_assign(resolver_->ask(target.host, *target.port), &who);
 }
 
 void tcp_port::take_answers() noexcept {
