@@ -1,13 +1,17 @@
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <initializer_list>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <amalgam/core/status.hpp>
 #include <amalgam/tasks/cpu_set.hpp>
@@ -15,6 +19,7 @@
 #include <amalgam/tasks/scheduler.hpp>
 #include <amalgam/tasks/ult.hpp>
 
+#include "scarce_resources.hpp"
 #include "thrown.hpp"
 
 namespace amalgam {
@@ -88,6 +93,46 @@ TEST(cpu_set, hwloc_is_loaded_by_the_first_name_and_not_with_the_program) {
             std::_Exit(!by_program && !by_number && by_name ? 0 : 1);
         },
         testing::ExitedWithCode(0), "");
+}
+#endif
+
+#ifdef AMALGAM_HWLOC_FILE
+TEST(cpu_set, says_why_hwloc_cannot_be_loaded) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");  // As above.
+    EXPECT_EXIT(
+        {
+            const detail::few_descriptors none(0);
+            const error why = error_of([] { cpu_set("core:0"); });
+            std::fprintf(stderr, "%s\n", why.what());
+            std::_Exit(why.code() == errc::unsupported ? 0 : 1);
+        },
+        testing::ExitedWithCode(0), "Too many open files");
+}
+#endif
+
+#ifdef AMALGAM_HWLOC_FILE
+/// Exits with 0 if children of fork() read names while another thread reads them, too.
+[[noreturn]] void read_names_in_children() {
+    std::atomic<bool> over{false};
+    std::thread other([&over] {
+        while (!over)
+            (void)cpu_set("core:0");
+    });
+    int wrong = 0;
+    for (int i = 0; i < 50; ++i) {
+        const pid_t child = ::fork();
+        if (child == 0) ::_exit(cpu_set("core:0").empty() ? 1 : 0);
+        int how = 1;
+        if (::waitpid(child, &how, 0) != child || how != 0) ++wrong;
+    }
+    over = true;
+    other.join();
+    std::_Exit(wrong == 0 ? 0 : 1);
+}
+
+TEST(cpu_set, a_child_of_fork_reads_names_whatever_another_thread_was_reading) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");  // So that hwloc is loaded there first.
+    EXPECT_EXIT(read_names_in_children(), testing::ExitedWithCode(0), "");
 }
 #endif
 

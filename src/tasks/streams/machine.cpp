@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/status.hpp>
 
 #ifdef AMALGAM_HAS_HWLOC
@@ -30,16 +35,20 @@ void* load_hwloc() noexcept {
     return ::dlopen(AMALGAM_HWLOC_FILE, RTLD_LAZY | RTLD_LOCAL);
 }
 
+/// What the loader says of the call before this.
+std::string why_not() {
+    const char* const text = ::dlerror();
+    return text != nullptr ? text : AMALGAM_HWLOC_FILE;
+}
+
 void* find(void* library, const char* name) {
     void* const found = library == nullptr ? nullptr : ::dlsym(library, name);
     if (found != nullptr) return found;
     throw error(errc::unsupported,
                 fmt::format("CPUs cannot be named by socket:, numa:, core:, whole_core: or thread: "
-                            "here, as {} {}; use their numbers, as \"0-3\", or install hwloc; "
-                            "example: apt install libhwloc15",
-                            AMALGAM_HWLOC_FILE,
-                            library == nullptr ? "cannot be loaded"
-                                               : fmt::format("has no function {}", name)));
+                            "here, as hwloc cannot be loaded: {}; use their numbers, as \"0-3\", "
+                            "or, if it is missing, install hwloc; example: apt install libhwloc15",
+                            why_not()));
 }
 
 #define AMALGAM_HWLOC(name) reinterpret_cast<decltype(::name)*>(find(library, #name))
@@ -50,6 +59,12 @@ void* load_hwloc() noexcept {
 
 #define AMALGAM_HWLOC(name) &::name
 #endif
+
+/// Held while hwloc is loaded, and while it explores the machine, as both lock: a child of fork()
+/// would wait for ever for another thread, or end within a loader that was half done.
+constinit std::mutex hwloc_lock;
+constinit fork_handlers hwloc_handlers([] { hwloc_lock.lock(); }, [] { hwloc_lock.unlock(); },
+                                       [] { hwloc_lock.unlock(); });
 
 /// Those that are called.
 struct hwloc_functions {
@@ -65,6 +80,8 @@ struct hwloc_functions {
 };
 #undef AMALGAM_HWLOC
 
+constinit std::optional<hwloc_functions> loaded_hwloc;  // Under the lock; never changes again.
+
 hwloc_obj_type_t type_of(std::string_view kind) noexcept {
     return kind == "thread"   ? HWLOC_OBJ_PU
            : kind == "numa"   ? HWLOC_OBJ_NUMANODE
@@ -75,7 +92,10 @@ hwloc_obj_type_t type_of(std::string_view kind) noexcept {
 }  // namespace
 
 machine::machine() {
-    const hwloc_functions hwloc;
+    if (!hwloc_handlers.watch()) throw std::bad_alloc();
+    const std::lock_guard hold(hwloc_lock);
+    if (!loaded_hwloc) loaded_hwloc.emplace();
+    const hwloc_functions& hwloc = *loaded_hwloc;
     hwloc_topology_t made = nullptr;
     if (hwloc.init(&made) != 0 || hwloc.load(made) != 0) {
         if (made != nullptr) hwloc.destroy(made);
@@ -87,11 +107,12 @@ machine::machine() {
 }
 
 machine::~machine() {
-    hwloc_functions().destroy(static_cast<hwloc_topology_t>(topology_));
+    const std::lock_guard hold(hwloc_lock);
+    loaded_hwloc->destroy(static_cast<hwloc_topology_t>(topology_));
 }
 
 void machine::add(std::string_view kind, unsigned number, cpu_set& to) const {
-    const hwloc_functions hwloc;
+    const hwloc_functions& hwloc = *loaded_hwloc;
     const auto topology = static_cast<hwloc_topology_t>(topology_);
     const int depth = hwloc.depth_of(topology, type_of(kind));
     const hwloc_obj_t found = hwloc.object_at(topology, depth, number);
