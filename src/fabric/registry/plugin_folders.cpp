@@ -1,8 +1,12 @@
 #include "fabric/registry/plugin_folders.hpp"
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <new>
 #include <set>
 #include <system_error>
@@ -12,6 +16,7 @@
 #include <fmt/format.h>
 #include <link.h>
 
+#include <amalgam/core/detail/absolute_path.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/fabric/plugin.hpp>
 
@@ -116,15 +121,37 @@ result<std::unique_ptr<transport>> load_file(const std::string& file, std::strin
 
 }  // namespace
 
+namespace {
+
+/// The path of the file that `address` is mapped from, as the kernel knows it now. The loader's may
+/// be relative to what was the current folder then. Empty: unknown.
+std::string mapped_file(const void* address) {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    std::ifstream mappings("/proc/self/maps");
+    for (std::string line; std::getline(mappings, line);) {
+        std::uintptr_t first = 0, end = 0;
+        int path = 0;  // Behind permissions, offset, device and inode.
+        if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %*s %*s %*s %*s %n", &first, &end,
+                        &path) == 2 &&
+            at >= first && at < end)
+            return line.substr(static_cast<std::size_t>(path));
+    }
+    return {};
+}
+
+}  // namespace
+
 std::string plugin_folder_beside(const void* code) {
     Dl_info found{};
     link_map* object = nullptr;
     if (::dladdr1(code, &found, reinterpret_cast<void**>(&object), RTLD_DL_LINKMAP) == 0 ||
         object->l_name == nullptr || *object->l_name == '\0')
         return {};
+    const fs::path named = object->l_name;
     std::error_code ignored;
-    const fs::path library = fs::canonical(object->l_name, ignored);
-    if (library.empty()) return {};
+    const fs::path library =
+        named.is_absolute() ? fs::canonical(named, ignored) : fs::path(mapped_file(code));
+    if (!library.is_absolute()) return {};
     return library.parent_path() / "amalgam";
 }
 
@@ -133,7 +160,11 @@ plugin_folders::plugin_folders() {
     std::string_view rest(path == nullptr ? "" : path);
     while (!rest.empty()) {
         const std::string_view one = rest.substr(0, rest.find(':'));
-        if (!one.empty()) folders_.emplace_back(one);
+        if (!one.empty()) {
+            std::string folder(one);
+            auto whole = absolute_path(folder);
+            folders_.push_back(std::move(whole ? *whole : folder));
+        }
         rest.remove_prefix(std::min(rest.size(), one.size() + 1));
     }
 }

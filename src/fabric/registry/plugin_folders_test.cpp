@@ -3,7 +3,9 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -172,6 +174,34 @@ TEST(plugin_folders, file_that_cannot_be_loaded_is_named) {
     const broken_folder folder;
     plugin_folders all({folder.path()});
     EXPECT_TRUE(contains(all.load("broken").sentence(), folder.file));
+}
+
+TEST(plugin_folders, the_one_beside_a_library_is_found_after_a_change_of_folder) {
+    const temp_folder folder;
+    const std::string library = folder.with("library.so");
+    std::filesystem::copy_file(PLUGIN_FOLDER "/amalgam-transport-for-test-right.so", library);
+    void* entry = nullptr;
+    {
+        const programs_signals kept;  // From its handlers.
+        const in_folder there(folder.path());
+        void* const loaded = ::dlopen("./library.so", RTLD_NOW | RTLD_LOCAL);
+        ASSERT_NE(loaded, nullptr) << ::dlerror();
+        entry = ::dlsym(loaded, "amalgam_transport_plugin");
+    }
+    ASSERT_NE(entry, nullptr);
+    EXPECT_EQ(plugin_folder_beside(entry), std::filesystem::canonical(folder.path()) / "amalgam");
+}
+
+TEST(plugin_folders, those_that_the_environment_names_stay_after_a_change_of_folder) {
+    const std::filesystem::path there(PLUGIN_FOLDER);
+    ::setenv("AMALGAM_PLUGIN_PATH", there.filename().c_str(), 1);
+    std::optional<plugin_folders> all;
+    {
+        const in_folder above(there.parent_path());
+        all.emplace();
+    }
+    ::unsetenv("AMALGAM_PLUGIN_PATH");
+    EXPECT_TRUE(all->load("for-test-right"));
 }
 
 TEST(plugin_folders, file_that_is_not_there_is_not_found) {
