@@ -2,9 +2,10 @@
 #include <array>
 #include <cstddef>
 #include <mutex>
-#include <new>
+#include <type_traits>
 #include <utility>
 
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/limited_log.hpp>
 
 namespace amalgam {
@@ -45,12 +46,14 @@ struct limits {
     }
 };
 
-limits& process_limits() noexcept {
-    // Outlives everything, as the logger does, and needs no memory.
-    alignas(limits) static std::array<std::byte, sizeof(limits)> place;
-    static auto& the_limits = *new (place.data()) limits;
-    return the_limits;
-}
+// Needs no memory, and is never destroyed. No local static: see default_logger().
+constinit limits process_limits;
+static_assert(std::is_trivially_destructible_v<limits>);
+
+constinit fork_handlers limit_handlers([] { process_limits.lock.lock(); },
+                                       [] { process_limits.lock.unlock(); },
+                                       [] { process_limits.lock.unlock(); });
+[[maybe_unused]] const bool limits_are_watched = limit_handlers.watch();  // As the logger is.
 
 }  // namespace
 }  // namespace detail
@@ -60,7 +63,7 @@ void limited_log(log_level level, std::string_view component, std::string_view m
     if (!default_logger().enabled(level, component)) return;
     std::uint64_t more = 0;
     {
-        detail::limits& all = detail::process_limits();
+        detail::limits& all = detail::process_limits;
         std::lock_guard hold(all.lock);
         if (!all.of(message.data()).admits(std::chrono::steady_clock::now(), more)) return;
     }

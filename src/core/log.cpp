@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
@@ -9,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,7 @@
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/detail/json_text.hpp>
 #include <amalgam/core/log.hpp>
 
@@ -141,7 +144,35 @@ std::string to_json(const log_record& record) {
     return out + '}';
 }
 
+/// Whose turn it is to call the sink, which may take any time. So fork() does not wait for it, and
+/// a child begins anew.
+class writing_turn {
+public:
+    void lock() {
+        mutex_.lock();
+        by_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+    }
+    void unlock() {
+        by_.store(std::thread::id(), std::memory_order_relaxed);
+        mutex_.unlock();
+    }
+    /// In a child of fork(): the thread that has it may not be there any more.
+    void forget_others_in_child() noexcept {
+        if (by_.load(std::memory_order_relaxed) == std::this_thread::get_id()) return;
+        if (mutex_.try_lock()) return mutex_.unlock();
+        ::new (static_cast<void*>(&mutex_)) std::mutex;
+        by_.store(std::thread::id(), std::memory_order_relaxed);
+    }
+
+private:
+    std::mutex mutex_;
+    std::atomic<std::thread::id> by_{};
+};
+
 struct logger::state {
+    // Who changes what is below `levels` takes both, the first one first. The second one is never
+    // held while a sink is called.
+    writing_turn turn;
     mutable std::mutex lock;
     level_table levels;
     log_format format = log_format::text;
@@ -184,6 +215,7 @@ logger::state& logger::usable() const {
 
 void logger::configure(std::string_view settings) {
     state& mine = usable();
+    const std::lock_guard alone(mine.turn);
     std::lock_guard hold(mine.lock);
     level_table levels = mine.levels;
     log_format format = mine.format;
@@ -227,14 +259,16 @@ void logger::set_level(std::string_view component, log_level level) {
 
 void logger::set_format(log_format format) {
     state& mine = usable();
+    const std::lock_guard alone(mine.turn);
     std::lock_guard hold(mine.lock);
     mine.use(format);
 }
 
 void logger::set_sink(sink to) {
     state& mine = usable();
+    const std::lock_guard alone(mine.turn);
     std::lock_guard hold(mine.lock);
-    mine.to = std::move(to);
+    mine.to.swap(to);  // The old one goes without the locks.
 }
 
 bool logger::enabled(log_level level, std::string_view component) const noexcept {
@@ -254,9 +288,8 @@ void logger::log_with(log_level level, std::string_view component, std::string_v
 
 void logger::write(log_level level, std::string_view component, std::string_view message,
                    std::span<const log_field> fields) noexcept try {
-    if (level == log_level::off) return;
-    std::lock_guard hold(state_->lock);
-    if (level < state_->levels.of(component)) return;
+    if (!enabled(level, component)) return;
+    const std::lock_guard alone(state_->turn);
     log_record record{std::chrono::system_clock::now(), level, component, message, fields};
     if (state_->to) {
         state_->to(record);
@@ -267,19 +300,63 @@ void logger::write(log_level level, std::string_view component, std::string_view
     // A line that cannot be written is dropped: logging never changes what a program does.
 }
 
+namespace {
+
+/// Held while it appears, which happens once; taken before its lock.
+constinit std::mutex making_logger;
+constinit std::atomic<logger*> the_logger{nullptr};
+
+}  // namespace
+
+/// Of a child of fork(), which may log whatever other threads were logging.
+struct logger_of_child {
+    static void before() noexcept {
+        making_logger.lock();
+        if (logger* const one = the_logger.load(std::memory_order_relaxed))
+            one->state_->lock.lock();
+    }
+    static void in_parent() noexcept {
+        if (logger* const one = the_logger.load(std::memory_order_relaxed))
+            one->state_->lock.unlock();
+        making_logger.unlock();
+    }
+    static void in_child() noexcept {
+        if (logger* const one = the_logger.load(std::memory_order_relaxed))
+            one->state_->turn.forget_others_in_child();
+        in_parent();
+    }
+};
+
+namespace {
+
+constinit detail::fork_handlers log_handlers(logger_of_child::before, logger_of_child::in_parent,
+                                             logger_of_child::in_child);
+/// Before all that may log while it holds a lock that fork() takes, too: these come first then.
+[[maybe_unused]] const bool log_is_watched = log_handlers.watch();
+
+}  // namespace
+
+// No local static: a child of fork() would wait for ever for another thread's first line.
 logger& default_logger() noexcept {
+    if (logger* const one = the_logger.load(std::memory_order_acquire)) [[likely]]
+        return *one;
     try {
-        static logger& the_logger = [&]() -> logger& {
-            auto* made = new logger;  // Never destroyed: destructors of statics log too.
-            const char* settings = std::getenv("AMALGAM_LOG");
-            try {
-                if (settings != nullptr) made->configure(settings);
-            } catch (const std::exception& wrong) {
-                made->log(log_level::warn, "log", wrong.what());
-            }
-            return *made;
-        }();
-        return the_logger;
+        auto mine = std::make_unique<logger>();
+        std::string why;
+        try {
+            const char* const settings = std::getenv("AMALGAM_LOG");
+            if (settings != nullptr) mine->configure(settings);
+        } catch (const std::exception& wrong) {
+            why = wrong.what();
+        }
+        {
+            const std::lock_guard hold(making_logger);
+            if (logger* const other = the_logger.load(std::memory_order_relaxed)) return *other;
+            the_logger.store(mine.get(), std::memory_order_release);
+        }
+        logger& one = *mine.release();  // Never destroyed: destructors of statics log too.
+        if (!why.empty()) one.log(log_level::warn, "log", why);
+        return one;
     } catch (const std::bad_alloc&) {
         alignas(logger) static std::byte room[sizeof(logger)];
         static logger& silent = *::new (room) logger(nullptr);

@@ -1,10 +1,14 @@
+#include <atomic>
 #include <cstdlib>
 #include <limits>
 #include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <amalgam/core/limited_log.hpp>
 #include <amalgam/core/log.hpp>
 
 namespace amalgam {
@@ -171,6 +175,57 @@ TEST(log, sink_is_called_by_one_thread_at_a_time) {
     for (auto& one : threads)
         one.join();
     EXPECT_EQ(kept.lines.size(), 800u);
+}
+
+/// In its own process. Another thread is in the sink while this one forks.
+[[noreturn]] void log_in_a_child() {
+    std::atomic<bool> is_writing{false}, may_go_on{false};
+    default_logger().set_sink([&](const log_record&) {
+        is_writing = true;
+        is_writing.notify_all();
+        may_go_on.wait(false);
+    });
+    std::thread other([] { log(log_level::error, "test", "of the parent"); });
+    is_writing.wait(false);
+    const pid_t child = ::fork();
+    if (child == 0) {
+        int lines = 0;
+        default_logger().set_sink([&lines](const log_record&) { ++lines; });
+        log(log_level::error, "test", "of the child");
+        limited_log(log_level::error, "test", "of the child, too");
+        ::_exit(lines == 2 ? 0 : 1);
+    }
+    int how = 1;
+    (void)::waitpid(child, &how, 0);
+    may_go_on = true;
+    may_go_on.notify_all();
+    other.join();
+    std::_Exit(how == 0 ? 0 : 1);
+}
+
+TEST(log, a_child_of_fork_logs_whatever_another_thread_was_logging) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(log_in_a_child(), testing::ExitedWithCode(0), "");
+}
+
+/// In its own process. The child goes on in the sink, and then logs.
+[[noreturn]] void log_after_a_sink_that_forks() {
+    pid_t child = -1;
+    int lines = 0;
+    default_logger().set_sink([&](const log_record&) {
+        if (++lines == 1) child = ::fork();
+    });
+    log(log_level::error, "test", "forks");
+    log(log_level::error, "test", "after that");
+    if (child == 0) ::_exit(lines == 2 ? 0 : 1);
+    int how = 1;
+    (void)::waitpid(child, &how, 0);
+    std::_Exit(how == 0 && lines == 2 ? 0 : 1);
+}
+
+TEST(log, a_sink_may_fork) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(log_after_a_sink_that_forks(), testing::ExitedWithCode(0), "");
 }
 
 TEST(log, default_logger_reads_its_environment) {

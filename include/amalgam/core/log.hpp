@@ -145,6 +145,7 @@ public:
 
 private:
     friend logger& default_logger() noexcept;
+    friend struct logger_of_child;
     struct state;
     explicit logger(std::nullptr_t) noexcept;  // Writes nothing.
     state& usable() const;                     // Throws std::bad_alloc if there is none.
