@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <type_traits>
 #include <vector>
 
@@ -86,29 +87,30 @@ status copy(pid_t pid, cross_place<Local>& local, cross_place<const_bytes>& remo
     return {};
 }
 
-/// All probes ever created, and the free ones.
+/// All probes ever created, and the free ones. Never destroyed: peers may write there while the
+/// process lives.
 struct probe_places {
-    std::mutex lock;
     std::deque<shm_probe> all;
     std::vector<shm_probe*> free;
 };
 
-// Never destroyed: peers may write there while the process lives. The first call throws
-// std::bad_alloc if out of memory.
-probe_places& places() {
-    static probe_places& one = *new probe_places;
-    return one;
-}
+constinit std::mutex places_lock;
+constinit probe_places* all_places = nullptr;  // Under it.
+
+/// A child of fork() opens ports of its own, whatever other threads were opening.
+constinit fork_handlers place_handlers([] { places_lock.lock(); }, [] { places_lock.unlock(); },
+                                       [] { places_lock.unlock(); });
 
 shm_probe& take_place() {
-    probe_places& from = places();
-    const std::lock_guard hold(from.lock);
-    if (from.free.empty()) {
-        from.free.reserve(from.all.size() + 1);  // So that returning it cannot throw.
-        return from.all.emplace_back();
+    if (!place_handlers.watch()) throw std::bad_alloc();
+    const std::lock_guard hold(places_lock);
+    if (all_places == nullptr) all_places = new probe_places;
+    if (all_places->free.empty()) {
+        all_places->free.reserve(all_places->all.size() + 1);  // So that returning it cannot throw.
+        return all_places->all.emplace_back();
     }
-    shm_probe& one = *from.free.back();
-    from.free.pop_back();
+    shm_probe& one = *all_places->free.back();
+    all_places->free.pop_back();
     return one;
 }
 
@@ -119,10 +121,10 @@ shm_own_probe::shm_own_probe(std::uint64_t token) : place_(take_place()) {
 }
 
 shm_own_probe::~shm_own_probe() {
-    if (forked_.is_in_child()) return;  // The lock may be held, forever.
+    if (forked_.is_in_child()) return;  // It is its parent's.
     place_.token = 0;
-    const std::lock_guard hold(places().lock);
-    places().free.push_back(&place_);
+    const std::lock_guard hold(places_lock);
+    all_places->free.push_back(&place_);
 }
 
 status copy_from_process(pid_t from, cross_place<mutable_bytes>& to,
