@@ -30,12 +30,6 @@ clock::time_point engine_context::deadline_after(std::chrono::nanoseconds timeou
     return deadline;
 }
 
-bool engine_context::on_idle_loop() const noexcept {
-    const void* const last = turns_.last.load(std::memory_order_relaxed);
-    // Woken, as the caller's next action may need progress().
-    return last != nullptr && wake_if_driver(streams_.first(), last);
-}
-
 void engine_context::check_runs() const {
     if (!closed_.load(std::memory_order_relaxed)) return;
     throw error(errc::closed, why_closed());

@@ -169,8 +169,8 @@ protected:
     // With progress_by::caller: the loop's thread, and whether somebody ends the engine. Else, and
     // in a child of fork(), the stream is kept from progress() for good.
     drive_turns turns_;
-    static constexpr unsigned kept_to_end = 1;
-    static constexpr unsigned kept_for_good = 2;
+    static constexpr unsigned kept_to_end = 2;
+    static constexpr unsigned kept_for_good = 4;
 
     waiter* quiet_ = nullptr;  // stop(), while waiting.
     unsigned busy_ = 0;        // See busy; the stream's.
@@ -186,7 +186,10 @@ private:
     template <typename Cancel>
     void end_canceled(waiter& who, Cancel& cancel);
     /// Whether this is the thread that calls progress(), outside of progress().
-    bool on_idle_loop() const noexcept;
+    bool on_idle_loop() const noexcept {
+        // Woken, as the caller's next action may need progress().
+        return turns_.has_driver() && turns_.wake_if_driver();
+    }
     virtual void end_orphan() noexcept = 0;
     virtual void end_idle_orphan() noexcept = 0;
     virtual void tell_if_quiet() noexcept = 0;

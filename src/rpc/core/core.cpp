@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
-#include <mutex>
-#include <new>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/uri.hpp>
 #include <amalgam/rpc/interceptor.hpp>
@@ -27,13 +24,6 @@ namespace {
 /// Registry of engines that were given none. One per process, so that the machine is probed once,
 /// and loop:// ports of different engines can connect.
 const transport_registry& default_transports() {
-    // Under a lock that fork() takes, too: a child would wait for ever for another thread's first
-    // engine.
-    static constinit std::mutex lock;
-    static constinit fork_handlers handlers([] { lock.lock(); }, [] { lock.unlock(); },
-                                            [] { lock.unlock(); });
-    if (!handlers.watch()) throw std::bad_alloc();
-    const std::lock_guard hold(lock);
     static const transport_registry installed = transport_registry::installed();
     return installed;
 }
@@ -162,11 +152,11 @@ void engine_core::open_ports(endpoints where) {
 
 void engine_core::start_streams() {
     streams_.start(options_, driven_ ? clock_ : nullptr);
-    driven_word_ = &driven_word(stream());
+    turns_.open(stream());
     if (streams_.driven_by_caller()) {
-        turns_.last = this_driver();
+        turns_.drives_here();
     } else {
-        turns_.kept = kept_for_good;
+        turns_.keep(kept_for_good);
     }
     driver_.emplace(*this, stream());
     for (std::size_t i = 0; i < ports_.size(); ++i) {
@@ -175,7 +165,7 @@ void engine_core::start_streams() {
     }
     for (port_link& each : links_)
         stream().add_poller(each);
-    looked_at_ = &links_.front();
+    turns_.look_at(links_.front());
     if (links_.size() == 1) work_ = &links_.front().work();
     if (options_.keepalive.interval > options_.keepalive.interval.zero()) {
         keepalive_.emplace(*this, options_.keepalive, peers_, peer_addresses_, caller_, server_,

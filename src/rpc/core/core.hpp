@@ -212,6 +212,9 @@ private:
     void check_not_inside_progress() const;
     bool may_try_again() const;
     std::size_t progress_in_turn(std::size_t most);
+    std::size_t progress_taken(std::size_t most) noexcept;
+    std::size_t progress_asking(std::size_t most) noexcept;
+    std::size_t settled(std::size_t happened) noexcept;
     void drive_until_quiet(clock::duration at_most);
     template <typename First>
     void wait_until_quiet(clock::duration at_most, First first);
@@ -264,11 +267,8 @@ private:
     std::optional<keepalive> keepalive_;  // With engine_options::keepalive.
     std::optional<stream_driver> driver_;
     std::deque<port_link> links_;  // Never move: they are pollers and sinks.
-    // For progress(): what the only port says of itself, and its poller; of several or none, that
-    // there is some.
+    // For progress(): what the only port says of itself; of several or none, that there is some.
     port_work* work_ = &port_link::unknown_work();
-    const poller* looked_at_ = nullptr;
-    std::atomic<bool>* driven_word_ = nullptr;
     detail::self_sink self_sink_{*this};
     std::shared_ptr<peer_listeners> listeners_;
     std::shared_ptr<mail_sink> mail_;

@@ -13,17 +13,16 @@
 
 namespace amalgam::detail {
 
-// Half of the protocol with drive(): stores `kept`, then looks whether the stream is in use.
 engine_core::loop_turn::loop_turn(engine_core& core) noexcept : core_(core) {
-    while ((core_.turns_.kept.fetch_or(kept_to_end, std::memory_order_seq_cst) & kept_to_end) != 0)
+    while (!core_.turns_.keep(kept_to_end))
         std::this_thread::yield();
-    while (being_driven(core_.stream()))
+    while (core_.turns_.being_driven())
         std::this_thread::yield();
-    core_.turns_.last.store(this_driver(), std::memory_order_relaxed);
+    core_.turns_.drives_here();
 }
 
 engine_core::loop_turn::~loop_turn() {
-    core_.turns_.kept.fetch_and(~kept_to_end, std::memory_order_release);
+    core_.turns_.let_go(kept_to_end);
 }
 
 void engine_core::check_driven_by_caller(std::string_view asked) const {
@@ -42,25 +41,39 @@ void engine_core::check_not_inside_progress() const {
 }
 
 // Most turns of a loop find nothing: what the port has is looked at here, and not by way of the
-// stream's pollers.
-std::size_t engine_core::progress(std::size_t most) {
-    if (!take_to_drive(
-            *driven_word_, turns_, [this]() -> auto& { return stream(); })) [[unlikely]]
-        return progress_in_turn(most);
-    const std::size_t happened = has_waiting_work() || work_->has_work()
-                                     ? drive_with_work(stream(), most, turns_, *looked_at_)
-                                     : drive_without_work(stream(), most, turns_, *looked_at_);
+// stream's pollers. What is rare ends in calls, so that progress() saves little for it.
+
+/// This may be gone afterwards.
+inline std::size_t engine_core::settled(std::size_t happened) noexcept {
     settle();
     return happened;
 }
 
-[[gnu::noinline]] std::size_t engine_core::progress_in_turn(std::size_t most) {
-    while (may_try_again()) {
-        const std::size_t happened = drive(stream(), turns_, most);
-        if (happened == drive_turns::not_now) continue;
-        settle();
-        return happened;
+[[gnu::noinline]] std::size_t engine_core::progress_asking(std::size_t most) noexcept {
+    return settled(work_->ask() ? turns_.drive_with_work(most) : turns_.drive_without_work(most));
+}
+
+/// The stream was taken.
+[[gnu::always_inline]] inline std::size_t engine_core::progress_taken(std::size_t most) noexcept {
+    if (has_waiting_work()) return settled(turns_.drive_with_work(most));
+    switch (work_->look()) {
+        case port_work::looked::nothing:
+            return settled(turns_.drive_without_work(most));
+        case port_work::looked::something:
+            return settled(turns_.drive_with_work(most));
+        case port_work::looked::unclear:
+            break;
     }
+    return progress_asking(most);
+}
+
+std::size_t engine_core::progress(std::size_t most) {
+    return turns_.take() ? progress_taken(most) : progress_in_turn(most);
+}
+
+[[gnu::noinline]] std::size_t engine_core::progress_in_turn(std::size_t most) {
+    while (may_try_again())
+        if (turns_.take()) return progress_taken(most);
     return 0;
 }
 
@@ -78,7 +91,7 @@ bool engine_core::may_try_again() const {
 void engine_core::drive_until_quiet(clock::duration at_most) {
     const clock::time_point end = now() + at_most;
     for (;;) {
-        drive_kept(stream());
+        turns_.drive_kept();
         if (is_quiet()) return;
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now());
         if (left <= left.zero()) return;

@@ -58,8 +58,7 @@ bool engine_core::any_busy_here() noexcept {
 void engine_core::is_forked() noexcept {
     forked_.store(true, std::memory_order_relaxed);
     closed_.store(true, std::memory_order_relaxed);
-    turns_.last.store(nullptr, std::memory_order_relaxed);
-    turns_.kept.store(kept_for_good, std::memory_order_relaxed);
+    turns_.keep_in_child(kept_for_good);
     caller_.refuse_new();
     server_.close();
 }

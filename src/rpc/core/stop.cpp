@@ -239,8 +239,8 @@ void engine_core::stop_here() {
     // code on a stream must not wait: the destructor ends the streams.
     if (inside || later || !stopped_.is_set()) return;
     // A loop that goes on polling must not be in a stream that ends.
-    turns_.kept.fetch_or(kept_for_good, std::memory_order_seq_cst);
-    while (streams_.driven_by_caller() && being_driven(stream()))
+    turns_.keep(kept_for_good);
+    while (streams_.driven_by_caller() && turns_.being_driven())
         std::this_thread::yield();
     stop_streams();
     settle();
@@ -391,14 +391,14 @@ void engine_core::end_elsewhere() noexcept {
 /// called again. Runs on its stream, because the caller may be a callback of another engine that
 /// cannot wait.
 void engine_core::end_idle_orphan() noexcept {
-    if (!streams_.driven_by_caller() || busy_ != 0 || (turns_.kept & kept_to_end) != 0 ||
-        being_driven(stream())) {
+    if (!streams_.driven_by_caller() || busy_ != 0 || turns_.is_kept(kept_to_end) ||
+        turns_.being_driven()) {
         return;
     }
     {
         const loop_turn mine(*this);
         while (!stopped_.is_set())
-            drive_kept(stream());
+            turns_.drive_kept();
     }
     end_orphan();
 }

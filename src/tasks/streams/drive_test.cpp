@@ -13,48 +13,10 @@
 namespace amalgam {
 namespace {
 
-using detail::drive;
 using detail::drive_turns;
 
-struct driven : testing::Test {
-    execution_stream stream{execution_stream_options{.driven = true}};
-    drive_turns turns;
-};
-
-TEST_F(driven, runs_what_is_ready_and_says_how_much) {
-    EXPECT_EQ(drive(stream, turns, 10), 0U);
-    int ran = 0;
-    for (int i = 0; i < 3; ++i)
-        post(stream, [&ran] { ++ran; });
-    EXPECT_EQ(drive(stream, turns, 10), 3U);
-    EXPECT_EQ(ran, 3);
-    EXPECT_EQ(turns.last.load(), detail::this_driver());
-    EXPECT_FALSE(detail::being_driven(stream));
-}
-
-TEST_F(driven, is_left_alone_while_somebody_keeps_it) {
-    bool ran = false;
-    post(stream, [&ran] { ran = true; });
-    turns.kept = 1;
-    EXPECT_EQ(drive(stream, turns, 10), drive_turns::not_now);
-    EXPECT_FALSE(ran);
-    EXPECT_EQ(turns.last.load(), nullptr);
-    EXPECT_EQ(detail::drive_kept(stream), 1U);
-    EXPECT_TRUE(ran);
-    turns.kept = 0;
-    EXPECT_EQ(drive(stream, turns, 10), 0U);
-}
-
-TEST_F(driven, is_left_alone_while_somebody_drives_it) {
-    std::size_t inside = 0;
-    post(stream, [&] {
-        inside = drive(stream, turns, 10);
-        EXPECT_TRUE(detail::being_driven(stream));
-        std::thread([&] { EXPECT_EQ(drive(stream, turns, 10), drive_turns::not_now); }).join();
-    });
-    EXPECT_EQ(drive(stream, turns, 10), 1U);
-    EXPECT_EQ(inside, drive_turns::not_now);
-}
+constexpr unsigned a_reason = 2;
+constexpr unsigned another_reason = 4;
 
 struct looked_poller final : poller {
     std::size_t poll() noexcept override {
@@ -71,33 +33,121 @@ struct looked_poller final : poller {
     bool says = false;
 };
 
+struct driven : testing::Test {
+    driven() {
+        turns.open(stream);
+        turns.look_at(mine);
+    }
+    static constexpr std::size_t not_taken = 1000;
+    /// A turn whose driver found no work at its poller.
+    std::size_t drive() { return turns.take() ? turns.drive_without_work(10) : not_taken; }
+
+    execution_stream stream{execution_stream_options{.driven = true}};
+    drive_turns turns;
+    looked_poller mine;
+};
+
+TEST_F(driven, runs_what_is_ready_and_says_how_much) {
+    EXPECT_FALSE(turns.has_driver());
+    EXPECT_FALSE(turns.wake_if_driver());
+    EXPECT_EQ(drive(), 0U);
+    int ran = 0;
+    for (int i = 0; i < 3; ++i)
+        post(stream, [&ran] { ++ran; });
+    EXPECT_EQ(drive(), 3U);
+    EXPECT_EQ(ran, 3);
+    EXPECT_TRUE(turns.has_driver());
+    EXPECT_TRUE(turns.wake_if_driver());
+    std::thread([&] { EXPECT_FALSE(turns.wake_if_driver()) << "another thread drove it"; }).join();
+    EXPECT_FALSE(turns.being_driven());
+}
+
+TEST_F(driven, is_left_alone_while_somebody_keeps_it) {
+    bool ran = false;
+    post(stream, [&ran] { ran = true; });
+    EXPECT_TRUE(turns.keep(a_reason));
+    EXPECT_FALSE(turns.keep(a_reason)) << "one keeps it for one reason at a time";
+    EXPECT_FALSE(turns.being_driven());
+    EXPECT_EQ(drive(), not_taken);
+    EXPECT_FALSE(ran);
+    EXPECT_FALSE(turns.has_driver());
+    EXPECT_EQ(turns.drive_kept(), 1U);
+    EXPECT_TRUE(ran);
+    EXPECT_EQ(drive(), not_taken) << "who keeps it has driven it, and goes on keeping it";
+    turns.let_go(a_reason);
+    EXPECT_EQ(drive(), 0U);
+}
+
+TEST_F(driven, is_kept_until_each_reason_is_gone) {
+    EXPECT_TRUE(turns.keep(a_reason));
+    EXPECT_TRUE(turns.keep(another_reason));
+    turns.let_go(a_reason);
+    EXPECT_FALSE(turns.is_kept(a_reason));
+    EXPECT_TRUE(turns.is_kept(another_reason));
+    EXPECT_EQ(drive(), not_taken);
+    turns.let_go(another_reason);
+    EXPECT_EQ(drive(), 0U);
+}
+
+TEST_F(driven, that_begins_to_be_kept_in_a_turn_is_kept_after_it) {
+    post(stream, [&] {
+        EXPECT_TRUE(turns.keep(a_reason));
+        EXPECT_TRUE(turns.being_driven());
+    });
+    EXPECT_EQ(drive(), 1U);
+    EXPECT_FALSE(turns.being_driven());
+    EXPECT_EQ(drive(), not_taken);
+}
+
+TEST_F(driven, is_run_by_who_calls_run_ready_also_while_it_is_kept) {
+    EXPECT_TRUE(turns.keep(a_reason));
+    post(stream, [&] { EXPECT_TRUE(turns.being_driven()); });
+    EXPECT_EQ(stream.run_ready(), 1U);
+    EXPECT_FALSE(turns.being_driven());
+    EXPECT_TRUE(turns.is_kept(a_reason));
+}
+
+TEST_F(driven, is_left_alone_while_somebody_drives_it) {
+    std::size_t inside = 0;
+    post(stream, [&] {
+        inside = drive();
+        EXPECT_TRUE(turns.being_driven());
+        std::thread([&] { EXPECT_EQ(drive(), not_taken); }).join();
+    });
+    EXPECT_EQ(drive(), 1U);
+    EXPECT_EQ(inside, not_taken);
+}
+
+TEST_F(driven, in_a_child_of_fork_is_kept_for_one_reason_and_has_no_driver) {
+    EXPECT_EQ(drive(), 0U);
+    EXPECT_TRUE(turns.keep(a_reason));
+    turns.keep_in_child(another_reason);
+    EXPECT_FALSE(turns.is_kept(a_reason));
+    EXPECT_TRUE(turns.is_kept(another_reason));
+    EXPECT_FALSE(turns.has_driver());
+    EXPECT_EQ(drive(), not_taken);
+}
+
 /// Whose driver looks itself whether that poller has work.
 struct looked_at : driven {
     looked_at() { stream.add_poller(mine); }
     ~looked_at() override { stream.remove_poller(mine); }
-    bool take() {
-        return take_to_drive(
-            word, turns, [this]() -> auto& { return stream; });
-    }
     std::size_t turn(bool has_work) {
-        EXPECT_TRUE(take());
-        return has_work ? drive_with_work(stream, 10, turns, mine)
-                        : drive_without_work(stream, 10, turns, mine);
+        EXPECT_TRUE(turns.take());
+        return has_work ? turns.drive_with_work(10) : turns.drive_without_work(10);
     }
-    looked_poller mine;
-    std::atomic<bool>& word = detail::driven_word(stream);
 };
 
 TEST_F(looked_at, polls_if_its_driver_found_work_and_asks_the_poller_for_nothing) {
-    EXPECT_EQ(drive(stream, turns, 10), 0U);  // Takes the poller over.
+    turn(false);  // Takes the poller over.
     mine.looks = mine.polls = 0;
     turn(false);
     EXPECT_EQ(mine.polls, 0);
     EXPECT_EQ(mine.looks, 0);
     turn(true);
     EXPECT_EQ(mine.polls, 1);
-    EXPECT_EQ(turns.last.load(), detail::this_driver());
-    EXPECT_FALSE(detail::being_driven(stream));
+    EXPECT_TRUE(turns.wake_if_driver());
+    EXPECT_FALSE(turns.being_driven());
 }
 
 TEST_F(looked_at, runs_units_and_timers_whatever_its_driver_found) {
@@ -121,14 +171,14 @@ TEST_F(looked_at, asks_all_pollers_if_there_are_others) {
 }
 
 TEST_F(looked_at, is_not_taken_while_somebody_keeps_or_drives_it) {
-    turns.kept = 1;
-    EXPECT_FALSE(take());
-    EXPECT_FALSE(detail::being_driven(stream));
-    turns.kept = 0;
-    EXPECT_TRUE(take());
-    EXPECT_FALSE(take());
-    drive_without_work(stream, 10, turns, mine);
-    EXPECT_FALSE(detail::being_driven(stream));
+    turns.keep(a_reason);
+    EXPECT_FALSE(turns.take());
+    EXPECT_FALSE(turns.being_driven());
+    turns.let_go(a_reason);
+    EXPECT_TRUE(turns.take());
+    EXPECT_FALSE(turns.take());
+    turns.drive_without_work(10);
+    EXPECT_FALSE(turns.being_driven());
 }
 
 TEST_F(driven, is_driven_by_one_at_a_time_and_kept_by_one) {
@@ -142,13 +192,13 @@ TEST_F(driven, is_driven_by_one_at_a_time_and_kept_by_one) {
     for (int i = 0; i < 2; ++i) {
         loops.emplace_back([&] {
             while (!done)
-                static_cast<void>(drive(stream, turns, 10));
+                static_cast<void>(drive());
         });
     }
     for (int i = 0; i < times; ++i) {
         if (i % 10 == 0) {
-            turns.kept = 1;
-            while (detail::being_driven(stream))
+            turns.keep(a_reason);
+            while (turns.being_driven())
                 std::this_thread::yield();
             keeping = true;
         }
@@ -157,9 +207,9 @@ TEST_F(driven, is_driven_by_one_at_a_time_and_kept_by_one) {
             if (keeping && std::this_thread::get_id() != keeper) ++taken_from_keeper;
         });
         if (i % 10 != 0) continue;
-        EXPECT_GE(detail::drive_kept(stream), 1U);
+        EXPECT_GE(turns.drive_kept(), 1U);
         keeping = false;
-        turns.kept = 0;
+        turns.let_go(a_reason);
     }
     done = true;
     for (std::thread& each : loops)

@@ -61,7 +61,7 @@ bool poller_set::remove(poller& what, stream_loop& of) {
     {
         const std::lock_guard hold(lock_);
         if (!erase(what)) return false;
-        if (!used_.load(std::memory_order_seq_cst)) {
+        if (!used_seen()) {
             blank(what);
             return true;
         }

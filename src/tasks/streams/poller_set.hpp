@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include <amalgam/tasks/extension/drive.hpp>
 #include <amalgam/tasks/parking.hpp>
 #include <amalgam/tasks/poller.hpp>
 
@@ -51,8 +52,10 @@ public:
 
     /// From here to end_use(), remove() by others waits for the stream to renew its copy. False:
     /// somebody uses it already.
-    /// Cost: an exchange each; a lock only after a change.
-    bool begin_use() noexcept { return !used_.exchange(true, std::memory_order_seq_cst); }
+    /// Cost: an atomic operation each; a lock only after a change.
+    bool begin_use() noexcept {
+        return (used_.fetch_or(used, std::memory_order_seq_cst) & used) == 0;
+    }
     // Either who removes one sees `used` as it is here, or this sees the list's new version, and
     // then takes the lock, and with it the turn of who removes one. After begin_use() it is the
     // same: what asks the pollers looks at the version first. Another may have begun by then, and
@@ -63,13 +66,13 @@ public:
     }
     /// end_use() in two steps. False: the second must follow.
     bool end_use_unchanged() noexcept {
-        used_.store(false, std::memory_order_seq_cst);
+        used_.fetch_and(~used, std::memory_order_seq_cst);
         return only() != nullptr || !has_changed();
     }
     void renew_unless_used() noexcept;
-    bool used_seen() const noexcept { return used_.load(std::memory_order_seq_cst); }
-    /// For who does as begin_use() elsewhere: see take_to_drive().
-    std::atomic<bool>& used_word() noexcept { return used_; }
+    bool used_seen() const noexcept { return (used_.load(std::memory_order_seq_cst) & used) != 0; }
+    /// For who does as begin_use() elsewhere, and has more to say in this word: see drive_turns.
+    std::atomic<unsigned>& used_word() noexcept { return used_; }
 
     /// For a thread that has the stream to itself: both, around what it does.
     class in_use {
@@ -111,7 +114,8 @@ private:
     std::vector<poller*> wanted_;
     std::vector<poller*> next_;  // Capacity for renew(): it or current_ can hold all wanted ones.
     remover* removers_ = nullptr;
-    std::atomic<bool> used_{false};
+    static constexpr unsigned used = drive_turns::driven;  // Other bits are left as they are.
+    std::atomic<unsigned> used_{0};
 };
 
 }  // namespace amalgam::detail

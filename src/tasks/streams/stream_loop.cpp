@@ -131,23 +131,15 @@ std::size_t stream_loop::run_ready(std::size_t most) {
     return run_if_ready(most);
 }
 
-inline std::size_t stream_loop::drive_taken(drive_turns& turns, std::size_t most) {
-    turns.last.store(dispatcher::thread_mark(), std::memory_order_relaxed);
-    return run_if_ready(most);
-}
-
 // These two end in calls of what comes next, so that they save no registers.
 
-inline std::size_t stream_loop::drive_with_work(std::size_t most, drive_turns& turns,
-                                                const poller& looked) {
-    turns.last.store(dispatcher::thread_mark(), std::memory_order_relaxed);
-    return pollers_.only() == &looked && is_calm() ? run_polled(most) : run_if_due(most);
+inline std::size_t stream_loop::drive_with_work(std::size_t most, const poller* looked) noexcept {
+    return pollers_.only() == looked && is_calm() ? run_polled(most) : run_if_due(most);
 }
 
-inline std::size_t stream_loop::drive_without_work(std::size_t most, drive_turns& turns,
-                                                   const poller& looked) {
-    turns.last.store(dispatcher::thread_mark(), std::memory_order_relaxed);
-    if (pollers_.only() != &looked || !is_calm() || !runs_.work().has_no_own()) [[unlikely]]
+inline std::size_t stream_loop::drive_without_work(std::size_t most,
+                                                   const poller* looked) noexcept {
+    if (pollers_.only() != looked || !is_calm() || !runs_.work().has_no_own()) [[unlikely]]
         return run_if_due(most);
     return pollers_.end_use_unchanged() ? 0 : end_turn_renewing();
 }
@@ -157,52 +149,37 @@ inline std::size_t stream_loop::drive_without_work(std::size_t most, drive_turns
     return 0;
 }
 
-std::size_t stream_loop::drive_kept() {
+std::size_t stream_loop::drive_kept() noexcept {
     while (!pollers_.begin_use())
         std::this_thread::yield();
     return run_if_ready(std::numeric_limits<std::size_t>::max());
 }
 
-std::size_t drive(execution_stream& what, drive_turns& turns, std::size_t most) {
-    stream_loop& loop = stream_access::of(what).loop();
-    return take_to_drive(
-               loop.driven_word(), turns, [&]() -> auto& { return what; })
-               ? loop.drive_taken(turns, most)
-               : drive_turns::not_now;
+void drive_turns::open(execution_stream& what) noexcept {
+    loop_ = &stream_access::of(what).loop();
+    word_ = &loop_->driven_word();
 }
-std::atomic<bool>& driven_word(execution_stream& what) noexcept {
-    return stream_access::of(what).loop().driven_word();
+std::size_t drive_turns::drive_with_work(std::size_t most) noexcept {
+    last_.store(dispatcher::thread_mark(), std::memory_order_relaxed);
+    return loop_->drive_with_work(most, looked_);
 }
-void leave_to_keeper(execution_stream& what) noexcept {
-    stream_access::of(what).loop().leave_to_keeper();
+std::size_t drive_turns::drive_without_work(std::size_t most) noexcept {
+    last_.store(dispatcher::thread_mark(), std::memory_order_relaxed);
+    return loop_->drive_without_work(most, looked_);
 }
-std::size_t drive_with_work(execution_stream& what, std::size_t most, drive_turns& turns,
-                            const poller& looked) {
-    return stream_access::of(what).loop().drive_with_work(most, turns, looked);
+std::size_t drive_turns::drive_kept() noexcept {
+    return loop_->drive_kept();
 }
-std::size_t drive_without_work(execution_stream& what, std::size_t most, drive_turns& turns,
-                               const poller& looked) {
-    return stream_access::of(what).loop().drive_without_work(most, turns, looked);
+void drive_turns::drives_here() noexcept {
+    last_.store(dispatcher::thread_mark(), std::memory_order_relaxed);
 }
-bool wake_if_driver(execution_stream& what, const void* driver) noexcept {
-    if (driver != dispatcher::thread_mark()) return false;
-    stream_access::of(what).loop().wake_driver();
+bool drive_turns::wake_if_driver() const noexcept {
+    if (last_.load(std::memory_order_relaxed) != dispatcher::thread_mark()) return false;
+    loop_->wake_driver();
     return true;
-}
-std::size_t drive_kept(execution_stream& what) {
-    return stream_access::of(what).loop().drive_kept();
-}
-bool being_driven(const execution_stream& what) noexcept {
-    return stream_access::of(what).loop().driven_seen();
 }
 bool driven_here(const execution_stream& what) noexcept {
     return stream_access::of(what).loop().driven_here();
-}
-void wake_driver(execution_stream& what) noexcept {
-    stream_access::of(what).loop().wake_driver();
-}
-const void* this_driver() noexcept {
-    return dispatcher::thread_mark();
 }
 
 /// Of a stream in use, which ends with it. A caller who polls mostly finds nothing, and taking the

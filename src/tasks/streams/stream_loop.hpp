@@ -47,13 +47,11 @@ public:
     /// For a driven stream: the same until nothing is ready, without idling. Throws
     /// error{invalid} if somebody drives it already.
     std::size_t run_ready(std::size_t most);
-    /// See drive.hpp.
-    std::size_t drive_taken(drive_turns& turns, std::size_t most);
-    std::size_t drive_with_work(std::size_t most, drive_turns& turns, const poller& looked);
-    std::size_t drive_without_work(std::size_t most, drive_turns& turns, const poller& looked);
-    std::size_t drive_kept();
-    std::atomic<bool>& driven_word() noexcept { return pollers_.used_word(); }
-    void leave_to_keeper() noexcept { pollers_.end_use(); }
+    /// See drive_turns.
+    std::size_t drive_with_work(std::size_t most, const poller* looked) noexcept;
+    std::size_t drive_without_work(std::size_t most, const poller* looked) noexcept;
+    std::size_t drive_kept() noexcept;
+    std::atomic<unsigned>& driven_word() noexcept { return pollers_.used_word(); }
     /// While it exists, nobody else drives the stream. Throws error{invalid} if somebody does.
     class driver;
     /// For a stream that stops: a round that also runs schedulers below the top. Returns how many
@@ -69,7 +67,9 @@ public:
     void add_poller(poller& what);
     void remove_poller(poller& what);
     void wake() noexcept;
-    /// See drive.hpp. Whoever asks for the handle first finds it readable.
+    /// For its driver between two turns, who has given it something to do: as wake(), but costs
+    /// next to nothing unless its wait handle is in use. Whoever asks for that first finds it
+    /// readable.
     void wake_driver() noexcept {
         if (handle_given_.load(std::memory_order_relaxed)) wake();
     }

@@ -28,10 +28,19 @@ public:
 
     /// False: progress() would find nothing now.
     bool has_work() noexcept {
-        if (has_more_ || only_ == nullptr) [[unlikely]]
-            return finds_work();
-        return only_->is_there() || is_time_to_look();
+        const looked found = look();
+        return found == looked::unclear ? ask() : found == looked::something;
     }
+    /// has_work() in two steps. The first makes no call.
+    enum class looked { nothing, something, unclear };
+    looked look() noexcept {
+        if (has_more_ || only_ == nullptr) [[unlikely]]
+            return looked::unclear;
+        if (only_->is_there()) return looked::something;
+        return ++looks_ % looks_between != 0 ? looked::nothing : looked::unclear;
+    }
+    /// The second, which must follow where it is unclear.
+    bool ask() noexcept { return has_more_ || only_ == nullptr ? finds_work() : must_look(); }
     /// The same after a progress() that did not use up its budget, apart from what arrived since.
     bool has_more() noexcept { return has_more_ && finds_work(); }
 
@@ -43,12 +52,7 @@ protected:
     /// Asked in every sixteenth look that finds nothing: true if progress() is to be called
     /// although nothing came.
     virtual bool asks_to_look() noexcept = 0;
-    bool is_time_to_look() noexcept {
-        constexpr unsigned looks_between = 16;
-        if (++looks_ % looks_between != 0 || !asks_to_look()) return false;
-        --looks_;  // So that it is asked again until progress() has looked.
-        return true;
-    }
+    bool is_time_to_look() noexcept { return ++looks_ % looks_between == 0 && must_look(); }
 
     /// All that comes, comes there; null: finds_work() says what came.
     const next_message* only_ = nullptr;
@@ -56,6 +60,14 @@ protected:
     bool has_more_ = false;
 
 private:
+    static constexpr unsigned looks_between = 16;
+
+    bool must_look() noexcept {
+        if (!asks_to_look()) return false;
+        --looks_;  // So that it is asked again until progress() has looked.
+        return true;
+    }
+
     unsigned looks_ = 0;  // That found nothing.
 };
 
