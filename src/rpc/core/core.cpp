@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <mutex>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include <amalgam/core/detail/forks.hpp>
 #include <amalgam/core/log.hpp>
 #include <amalgam/core/uri.hpp>
 #include <amalgam/rpc/interceptor.hpp>
@@ -24,6 +27,13 @@ namespace {
 /// Registry of engines that were given none. One per process, so that the machine is probed once,
 /// and loop:// ports of different engines can connect.
 const transport_registry& default_transports() {
+    // Under a lock that fork() takes, too: a child would wait for ever for another thread's first
+    // engine.
+    static constinit std::mutex lock;
+    static constinit fork_handlers handlers([] { lock.lock(); }, [] { lock.unlock(); },
+                                            [] { lock.unlock(); });
+    if (!handlers.watch()) throw std::bad_alloc();
+    const std::lock_guard hold(lock);
     static const transport_registry installed = transport_registry::installed();
     return installed;
 }
