@@ -203,11 +203,15 @@ void write(const std::vector<std::string>& folders, const std::string& file) {
     for (const std::string& each : told.unreadable)
         fmt::print(stderr, "amalgam: not a trace: {}\n", shown(each, 5000));
     for (const traced_process& each : told.processes) {
-        fmt::print(stderr, "amalgam: traced {} (pid {} on {}): {} records{}{}\n",
+        fmt::print(stderr, "amalgam: traced {} (pid {} on {}): {} records{}{}{}\n",
                    shown(each.program), each.pid, shown(each.host), each.records,
                    each.dropped == 0
                        ? std::string()
                        : fmt::format(", and {} without room: see --rate and --mib", each.dropped),
+                   each.unnamed == 0
+                       ? std::string()
+                       : fmt::format(", {} names missing: more than some 4,000 different ones",
+                                     each.unnamed),
                    aligned(each));
     }
     fmt::print(stderr, "amalgam: {} events are in {}; open it at ui.perfetto.dev\n", told.events,

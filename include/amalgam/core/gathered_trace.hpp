@@ -16,6 +16,9 @@ struct traced_process {
     std::uint32_t pid = 0;      ///< Its process id there.
     std::uint64_t records = 0;  ///< That were read.
     std::uint64_t dropped = 0;  ///< That found no room: see AMALGAM_TRACE_MIB.
+    /// Names, peers and details that are missing in its records: a process has room for some 4,000
+    /// different ones, of up to 112 bytes.
+    std::uint64_t unnamed = 0;
     /// What was added to its times. Processes of one host share a clock, so it is 0 there.
     std::chrono::nanoseconds clock_offset{0};
     /// How wrong that may be: half of the shortest round trip between the two hosts. Negative:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <queue>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -131,11 +132,15 @@ private:
                         slash == told.program.npos ? told.program : told.program.substr(slash + 1),
                         told.pid, told.host));
         to_.end();
-        if (told.dropped != 0) {
-            to_.begin('M', "process_labels", process_.pid, 0);
-            to_.argument("labels", fmt::format("{} records dropped", told.dropped));
-            to_.end();
-        }
+        std::string labels;
+        if (told.dropped != 0) labels = fmt::format("{} records dropped", told.dropped);
+        if (told.unnamed != 0)
+            labels +=
+                fmt::format("{}{} names without room", labels.empty() ? "" : ", ", told.unnamed);
+        if (labels.empty()) return;
+        to_.begin('M', "process_labels", process_.pid, 0);
+        to_.argument("labels", labels);
+        to_.end();
     }
 
     void name_track(std::uint64_t tid, std::string_view name, std::uint64_t order) {

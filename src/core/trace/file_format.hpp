@@ -16,7 +16,7 @@
 ///                                one thread at a time: a chunk_header, then records
 namespace amalgam::detail {
 
-inline constexpr std::uint64_t trace_magic = 0x33'45'43'41'52'54'4d'41;  // "AMTRACE3"
+inline constexpr std::uint64_t trace_magic = 0x34'45'43'41'52'54'4d'41;  // "AMTRACE4"
 inline constexpr std::size_t trace_header_bytes = 4096;
 inline constexpr std::size_t trace_texts = 4096;
 inline constexpr std::size_t trace_chunk_bytes = 256 * 1024;
@@ -30,6 +30,7 @@ struct trace_file_header {
     std::uint64_t started;       ///< By the monotonic clock, in nanoseconds.
     std::uint64_t started_wall;  ///< At the same time, since 1970.
     std::atomic<std::uint64_t> dropped;
+    std::atomic<std::uint64_t> unnamed;  ///< Texts that found no room.
     std::atomic<std::uint32_t> chunks;
     char boot[40];  ///< Processes of the same boot share the monotonic clock.
     char host[72];

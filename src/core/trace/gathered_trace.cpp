@@ -61,6 +61,7 @@ std::vector<host_clock> introduce(std::vector<recorded_process>& all) {
         each.told.host = recorded_file::text_of(header.host);
         each.told.pid = header.pid;
         each.told.dropped = header.dropped.load(std::memory_order_relaxed);
+        each.told.unnamed = header.unnamed.load(std::memory_order_relaxed);
         // exec keeps a pid, and hosts have the same ones.
         each.pid = header.pid;
         while (!pids.insert(each.pid).second)

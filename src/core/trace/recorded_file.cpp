@@ -67,6 +67,7 @@ void recorded_file::read_header() {
     if (!file || read_at(file.get(), static_cast<void*>(&now), sizeof now, 0) != sizeof now) return;
     header_.chunks.store(now.chunks.load(std::memory_order_relaxed), std::memory_order_relaxed);
     header_.dropped.store(now.dropped.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    header_.unnamed.store(now.unnamed.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
 void recorded_file::read_texts() {

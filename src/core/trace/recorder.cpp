@@ -338,6 +338,7 @@ std::uint32_t trace_text(std::string_view text) noexcept {
             return index;
         }
     }
+    to->header->unnamed.fetch_add(1, std::memory_order_relaxed);
     return 0;
 }
 

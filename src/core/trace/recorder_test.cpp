@@ -121,7 +121,9 @@ TEST(recorder, threads_that_end_leave_their_room_to_others) {
             std::thread([] { record_mark("restart", "group b"); }).join();
     });
     nlohmann::json events;
-    EXPECT_EQ(gather(folder, events).processes.at(0).dropped, 0u);
+    const gathered_trace told = gather(folder, events);
+    EXPECT_EQ(told.processes.at(0).dropped, 0u);
+    EXPECT_EQ(told.processes.at(0).unnamed, 0u);
     const auto marks = std::count_if(events.begin(), events.end(), [](const auto& event) {
         return event["ph"] == "i" && event["name"] == "restart" &&
                event["args"]["what"] == "group b";
@@ -145,7 +147,14 @@ TEST(recorder, texts_are_found_again_and_more_than_fit_are_left_out) {
         record_span({.begin = 1, .end = 2});
     });
     nlohmann::json events;
-    gather(folder, events);
+    const std::uint64_t unnamed = gather(folder, events).processes.at(0).unnamed;
+    EXPECT_GE(unnamed, 10'000u - trace_texts);
+    EXPECT_LT(unnamed, 10'000u);
+    const auto labels = std::find_if(events.begin(), events.end(), [](const auto& event) {
+        return event["name"] == "process_labels";
+    });
+    ASSERT_NE(labels, events.end());
+    EXPECT_EQ((*labels)["args"]["labels"], fmt::format("{} names without room", unnamed));
 }
 
 /// The file of the process that recorded last.

@@ -29,8 +29,9 @@ inline bool recording() noexcept {
 bool sample_new_trace() noexcept;
 /// Nanoseconds of the machine's monotonic clock.
 std::uint64_t trace_time() noexcept;
-/// A number for the text, good in this process; 0 where the table of texts is full. Texts are cut
-/// off after 112 bytes.
+/// A number for the text, good in this process. Texts are cut off after 112 bytes. A process has
+/// room for some 4,000 different ones, of all kinds of records; what finds none has the number 0,
+/// is without it in the trace, and is counted: see traced_process::unnamed.
 std::uint32_t trace_text(std::string_view text) noexcept;
 
 /// `stream`: values that a handler sends or reads, and `values` a batch of those.
@@ -59,7 +60,8 @@ void record_span(const span_record& what) noexcept;
 void record_unit(std::uint8_t what, const void* unit, std::uint32_t name,
                  std::uint32_t waits_for) noexcept;
 
-/// Something that happens at once, for example the restart of a process.
+/// Something that happens at once, for example the restart of a process. Both are as for
+/// trace_text(): text that differs each time soon finds no room.
 void record_mark(std::string_view what, std::string_view detail) noexcept;
 
 }  // namespace amalgam::detail
