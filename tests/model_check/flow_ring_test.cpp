@@ -63,16 +63,28 @@ result of_ring(bool light, program what, const fault& weaken = nullptr) {
     });
 }
 
+void expect_in_order_and_awake(bool light, program what) {
+    const result found = of_ring(light, what);
+    EXPECT_EQ(found.failure, "") << found.trace;
+    EXPECT_TRUE(found.complete);
+}
+
+// A test for each, as together they take long.
 TEST(flow_ring, items_arrive_in_order_and_nobody_sleeps_for_ever) {
-    const auto check = [](bool light, program what) {
-        const result found = of_ring(light, what);
-        EXPECT_EQ(found.failure, "") << found.trace;
-        EXPECT_TRUE(found.complete);
-    };
-    check(false, {.capacity = 2, .items = 2});
-    check(false, {.is_filled = true});  // Who waits for room has no barrier in either case.
-    check(false, {.closes = true});
-    check(true, {.closes = true});
+    expect_in_order_and_awake(false, {.capacity = 2, .items = 2});
+}
+
+TEST(flow_ring, who_waits_for_room_does_not_sleep_for_ever) {
+    // There is no barrier in either case.
+    expect_in_order_and_awake(false, {.is_filled = true});
+}
+
+TEST(flow_ring, its_end_is_found_and_nobody_sleeps_for_ever) {
+    expect_in_order_and_awake(false, {.closes = true});
+}
+
+TEST(flow_ring, its_end_is_found_with_the_barrier) {
+    expect_in_order_and_awake(true, {.closes = true});
 }
 
 /// A mark, with an item before it or behind it.
