@@ -118,7 +118,8 @@ public:
     /// when too many are queued.
     /// Failure: throws only what is known at once: no_memory, too_large, overloaded, closed, and
     ///          unreachable or disconnected for a peer already lost. A message lost later is
-    ///          counted as "rpc.one_ways_lost"; one the peer refused, as when too many run there
+    ///          counted as "rpc.one_ways_lost", and logged if the engine's stream had no memory to
+    ///          send what another thread posted; one the peer refused, as when too many run there
     ///          (engine_options::max_one_ways), as "rpc.one_ways_refused". Stopping or destroying
     ///          the engine first lets it leave, within engine_options::drain, except from a tcp
     ///          socket that accepts no more.

@@ -40,7 +40,7 @@ struct caller_counts {
     owned_counter failed;         ///< Calls that ended without a value.
     owned_counter timed_out;      ///< Of those, by their deadline.
     owned_counter late_replies;   ///< Replies to calls that had ended; dropped.
-    owned_counter one_ways_lost;  ///< Not sent because their peers were gone by then.
+    owned_counter one_ways_lost;  ///< Not sent: the peer, or memory, was gone by then.
     owned_counter refused;        ///< One-way calls refused by the peer: it has no such procedure.
     std::array<owned_counter, 64> failed_by{};  ///< Of those that failed, by errc.
 };
@@ -168,7 +168,8 @@ public:
     /// The same for one that needs no more than its arguments sent. False: it does, or nothing can
     /// be sent at once; nothing was done.
     bool post_plain(const call_target& target, body& arguments) noexcept;
-    /// The same for one of another thread; if it cannot be sent, nobody is left to tell.
+    /// The same for one of another thread. If it cannot be sent, nobody is left to tell but the
+    /// log.
     void post_handed(one_way_message& message) noexcept;
     /// As these two, for mail of up to three pieces.
     bool post_mail(peer_state& there, std::initializer_list<const_bytes> pieces) noexcept;
@@ -212,6 +213,8 @@ public:
     }
 
 private:
+    void lose_handed(const peer& to, std::string_view what, bool is_known) noexcept;
+
     struct slot {
         pending_call* call = nullptr;
         std::uint32_t generation = 1;

@@ -1,4 +1,10 @@
+#include <new>
+#include <string>
+#include <string_view>
+
 #include <fmt/format.h>
+
+#include <amalgam/core/limited_log.hpp>
 
 #include "rpc/call/caller.hpp"
 
@@ -67,7 +73,21 @@ status caller::why_lost(const peer& who) {
 void caller::post_handed(one_way_message& message) noexcept {
     taken_back();
     peer_state* const there = way_to(message.to);
-    if (there == nullptr || !post(*there, message)) counts_.one_ways_lost.add();
+    if (there == nullptr || !post(*there, message))
+        lose_handed(message.to, message.what->name, there != nullptr);
+}
+
+/// A call of another thread that could not be sent. Of a lost peer the log tells elsewhere.
+void caller::lose_handed(const peer& to, std::string_view what, bool is_known) noexcept {
+    counts_.one_ways_lost.add();
+    if (!is_known || closed_) return;
+    constexpr const char* message = "a one-way call is lost: out of memory to send it";
+    try {
+        const std::string where = addresses_.text_of(to);
+        limited_log(log_level::error, "rpc", message, {{"procedure", what}, {"to", where}});
+    } catch (const std::bad_alloc&) {
+        limited_log(log_level::error, "rpc", message, {{"procedure", what}});
+    }
 }
 
 }  // namespace amalgam::detail

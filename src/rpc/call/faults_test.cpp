@@ -3,12 +3,14 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <amalgam/core/log.hpp>
 #include <amalgam/rpc/engine.hpp>
 #include <amalgam/rpc/responder.hpp>
 #include <amalgam/rpc/stream_reader.hpp>
@@ -281,6 +283,40 @@ TEST_P(call_faults, every_call_ends_and_nothing_is_kept_for_it_whatever_allocati
         ASSERT_FALSE(HasFailure()) << way.name << ": allocation " << n;
         EXPECT_GT(n, 3u) << way.name;
     }
+}
+
+TEST(one_way_faults, what_another_thread_posted_and_no_memory_is_left_to_send_is_logged) {
+    std::vector<std::string> lines;
+    default_logger().set_sink([&](const log_record& line) {
+        const memory::spared not_counted;
+        lines.push_back(to_text(line));
+    });
+    std::string address;
+    std::uint64_t lost = 0;
+    for (std::size_t n = 1; lost == 0 && n < 100; ++n) {
+        driven_pair pair("tcp://127.0.0.1:0");
+        address = pair.server.address();
+        pair.server.define("note", [](std::string) {});
+        const auto note = pair.client.procedure<void(std::string)>("note").on(address);
+        note.post("first");
+        pair.settle([] { return false; });
+        const std::size_t most =
+            detail::most_argument_bytes(pair.client.core(), pair.client.lookup(address));
+        std::thread([&] { note.post(std::string(most - 100, 'x')); }).join();
+        {
+            const memory::failing failing(n);
+            pair.client.progress();
+        }
+        lost = counters_of(pair.client).at("rpc.one_ways_lost");
+    }
+    default_logger().set_sink({});
+    EXPECT_EQ(lost, 1u);
+    const auto told = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
+        return line.find("a one-way call is lost: out of memory") != std::string::npos;
+    });
+    ASSERT_NE(told, lines.end());
+    EXPECT_NE(told->find("procedure=note"), std::string::npos) << *told;
+    EXPECT_NE(told->find("to=" + address), std::string::npos) << *told;
 }
 
 std::size_t ults_named(const char* name) {

@@ -98,7 +98,7 @@ bool caller::post_mail(peer_state& there, std::initializer_list<const_bytes> pie
 void caller::post_handed(const peer& to, const_bytes mail) noexcept {
     taken_back();
     peer_state* const there = way_to(to);
-    if (there == nullptr || !post_mail(*there, {mail})) counts_.one_ways_lost.add();
+    if (there == nullptr || !post_mail(*there, {mail})) lose_handed(to, "mail", there != nullptr);
 }
 
 std::size_t most_argument_bytes(engine_core& core, const peer& to) noexcept {

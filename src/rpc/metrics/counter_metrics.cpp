@@ -27,7 +27,7 @@ constexpr std::array<named_counter, 34> named_counters{{
     {"rpc.calls", "rpc_calls_total", grows, "", "Calls started that expect an answer."},
     {"rpc.one_ways", "rpc_one_way_calls_total", grows, "", "One-way calls sent."},
     {"rpc.one_ways_lost", "rpc_one_way_calls_lost_total", grows, "",
-     "One-way calls not sent because the peer was gone by then."},
+     "One-way calls not sent because the peer, or memory, was gone by then."},
     {"rpc.one_ways_refused", "rpc_one_way_calls_refused_total", grows, "",
      "One-way calls refused by the peer."},
     {"rpc.retried", "rpc_retries_total", grows, "", "Further attempts of calls."},
