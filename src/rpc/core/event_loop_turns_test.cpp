@@ -165,5 +165,21 @@ TEST_P(engine_below, is_destroyed_and_its_handler_goes_on) {
     inside([this] { outer_.reset(); });
 }
 
+TEST_P(engine_below, is_destroyed_by_its_own_handler_where_nothing_may_wait) {
+    auto inner = std::make_unique<engine>(GetParam(), engine_options{.progress = turned_by_caller});
+    inner->define("end", [&inner] { inner.reset(); });
+    outer_->define("outer",
+                   [&] {
+                       inner->procedure<void()>("end").on(inner->address()).post();
+                       while (inner)
+                           inner->progress();
+                   },
+                   {.run = handler::inline_});
+    const future<void> call = outer_->procedure<void()>("outer").on(outer_->address()).start();
+    while (!call.ready())
+        outer_->progress();
+    EXPECT_EQ(inner, nullptr);
+}
+
 }  // namespace
 }  // namespace amalgam

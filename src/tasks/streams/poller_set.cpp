@@ -1,7 +1,10 @@
 #include "tasks/streams/poller_set.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
+
+#include <amalgam/core/status.hpp>
 
 #include "tasks/streams/stream_loop.hpp"
 
@@ -57,7 +60,7 @@ bool poller_set::remove(poller& what, stream_loop& of) {
         blank(what);
         return erase(what);
     }
-    remover me;
+    std::optional<remover> me;  // Not before it must wait: there are callers that cannot.
     {
         const std::lock_guard hold(lock_);
         if (!erase(what)) return false;
@@ -65,12 +68,19 @@ bool poller_set::remove(poller& what, stream_loop& of) {
             blank(what);
             return true;
         }
-        me.next = removers_;
-        removers_ = &me;
+        try {
+            me.emplace();
+        } catch (const error&) {
+            wanted_.push_back(&what);  // No allocation: it was there.
+            count_change();
+            throw;
+        }
+        me->next = removers_;
+        removers_ = &*me;
     }
     of.wake();
-    me.who.waits_for("poller to be removed");
-    me.who.park();
+    me->who.waits_for("poller to be removed");
+    me->who.park();
     return true;
 }
 

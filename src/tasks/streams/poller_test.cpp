@@ -7,6 +7,7 @@
 #include <amalgam/core/clock.hpp>
 #include <amalgam/tasks/execution_stream.hpp>
 #include <amalgam/tasks/poller.hpp>
+#include <amalgam/tasks/tasklet.hpp>
 #include <amalgam/tasks/timer.hpp>
 #include <amalgam/tasks/ult.hpp>
 
@@ -73,6 +74,24 @@ TEST_F(driven_poller, that_comes_while_nothing_is_ready_is_asked_from_the_next_r
     stream.remove_poller(other);
     other.waiting = 1;
     EXPECT_EQ(stream.run_ready(), 0U);
+}
+
+TEST_F(driven_poller, of_a_stream_that_nobody_drives_is_removed_where_nothing_may_wait) {
+    execution_stream other{execution_stream_options{.driven = true}};
+    counted_source others;
+    other.add_poller(others);
+    other.run_ready();
+    others.polls = 0;
+    bool removed = false;
+    post_tasklet(stream, [&] {
+        other.remove_poller(others);
+        removed = true;
+    });
+    stream.run_ready();
+    EXPECT_TRUE(removed);
+    others.waiting = 1;
+    EXPECT_EQ(other.run_ready(), 0U);
+    EXPECT_EQ(others.polls, 0);
 }
 
 TEST_F(driven_poller, without_work_does_not_keep_a_timer_from_firing) {
