@@ -8,6 +8,7 @@
 #include <new>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -206,20 +207,24 @@ std::string_view variable(const char* name) noexcept {
     return text != nullptr ? text : "";
 }
 
+/// What is to be logged about the start of a recorder, once that has let go of its lock: a sink may
+/// make an engine.
+using log_lines = std::vector<std::string>;
+
 /// A number of the environment. `least` and above; else as `fallback`, with a log line.
-double number_of(const char* variable, double fallback, double most, const char* example) {
+double number_of(const char* variable, double fallback, double most, const char* example,
+                 log_lines& later) {
     const char* const text = ::secure_getenv(variable);
     if (text == nullptr || *text == '\0') return fallback;
     const double value = number_in<double>(text).value_or(-1);
     if (value >= 0 && value <= most) return value;
-    log(log_level::warn, "trace",
-        fmt::format("{} is \"{}\", expected a number from 0 to {}; example: {}={}", variable, text,
-                    most, variable, example));
+    later.push_back(fmt::format("{} is \"{}\", expected a number from 0 to {}; example: {}={}",
+                                variable, text, most, variable, example));
     return fallback;
 }
 
-recorder* no_recorder(std::string_view folder, int why) {
-    log(log_level::warn, "trace",
+recorder* no_recorder(std::string_view folder, int why, log_lines& later) {
+    later.push_back(
         fmt::format("nothing is traced: cannot write to the folder \"{}\" that AMALGAM_TRACE names "
                     "({}); expected a folder of yours with room for 1 MiB at least; example: "
                     "AMALGAM_TRACE=/tmp/trace",
@@ -227,10 +232,10 @@ recorder* no_recorder(std::string_view folder, int why) {
     return nullptr;
 }
 
-recorder* open_recorder(const std::string& folder) {
+recorder* open_recorder(const std::string& folder, log_lines& later) {
     const std::string path = fmt::format("{}/{}-{:016x}.amtrace", folder, ::getpid(), random_u64());
     const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (file < 0) return no_recorder(folder, errno);
+    if (file < 0) return no_recorder(folder, errno, later);
     struct stat what {};
     void* at = MAP_FAILED;
     int why = ::posix_fallocate(file, 0, static_cast<off_t>(trace_chunks_at));
@@ -242,7 +247,7 @@ recorder* open_recorder(const std::string& folder) {
     if (why != 0) {
         ::close(file);
         ::unlink(path.c_str());
-        return no_recorder(folder, why);
+        return no_recorder(folder, why, later);
     }
     auto* const made = new recorder;
     made->file = file;
@@ -251,9 +256,9 @@ recorder* open_recorder(const std::string& folder) {
     made->number = what.st_ino;
     made->header = static_cast<trace_file_header*>(at);
     made->texts = reinterpret_cast<trace_text_slot*>(static_cast<char*>(at) + trace_header_bytes);
-    const double mib = number_of("AMALGAM_TRACE_MIB", default_max_mib, trace_most_mib, "64");
+    const double mib = number_of("AMALGAM_TRACE_MIB", default_max_mib, trace_most_mib, "64", later);
     made->max_chunks = static_cast<std::uint32_t>(mib * 1024 * 1024 / trace_chunk_bytes);
-    const double rate = number_of("AMALGAM_TRACE_RATE", 1, 1, "0.01");
+    const double rate = number_of("AMALGAM_TRACE_RATE", 1, 1, "0.01", later);
     made->threshold =
         rate >= 1 ? ~std::uint64_t{0} : static_cast<std::uint64_t>(rate * 18446744073709551616.0);
     trace_file_header& header = *made->header;
@@ -282,22 +287,34 @@ constinit fork_handlers recorder_handlers([] { starting.lock(); }, [] { starting
 
 }  // namespace
 
+namespace {
+
+/// Asks the environment, once.
+void start_recorder(const char* folder, log_lines& later) noexcept {
+    const bool watches_forks = recorder_handlers.watch();
+    const std::lock_guard hold(starting);
+    if (asked.load(std::memory_order_relaxed)) return;
+    try {
+        if (watches_forks) current.store(open_recorder(folder, later), std::memory_order_release);
+        is_recording.store(current.load(std::memory_order_relaxed) != nullptr);
+    } catch (const std::exception&) {
+        // Out of memory: nothing is recorded.
+    }
+    asked.store(true, std::memory_order_release);
+}
+
+}  // namespace
+
 bool start_recording() noexcept {
     if (asked.load(std::memory_order_acquire)) return recording();
     // A setuid program must not write files where its caller says.
     const char* const folder = ::secure_getenv("AMALGAM_TRACE");
     if (folder == nullptr || *folder == '\0') return false;
     pin_library();
-    const bool watches_forks = recorder_handlers.watch();
-    const std::lock_guard hold(starting);
-    if (asked.load(std::memory_order_relaxed)) return recording();
-    try {
-        if (watches_forks) current.store(open_recorder(folder), std::memory_order_release);
-        is_recording.store(current.load(std::memory_order_relaxed) != nullptr);
-    } catch (const std::exception&) {
-        // Out of memory: nothing is recorded.
-    }
-    asked.store(true, std::memory_order_release);
+    log_lines later;
+    start_recorder(folder, later);
+    for (const std::string& each : later)
+        log(log_level::warn, "trace", each);
     return recording();
 }
 

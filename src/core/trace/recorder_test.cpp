@@ -20,6 +20,7 @@
 
 #include <amalgam/core/detail/recorder.hpp>
 #include <amalgam/core/gathered_trace.hpp>
+#include <amalgam/core/log.hpp>
 #include <amalgam/core/unique_fd.hpp>
 
 #include "conformance/slow_build.hpp"
@@ -85,6 +86,32 @@ TEST(recorder, nothing_is_recorded_unless_the_environment_says_so) {
         EXPECT_EQ(trace_text("sum"), 0u);
         record_span({});
         record_mark("restart", "");
+    });
+}
+
+TEST(recorder, what_it_logs_may_start_it_again) {
+    in_child([] {
+        ::setenv("AMALGAM_TRACE", "/no such folder", 1);
+        int lines = 0;
+        default_logger().set_sink([&lines](const log_record&) {
+            ++lines;
+            EXPECT_FALSE(start_recording());  // As an engine that the sink makes.
+        });
+        EXPECT_FALSE(start_recording());
+        EXPECT_EQ(lines, 1);
+    });
+    const temp_folder folder;
+    in_child([&folder] {
+        ::setenv("AMALGAM_TRACE", folder.path().c_str(), 1);
+        ::setenv("AMALGAM_TRACE_MIB", "many", 1);
+        ::setenv("AMALGAM_TRACE_RATE", "often", 1);
+        int lines = 0;
+        default_logger().set_sink([&lines](const log_record&) {
+            ++lines;
+            EXPECT_TRUE(start_recording());
+        });
+        EXPECT_TRUE(start_recording());
+        EXPECT_EQ(lines, 2);
     });
 }
 
