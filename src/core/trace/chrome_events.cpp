@@ -9,12 +9,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <amalgam/core/random.hpp>
 #include <amalgam/core/status.hpp>
 
 namespace amalgam::detail {
 
+// A number, too: other threads may write the same file.
 trace_output::trace_output(const std::string& file)
-    : file_(file), part_(fmt::format("{}.{}.part", file, ::getpid())) {
+    : file_(file), part_(fmt::format("{}.{}-{:016x}.part", file, ::getpid(), random_u64())) {
     if (file_ == "/dev/stdout" || file_ == "-") {
         to_ = stdout;
     } else if (std::error_code none; std::filesystem::exists(file_, none) &&

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 #include <thread>
@@ -289,6 +290,24 @@ TEST(recorder, a_file_that_is_cut_off_while_it_is_read_ends_there) {
     EXPECT_LT(records, 3'000);
     file->read_texts();
     EXPECT_EQ(file->text(1), "");
+}
+
+TEST(recorder, several_threads_write_the_same_file_and_the_last_to_end_has_it) {
+    const temp_folder folder;
+    record_in_child(folder, "1", [] { record_mark("restart", ""); });
+    const std::string file = folder.with("out.json");
+    std::vector<std::thread> all;
+    for (int t = 0; t < 4; ++t) {
+        all.emplace_back([&] {
+            for (int i = 0; i < 100; ++i)
+                EXPECT_NO_THROW(write_chrome_trace(std::vector{folder.path()}, file));
+        });
+    }
+    for (std::thread& each : all)
+        each.join();
+    EXPECT_FALSE(nlohmann::json::parse(std::ifstream(file))["traceEvents"].empty());
+    const std::filesystem::directory_iterator left(folder.path());
+    EXPECT_EQ(std::distance(begin(left), end(left)), 2) << "nothing but the two files";
 }
 
 TEST(recorder, names_that_are_new_while_a_trace_is_written_are_in_it) {
