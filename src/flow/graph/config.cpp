@@ -9,7 +9,7 @@
 #include <amalgam/core/uri.hpp>
 #include <amalgam/flow/config.hpp>
 
-#include "core/json_reader.hpp"
+#include "core/text/json_reader.hpp"
 #include "flow/graph/fastflow_config.hpp"
 
 namespace amalgam {

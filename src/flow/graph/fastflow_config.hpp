@@ -4,7 +4,7 @@
 
 #include <amalgam/flow/config.hpp>
 
-#include "core/json_reader.hpp"
+#include "core/text/json_reader.hpp"
 
 namespace amalgam::detail {
 

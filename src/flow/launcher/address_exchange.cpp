@@ -31,7 +31,7 @@
 #include "flow/launcher/pmix.hpp"
 #include "flow/launcher/rank_message.hpp"
 #include "flow/launcher/run_keys.hpp"
-#include "flow/launcher/status_codec.hpp"
+#include "flow/status/status_codec.hpp"
 
 namespace amalgam::detail {
 namespace {

@@ -11,7 +11,7 @@
 #include <amalgam/core/detail/printable.hpp>
 #include <amalgam/core/status.hpp>
 
-#include "flow/launcher/status_codec.hpp"
+#include "flow/status/status_codec.hpp"
 
 namespace amalgam::detail {
 

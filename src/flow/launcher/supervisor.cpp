@@ -18,8 +18,8 @@
 
 #include "flow/launcher/descendants.hpp"
 #include "flow/launcher/run_keys.hpp"
-#include "flow/launcher/status_codec.hpp"
 #include "flow/limits.hpp"
+#include "flow/status/status_codec.hpp"
 
 namespace amalgam::detail {
 namespace {

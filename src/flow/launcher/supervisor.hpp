@@ -16,8 +16,8 @@
 #include "flow/launcher/output.hpp"
 #include "flow/launcher/process.hpp"
 #include "flow/launcher/report.hpp"
-#include "flow/launcher/run_socket.hpp"
 #include "flow/launcher/run_watch.hpp"
+#include "flow/status/run_socket.hpp"
 
 namespace amalgam::detail {
 

@@ -5,7 +5,7 @@
 #include <amalgam/core/detail/json_text.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 
-#include "core/json_reader.hpp"
+#include "core/text/json_reader.hpp"
 #include "rpc/config/config_words.hpp"
 #include "rpc/core/core.hpp"
 

@@ -13,7 +13,7 @@
 #include <amalgam/rpc/engine_config.hpp>
 #include <amalgam/rpc/extension/inside.hpp>
 
-#include "core/json_reader.hpp"
+#include "core/text/json_reader.hpp"
 #include "rpc/config/config_read.hpp"
 #include "rpc/config/config_words.hpp"
 #include "rpc/core/core.hpp"

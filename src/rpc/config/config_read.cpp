@@ -6,7 +6,7 @@
 #include <amalgam/core/uri.hpp>
 #include <amalgam/rpc/engine_config.hpp>
 
-#include "core/json_reader.hpp"
+#include "core/text/json_reader.hpp"
 #include "rpc/config/config_words.hpp"
 #include "rpc/context/options_check.hpp"
 

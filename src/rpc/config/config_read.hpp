@@ -2,7 +2,7 @@
 
 #include <amalgam/rpc/engine_streams.hpp>
 
-#include "core/json_reader.hpp"
+#include "core/text/json_reader.hpp"
 
 namespace amalgam::detail {
 

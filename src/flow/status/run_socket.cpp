@@ -1,4 +1,4 @@
-#include "flow/launcher/run_socket.hpp"
+#include "flow/status/run_socket.hpp"
 
 #include <algorithm>
 #include <cerrno>

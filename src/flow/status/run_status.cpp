@@ -26,9 +26,9 @@
 #include <amalgam/flow/run_status.hpp>
 #include <amalgam/rpc/archive.hpp>
 
-#include "flow/launcher/run_socket.hpp"
-#include "flow/launcher/status_codec.hpp"
 #include "flow/limits.hpp"
+#include "flow/status/run_socket.hpp"
+#include "flow/status/status_codec.hpp"
 
 namespace amalgam {
 

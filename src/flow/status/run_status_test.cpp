@@ -24,9 +24,9 @@
 
 #include "contains.hpp"
 #include "flow/launcher/launcher_testing.hpp"
-#include "flow/launcher/run_socket.hpp"
 #include "flow/launcher/run_watch.hpp"
-#include "flow/launcher/status_codec.hpp"
+#include "flow/status/run_socket.hpp"
+#include "flow/status/status_codec.hpp"
 #include "shell_word.hpp"
 #include "thrown.hpp"
 

@@ -1,4 +1,4 @@
-#include "core/json_reader.hpp"
+#include "core/text/json_reader.hpp"
 
 #include <algorithm>
 #include <charconv>
