@@ -71,6 +71,14 @@ TEST(flow_config, a_file_of_fastflow_gives_each_group_its_options) {
     EXPECT_EQ(read(to_json(config)), config);
 }
 
+TEST(flow_config, any_loopback_address_in_a_file_of_fastflow_is_this_host) {
+    const flow_config config = read(
+        R"({"groups": [{"name": "G1", "endpoint": "127.0.0.2:8004"},
+                       {"name": "G2", "endpoint": "127.1.2.3:8005"}]})");
+    EXPECT_EQ(config.groups.at(0).host(0), "");
+    EXPECT_EQ(config.groups.at(1).host(0), "");
+}
+
 TEST(flow_config, a_faulty_file_of_fastflow_gets_one_sentence) {
     EXPECT_NE(sentence_for(R"({"groups": []})").find("expected a list of groups"),
               std::string::npos);

@@ -13,6 +13,7 @@
 
 #include <amalgam/core/detail/absolute_path.hpp>
 #include <amalgam/core/detail/memory.hpp>
+#include <amalgam/core/uri.hpp>
 
 namespace amalgam::detail {
 namespace {
@@ -46,8 +47,7 @@ bool is_this_host(const std::string& host) {
     char own[256] = {};
     ::gethostname(own, sizeof own - 1);
     const char* const told = std::getenv("DFF_RUN_HOSTNAME");
-    if (host.empty() || host == "localhost" || host == "127.0.0.1" || host == "::1" ||
-        host == own || (told != nullptr && host == told))
+    if (host.empty() || is_loopback_host(host) || host == own || (told != nullptr && host == told))
         return true;
     addrinfo wanted{};
     wanted.ai_socktype = SOCK_STREAM;
