@@ -52,6 +52,7 @@ foreach(each IN LISTS all)
 endforeach()
 ")
 set(CPACK_PRE_BUILD_SCRIPTS ${documents}/modes.cmake)
+set(CPACK_POST_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/package_sums.cmake)
 file(WRITE ${documents}/triggers "activate-noawait ldconfig\n")
 file(WRITE ${documents}/shlibs "libamalgam ${interface} libamalgam${interface} (>= ${PROJECT_VERSION})\n")
 
