@@ -14,7 +14,11 @@
     WITH(amalgam_inject_call_typed)   \
     WITH(amalgam_inject_transfer)
 
-// By mangled names, as in images.
+// By mangled names, as in images. With libc++ other names would be right, but nothing is linked
+// there: see linked_image.
+#ifdef _LIBCPP_VERSION
+#define AMALGAM_LIBRARY_SYMBOLS(WITH)
+#else
 #define AMALGAM_LIBRARY_SYMBOLS(WITH)                       \
     WITH(_ZN7amalgam6detail9view_room4takeEmm)              \
     WITH(_ZN7amalgam6detail9give_backEPNS0_12buffer_blockE) \
@@ -22,6 +26,7 @@
     WITH(_ZN7amalgam6detail10ratio_nameB5cxx11Ell)          \
     WITH(_ZN7amalgam6detail11number_nameB5cxx11Ecm)         \
     WITH(_ZN7amalgam6detail14tidy_type_nameB5cxx11ESt17basic_string_viewIcSt11char_traitsIcEE)
+#endif
 
 #define AMALGAM_DECLARE(NAME) extern "C" void NAME();
 AMALGAM_LIBRARY_SYMBOLS(AMALGAM_DECLARE)

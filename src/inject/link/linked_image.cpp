@@ -129,6 +129,14 @@ linked_image::linked_image(const code_image& image, const image_symbols& symbols
 linked_image::linked_image(const code_image& image, const image_symbols& symbols, not_started)
     : image_(image), memory_(image.contents().memory_bytes), exits_(std::make_unique<exits>()) {
     const image_contents& what = image_.contents();
+#ifdef _LIBCPP_VERSION
+    // Images have libstdc++'s names, and LLVM's unwinder takes no table of frames as GCC's does.
+    throw error(
+        errc::unsupported,
+        fmt::format("the image {} cannot be linked in this process, whose Amalgam was built with "
+                    "libc++; build it with libstdc++ to run code that is sent",
+                    what.name));
+#endif
     if (what.architecture != this_architecture())
         throw error(errc::unsupported,
                     fmt::format("the image {} is for {}, but this process runs on {}", what.name,
