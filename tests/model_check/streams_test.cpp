@@ -87,7 +87,6 @@ TEST(poller_set_model, weaker_orders_are_found) {
             .failure;
     };
     EXPECT_NE(weaker(&detail::poller_set::used_, act::load, acquire), "");
-    EXPECT_NE(weaker(&detail::poller_set::used_, act::store, release), "");
     EXPECT_NE(weaker(&detail::poller_set::used_, act::change, std::memory_order_acq_rel), "");
     EXPECT_NE(weaker(&detail::poller_set::only_, act::load, acquire), "");
     EXPECT_NE(weaker(&detail::poller_set::only_, act::store, release), "");
