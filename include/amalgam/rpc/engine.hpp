@@ -444,10 +444,10 @@ public:
     /// thread's stop(). Calls and run() throw error{invalid} there; start() and post() are fine.
     /// Other threads may do anything, as with every engine.
     ///
-    /// Handles ready ports, timers and ULTs, stopping soon after `most` items, at least 1: with 0
-    /// the wait handle stays readable. Returns how many it handled. Never blocks. Afterwards the
-    /// wait handle becomes readable as soon as there is more to do, from any source. Failure:
-    /// throws error{invalid} when called recursively, or if the engine has its own thread.
+    /// Handles ready ports, timers and ULTs, stopping soon after `most` items, which is at least 1:
+    /// with 0 the wait handle stays readable. Returns how many it handled. Never blocks. Afterwards
+    /// the wait handle becomes readable as soon as there is more to do, from any source.
+    /// Failure: throws error{invalid} when called recursively, or if the engine has its own thread.
     std::size_t progress(std::size_t most = 256);
     /// Valid until the engine is destroyed. Throws error{invalid} if the engine has its own thread.
     /// Cost: once asked for, each progress() that ends without work arms it, some system calls. A
